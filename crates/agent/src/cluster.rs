@@ -59,7 +59,7 @@ pub use self::member::{Member, TLS};
 use self::member::{MemberState, PATH};
 use self::methods::Methods;
 pub use self::methods::{CopyPlace, MethodRule};
-pub use self::offering::{caller_of_task, too_late};
+pub use self::offering::too_late;
 use self::pauses::Pauses;
 use self::preference::Preference;
 use self::rules::Rules;

@@ -35,9 +35,14 @@ pub struct Invocation<'a> {
     pub is_copy: bool,
 }
 
+/// The caller of what an agent sends of its own accord: copies, and calls that it makes again.
+pub(crate) const THIS_AGENT: u64 = 0;
+
 /// What is known of who makes a call, besides what the call itself says.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origin<'a> {
+    /// The caller, among those who take turns where calls wait: any number that is its alone.
+    pub caller: u64,
     /// The address that it comes from.
     pub address: Option<IpAddr>,
     /// The headers that it came with, if it came by HTTP.

@@ -12,7 +12,6 @@ use tracing::debug;
 
 use crate::args::ArgumentList;
 use crate::call::{Outcome, Reply, Times};
-use crate::cluster::caller_of_task;
 use crate::error::{CallError, Code};
 use crate::invocation::Invocation;
 use crate::outbound::Outbound;
@@ -308,14 +307,14 @@ async fn send_args(
     times: Times,
 ) -> Outcome {
     route.count_call();
-    let call = invocation.call(&route.route, args, times);
+    let (call, caller) = (invocation.call(&route.route, args, times), invocation.origin.caller);
     let outcome = match route.cluster.method_rule(&call) {
-        _ if invocation.is_copy => Box::pin(route.cluster.call_once(call, caller_of_task())).await,
-        None => route.cluster.call(call).await,
+        _ if invocation.is_copy => Box::pin(route.cluster.call_once(call, caller)).await,
+        None => route.cluster.call(call, caller).await,
         Some(rule) => {
             route.cluster.check_rate(&rule, times.now, &call, invocation.origin)?;
             // Such calls are few, and their future is larger than that of others.
-            Box::pin(route.cluster.call_ruled(&rule, call, caller_of_task())).await
+            Box::pin(route.cluster.call_ruled(&rule, call, caller)).await
         }
     };
     outcome.map_err(|error| match error.is_overdue(times.deadline) {

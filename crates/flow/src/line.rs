@@ -162,18 +162,19 @@ impl<T> Line<T> {
         let entry = Entry { caller, priority, deadline, until };
         let has_others = self.queue.has_others_of(&entry);
         let patience = self.patience(now, pace, has_others);
-        let n_greedy = match has_others {
+        let n_allowed = match has_others {
             true => 0,
-            false => self.queue.n_with_several(priority, MOST_TURNS),
+            false => self.queue.n_with_several(priority, MOST_TURNS).max(1),
         };
-        let n_ahead = self.queue.n_ahead(&entry, n_within(pace, patience).max(n_greedy + 1));
+        let n_ahead = self.queue.n_ahead(&entry, n_within(pace, patience).max(n_allowed + 1));
         let wait = expected_wait(pace, n_ahead);
         if until.saturating_duration_since(now) < wait {
             return Err((Shed::Late, item));
         }
         // Whoever has several calls waiting leaves a turn to one who has none, however long that
-        // takes: otherwise a few of them would keep all others out of an app with few threads.
-        if patience < wait && n_greedy < n_ahead {
+        // takes, and so does a single call of somebody else: otherwise a few callers who always
+        // ask would keep all others out of an app with few threads.
+        if patience < wait && n_allowed < n_ahead {
             return Err((Shed::Busy, item));
         }
         match self.queue.push(entry, item) {

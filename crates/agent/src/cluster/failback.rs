@@ -19,6 +19,7 @@ use super::Cluster;
 use crate::args::OwnedArguments;
 use crate::call::{Call, Payload, RoutedCall, Times, Whole};
 use crate::config::FailbackPolicy;
+use crate::invocation::THIS_AGENT;
 use crate::metrics::MethodEvent;
 use crate::route::Route;
 
@@ -123,8 +124,8 @@ impl Cluster {
                 let method = &later.route;
                 let attachments = &attachments;
                 let (one_way, clock, headers) = (false, None, None);
-                self.call(Call { method, payload, attachments, times, one_way, clock, headers })
-                    .await
+                let call = Call { method, payload, attachments, times, one_way, clock, headers };
+                self.call(call, THIS_AGENT).await
             };
             let now = Instant::now();
             let next = now + later.policy.delay;

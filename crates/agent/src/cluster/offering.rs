@@ -3,7 +3,6 @@
 //! [`flow`] decides where a call goes next, and whether it goes anywhere. Here it is told how
 //! endpoints stand, and what it decides is done.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
@@ -107,10 +106,11 @@ impl Cluster {
         self.attempt(slot, now, allowed)
     }
 
-    /// Makes a call, on another endpoint if one refuses it before it has begun.
-    pub async fn call(self: &Rc<Self>, call: RoutedCall<'_>) -> Outcome {
+    /// Makes a call, on another endpoint if one refuses it before it has begun. Calls of the same
+    /// `caller` take turns with those of others where they wait.
+    pub async fn call(self: &Rc<Self>, call: RoutedCall<'_>, caller: u64) -> Outcome {
         let attempts = self.attempts(call.times.deadline);
-        self.call_with(attempts, call, caller_of_task()).await
+        self.call_with(attempts, call, caller).await
     }
 
     /// Makes a call at one endpoint and no other.
@@ -407,13 +407,6 @@ impl Cluster {
     fn credit(&self, member: &Member, now: Instant) -> Option<Credit> {
         member.0.upstream.credit(&self.service_name, now)
     }
-}
-
-/// Calls of one task come from the same caller.
-pub fn caller_of_task() -> u64 {
-    let mut hasher = DefaultHasher::new();
-    tokio::task::try_id().hash(&mut hasher);
-    hasher.finish()
 }
 
 /// The failure of a call that could be offered to another endpoint, if there were time.

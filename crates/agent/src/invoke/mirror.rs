@@ -18,10 +18,10 @@ use flow::split::is_drawn;
 use tracing::debug;
 
 use crate::call::{Call, Payload, Times, Whole};
-use crate::cluster::{Cluster, CopyPlace, MethodRule, caller_of_task};
+use crate::cluster::{Cluster, CopyPlace, MethodRule};
 use crate::config::MirrorPolicy;
 use crate::error::{CallError, Code};
-use crate::invocation::{Invocation, Origin};
+use crate::invocation::{Invocation, Origin, THIS_AGENT};
 use crate::metrics::MethodEvent;
 use crate::outbound::Outbound;
 use crate::priority;
@@ -144,7 +144,7 @@ impl WholeCopy {
         let method = &route.route;
         let (clock, headers) = (None, None);
         let call = Call { method, payload, attachments: &[], times, one_way, clock, headers };
-        route.cluster.call_once(call, caller_of_task()).await.map(drop)
+        route.cluster.call_once(call, THIS_AGENT).await.map(drop)
     }
 }
 

@@ -7,8 +7,12 @@ use std::time::Duration;
 
 use crate::support;
 use crate::support::dubbo::{Consumer, body};
+use crate::support::http2::{DATA, END_HEADERS, END_STREAM, HEADERS, Http2};
 use crate::support::pool::PoolProvider;
-use crate::support::{SERVICE, block_on, exporting, register_with, start};
+use crate::support::{
+    Http, SERVICE, STRING, block_on, consumer_with_metrics, exporting, register_with, start,
+    wait_until,
+};
 use agent::Agent;
 use dubbo_proto::{Serialization, Status};
 use registry::MemoryHub;
@@ -20,6 +24,8 @@ const SIZES: [(usize, usize); 4] = [(1, 4), (4, 4), (1, 1), (4, 1)];
 const GREED: u64 = 500;
 /// How many calls the modest one makes, one after the other.
 const N_CALLS: usize = 25;
+/// What an agent lets a connection of HTTP/2 have.
+const N_STREAMS: usize = 100;
 
 /// What the greedy caller got for each answer of the modest one. The modest one uses one thread
 /// at a time, and waits for its turn: with four threads, some five to ten are fair. In a line by
@@ -52,13 +58,31 @@ fn ask_for_everything(addr: SocketAddr, n_ok: &AtomicUsize, is_over: &AtomicBool
     }
 }
 
+/// The same over one connection of HTTP/2, with as many streams as it may have.
+fn ask_by_http2(agent: &Agent, n_ok: &AtomicUsize, is_over: &AtomicBool) {
+    let mut greedy = Http2::to(agent, 65_535);
+    let head = Http2::head(0, &format!("/{SERVICE}/echo"));
+    let ask = |greedy: &mut Http2, stream| {
+        greedy.frame(HEADERS, END_HEADERS, stream, &head);
+        greedy.frame(DATA, END_STREAM, stream, b"[\"a\"]");
+    };
+    let mut streams = (1..).step_by(2);
+    streams.by_ref().take(N_STREAMS).for_each(|stream| ask(&mut greedy, stream));
+    while !is_over.load(SeqCst) {
+        let (_, head) = greedy.next(HEADERS);
+        let is_ok = head.starts_with(b"\x88");
+        n_ok.fetch_add(is_ok.into(), SeqCst);
+        streams.by_ref().take(1).for_each(|stream| ask(&mut greedy, stream));
+    }
+}
+
 /// The modest caller gets all its answers, and the greedy one not many more.
 fn nobody_starves(at: &str, addr: SocketAddr) {
     let (n_ok, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let _over = StopAtEnd(&is_over);
         scope.spawn(|| ask_for_everything(addr, &n_ok, &is_over));
-        support::wait_until("the app is busy", || (10 < n_ok.load(SeqCst)).then_some(()));
+        wait_until("the app is busy", || (10 < n_ok.load(SeqCst)).then_some(()));
         let mut modest = Consumer::connect(addr);
         let n_before = n_ok.load(SeqCst);
         for nth in 0..N_CALLS {
@@ -128,4 +152,25 @@ fn in_line_for_credits() {
         block_on(agent.drain());
         block_on(provider.drain());
     }
+}
+
+/// All streams of a connection are one caller.
+#[test]
+fn beside_a_connection_of_http2() {
+    let hub = MemoryHub::new();
+    let app = PoolProvider::start(1, WORK, false);
+    let _registered = register_with(&hub, app.addr, &[("threads", "1")]);
+    let agent = consumer_with_metrics(&hub, "");
+    let (n_ok, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let _over = StopAtEnd(&is_over);
+        scope.spawn(|| ask_by_http2(&agent, &n_ok, &is_over));
+        wait_until("the app is busy", || (10 < n_ok.load(SeqCst)).then_some(()));
+        let mut modest = Http::to(&agent);
+        for nth in 0..N_CALLS {
+            let answer = modest.post(&format!("/{SERVICE}/echo"), &[STRING], "[\"a\"]");
+            assert_eq!(answer.status, 200, "call {nth}: {answer:?}");
+        }
+    });
+    block_on(agent.drain());
 }

@@ -7,6 +7,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::support;
+use crate::support::http2::{
+    ACK, END_HEADERS, END_STREAM, GOAWAY, HEADERS, Http2, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE,
+};
 use crate::support::{
     Behaviour, FakeProvider, Http, SERVICE, metric, register, request, wait_until,
 };
@@ -211,82 +214,6 @@ fn callers_that_never_read_are_left() {
     );
 }
 
-/// A connection of HTTP/2 whose frames are written by hand.
-struct Http2(TcpStream);
-
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-const END_STREAM: u8 = 1;
-const ACK: u8 = 1;
-const END_HEADERS: u8 = 4;
-
-impl Http2 {
-    fn to(agent: &Agent, initial_window: u32) -> Self {
-        let stream = TcpStream::connect(agent.addresses().http[0]).unwrap();
-        stream.set_nodelay(true).unwrap();
-        let mut http2 = Self(stream);
-        http2.0.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
-        let window = initial_window.to_be_bytes();
-        http2.frame(SETTINGS, 0, 0, &[&[0, 4][..], &window].concat());
-        // From now on as much may be sent as the agent says.
-        http2.next(WINDOW_UPDATE);
-        http2.frame(SETTINGS, ACK, 0, &[]);
-        // The windows of streams are what holds answers back, not that of the connection.
-        http2.frame(WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes());
-        http2
-    }
-
-    fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-        let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
-        let head = [&len[1..], &[kind, flags], &stream.to_be_bytes()].concat();
-        let _ = self.0.write_all(&[&head, payload].concat());
-    }
-
-    /// The head of a call, and `n` more fields of a byte each on the wire.
-    fn head(n: usize, path: &str) -> Vec<u8> {
-        let mut block = vec![0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
-        block.extend_from_slice(path.as_bytes());
-        block.extend_from_slice(b"\x41\x01x");
-        for (name, value) in [("x-dubbo-parameter-types", "java.lang.String"), ("a", "b")] {
-            block.extend_from_slice(&[0x40, u8::try_from(name.len()).unwrap()]);
-            block.extend_from_slice(name.as_bytes());
-            block.push(u8::try_from(value.len()).unwrap());
-            block.extend_from_slice(value.as_bytes());
-        }
-        block.extend(std::iter::repeat_n(0xbe, n));
-        block
-    }
-
-    /// The next frame of that kind: its stream, and what is in it.
-    fn next(&mut self, wanted: u8) -> (u32, Vec<u8>) {
-        let (_, stream, payload) = self.next_of(&[wanted]);
-        (stream, payload)
-    }
-
-    /// The next frame of one of these kinds, and its kind.
-    fn next_of(&mut self, wanted: &[u8]) -> (u8, u32, Vec<u8>) {
-        self.0.set_read_timeout(Some(support::PATIENCE)).unwrap();
-        loop {
-            let mut head = [0; 9];
-            self.0.read_exact(&mut head).unwrap();
-            let len = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-            let mut payload = vec![0; len];
-            self.0.read_exact(&mut payload).unwrap();
-            if wanted.contains(&head[3]) {
-                return (
-                    head[3],
-                    u32::from_be_bytes([head[5], head[6], head[7], head[8]]),
-                    payload,
-                );
-            }
-        }
-    }
-}
-
 /// 8 connections of 100 streams with 1,900 fields of a byte: what held 150 MB a connection.
 #[test]
 fn heads_that_unpack_to_much_are_refused_at_once() {
@@ -305,7 +232,7 @@ fn heads_that_unpack_to_much_are_refused_at_once() {
     // Who goes on is left. One request is told why: the status is no common one, so it stands
     // there as text, in Huffman's code: "431".
     wait_until("the connections to end", || {
-        attackers.iter_mut().all(|attacker| is_closed(&mut attacker.0)).then_some(())
+        attackers.iter_mut().all(|attacker| is_closed(&mut attacker.stream)).then_some(())
     });
     let mut once = Http2::to(agent, 65_535);
     once.frame(HEADERS, END_HEADERS, 1, &head);
@@ -330,7 +257,7 @@ fn floods_of_frames_that_ask_for_nothing_end_their_connection() {
         for _ in 0..5_000 {
             attacker.frame(kind, flags, u32::from(kind == 0), payload);
         }
-        wait_until("the connection to end", || is_closed(&mut attacker.0).then_some(()));
+        wait_until("the connection to end", || is_closed(&mut attacker.stream).then_some(()));
         expect_calls_pass(&mut caller);
     }
     // Why, as long as the connection is not reset first.
@@ -391,7 +318,7 @@ fn answers_without_a_window_are_given_up() {
         wait_until("answers that wait", || (200_000 < used(agent)).then_some(()));
         wait_until("the connection to end in spite of PINGs", || {
             attacker.frame(PING, 0, 0, &[0; 8]);
-            is_closed(&mut attacker.0).then_some(())
+            is_closed(&mut attacker.stream).then_some(())
         });
         wait_until_free(agent);
     }

@@ -146,12 +146,12 @@ impl DubboSession {
     /// Whether a call may be sent, by what holds for its method.
     #[cold]
     fn check_method(
-        &self,
+        self: &Rc<Self>,
         received: &Received,
         route: &ClusterRoute,
         rule: &MethodRule,
     ) -> Result<(), CallError> {
-        let origin = Origin { address: Some(self.peer.ip()), headers: None };
+        let origin = Origin { caller: self.number(), address: Some(self.peer.ip()), headers: None };
         route.cluster.check_rate(rule, received.now, &received.facts(), origin)
     }
 

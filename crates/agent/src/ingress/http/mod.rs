@@ -261,7 +261,8 @@ async fn answer_request(
     if options.refs == RefStyle::Path {
         invocation.args = invocation.args.with_refs();
     }
-    invocation.origin = Origin { address: Some(session.peer().ip()), headers: Some(&head.headers) };
+    let (caller, address) = (session.number(), Some(session.peer().ip()));
+    invocation.origin = Origin { caller, address, headers: Some(&head.headers) };
     if let Some(entry) = entry {
         invocation.clock = entry.clock().cloned();
         name(entry, &invocation, body.len());

@@ -150,6 +150,11 @@ impl HttpSession {
         self.peer
     }
 
+    /// A number that no other session of the worker has. All streams of a connection have it.
+    pub(super) fn number(&self) -> u64 {
+        std::ptr::from_ref(self).addr() as u64
+    }
+
     /// Watches the chunks of the request's body, of which at most `max_len` bytes are taken. To be
     /// called as soon as the request's head is known to say that there are any.
     pub(super) fn watch_chunks(&self, max_len: usize) {

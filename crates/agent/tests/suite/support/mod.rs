@@ -10,6 +10,7 @@
 
 pub mod backend;
 pub mod dubbo;
+pub mod http2;
 pub mod http_app;
 pub mod load;
 pub mod pool;
