@@ -35,6 +35,8 @@ const SHORT_LEN: usize = 4 << 10;
 /// How long a peer may leave its answers unread that holds more than its share while memory is
 /// short.
 const WRITE_TIMEOUT_IF_SHORT: Duration = Duration::from_secs(2);
+/// So many times as much is kept for a request as has come of it.
+const ROOM_TIMES: usize = 4;
 /// A buffer that holds less counts by what is in it: the rest was never touched.
 const SMALL_BUFFER_LEN: usize = 8 * 1024;
 
@@ -98,21 +100,13 @@ pub struct Metered<M> {
     /// Clocks of calls that wait to be written.
     watched: Watched,
     waits: Waits,
-    /// Nothing is read for a while.
-    rests: bool,
 }
 
 impl<M> Metered<M> {
     /// A machine of a new connection.
     pub fn new(machine: M, account: Rc<Account>) -> Self {
         let (counted, watched, waits) = (Cell::new(0), Watched::default(), Waits::default());
-        let (input_len, taken_len, rests) = (0, 0, false);
-        Self { machine, account, input_len, taken_len, counted, watched, waits, rests }
-    }
-
-    /// Reads nothing from the peer, until it is told otherwise.
-    pub fn set_rests(&mut self, rests: bool) {
-        self.rests = rests;
+        Self { machine, account, input_len: 0, taken_len: 0, counted, watched, waits }
     }
 
     /// The account.
@@ -224,6 +218,12 @@ impl<M: Buffers> Machine for Metered<M> {
         self.machine.has_backlog()
     }
 
+    fn room_for(&self, input: &BytesMut) -> Option<usize> {
+        let len = self.machine.room_for(input)?;
+        // Who asks gets several times as much as has come, and not what it only announces.
+        Some(if M::IS_ASKED { len.min(input.len().saturating_mul(ROOM_TIMES)) } else { len })
+    }
+
     fn handle_timeout(&mut self, now: Instant) {
         self.machine.handle_timeout(now);
     }
@@ -279,7 +279,7 @@ impl<M: Buffers> Machine for Metered<M> {
         let _ = self.count();
         let in_order_len = || self.unread_len().saturating_sub(self.machine.overtakable_len());
         let is_reading = !M::IS_ASKED || in_order_len() <= MAX_UNREAD_LEN;
-        is_reading && !self.rests && self.machine.wants_input()
+        is_reading && self.machine.wants_input()
     }
 }
 

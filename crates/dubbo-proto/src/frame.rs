@@ -182,6 +182,15 @@ impl Frames {
         }
     }
 
+    /// The length of the frame whose beginning is at the front of `buf`, with its header. `None` if
+    /// that is not known, or nothing is to be kept of it.
+    #[must_use]
+    pub fn front_len(&self, buf: &[u8]) -> Option<usize> {
+        let header = Header::parse(buf.first_chunk()?).ok()?;
+        let is_kept = self.n_to_skip == 0 && header.body_len <= self.max_body_len;
+        is_kept.then_some(HEADER_LEN + header.body_len)
+    }
+
     /// Whether the rest of a frame that is skipped is still to come.
     #[must_use]
     pub const fn is_skipping(&self) -> bool {
@@ -303,6 +312,23 @@ mod tests {
         let mut buf = BytesMut::from(&head[..]);
         let len = usize::try_from(u32::MAX).unwrap();
         assert_eq!(decode(&mut buf, 100), Err(FrameError::BodyTooLong { len, max: 100 }));
+    }
+
+    #[test]
+    fn the_length_is_known_of_what_will_be_kept() {
+        let frame = |body_len: u32| {
+            let mut frame = [0; HEADER_LEN + 1];
+            frame[..2].copy_from_slice(&MAGIC.to_be_bytes());
+            frame[12..16].copy_from_slice(&body_len.to_be_bytes());
+            frame
+        };
+        let mut frames = Frames::new(100);
+        assert_eq!(frames.front_len(&frame(100)), Some(HEADER_LEN + 100));
+        assert_eq!(frames.front_len(&frame(101)), None, "it is skipped");
+        assert_eq!(frames.front_len(&frame(100)[..HEADER_LEN - 1]), None);
+        assert_eq!(frames.front_len(b"GET / HTTP/1.1\r\n\r\n"), None);
+        frames.shed(&mut BytesMut::from(&frame(100)[..])).unwrap();
+        assert_eq!(frames.front_len(&frame(100)), None, "the rest of the other is still to come");
     }
 
     #[test]

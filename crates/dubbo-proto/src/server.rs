@@ -156,6 +156,13 @@ impl ServerConnection {
         handled
     }
 
+    /// The length of the frame that has begun to come in `input`, as far as it is known. `None` if
+    /// it will not be kept.
+    #[must_use]
+    pub fn front_len(&self, input: &[u8]) -> Option<usize> {
+        if self.is_finished { None } else { self.frames.front_len(input) }
+    }
+
     /// Sends a heartbeat, or gives the connection up, as the time tells.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.is_finished {

@@ -9,6 +9,8 @@ use bytes::{Bytes, BytesMut};
 
 /// Memory is taken in steps up to the announced total: announcing is cheap for a hostile peer.
 const FIRST_STEP_LEN: usize = 256 * 1024;
+/// A step is so many times as much as has come, so that little is moved: all that has come is.
+const ROOM_TIMES: usize = 8;
 
 /// How many bytes all unfinished messages of a link may have together.
 #[derive(Debug)]
@@ -120,7 +122,8 @@ impl<H> Partial<H> {
         self.check(part.len(), last, false)?;
         let need = self.data.len() + part.len();
         if self.data.capacity() < need {
-            let step = (self.data.len() * 2).clamp(need, self.total.max(need));
+            let step = self.data.len().saturating_mul(ROOM_TIMES);
+            let step = step.clamp(need, self.total.max(need));
             self.data.reserve(step - self.data.len());
         }
         self.data.extend_from_slice(part);

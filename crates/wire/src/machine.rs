@@ -47,6 +47,13 @@ pub trait Machine {
     fn has_backlog(&self) -> bool {
         false
     }
+    /// For how many bytes room is to be kept in `input`, which holds the beginning of a long
+    /// message: as many as that has in all, unless a peer must not claim so much. `None` if that
+    /// is not known.
+    fn room_for(&self, input: &BytesMut) -> Option<usize> {
+        let _ = input;
+        None
+    }
     /// Does what was due at [`Machine::poll_timeout`].
     fn handle_timeout(&mut self, now: Instant);
     /// When [`Machine::handle_timeout`] wants to be called next.

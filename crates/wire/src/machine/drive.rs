@@ -11,7 +11,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, BufMut, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::Sleep;
 
@@ -25,8 +25,14 @@ const MAX_READ_LEN: usize = 256 * 1024;
 const MAX_READS_PER_TURN: usize = 4;
 /// What is read at a time is halved when it kept the event loop busy for longer than this.
 const LONG_READ: Duration = Duration::from_micros(500);
+/// A message of which so many bytes are there, and more are to come, gets room for the rest at
+/// once, so that it is not moved again and again as it grows.
+const LONG_LEN: usize = 64 * 1024;
 /// Writes in one turn before other tasks get theirs.
 const MAX_WRITES_PER_TURN: usize = 16;
+/// What one write takes at most, and all of a turn: about a tenth of a millisecond each.
+const MAX_WRITE_LEN: usize = 256 * 1024;
+const MAX_WRITTEN_PER_TURN: usize = 512 * 1024;
 /// The shortest slice of events: a write costs about as much as ten calls.
 const MIN_SLICE_LEN: usize = 8;
 /// A write buffer that has grown beyond this is given back once it is empty.
@@ -222,7 +228,8 @@ impl<E> Turn<E> {
                 && LONG_READ < Instant::now().saturating_duration_since(first_at)
             {
                 self.read_len = (self.read_len / 2).max(MIN_READ_LEN);
-                break;
+                wake_after_others(cx);
+                return Ok(Reading::Registered);
             }
             let (wants_input, has_backlog) =
                 conn.lock(|machine| (machine.wants_input(), machine.has_backlog()));
@@ -231,11 +238,19 @@ impl<E> Turn<E> {
             }
             let mut is_more_there = has_backlog;
             if !has_backlog {
-                self.input.reserve(self.read_len);
-                let room_len = self.input.capacity() - self.input.len();
-                let Poll::Ready(read_len) = pin!(stream.read_buf(&mut self.input)).poll(cx)? else {
-                    return Ok(Reading::Registered);
+                match self.input.len() < LONG_LEN {
+                    true => self.input.reserve(self.read_len),
+                    false => self.make_room_for_rest(conn),
+                }
+                let mut room_len = self.input.capacity() - self.input.len();
+                let read = match room_len <= MAX_READ_LEN {
+                    true => pin!(stream.read_buf(&mut self.input)).poll(cx)?,
+                    false => {
+                        room_len = self.read_len;
+                        self.read_part(cx, stream)?
+                    }
                 };
+                let Poll::Ready(read_len) = read else { return Ok(Reading::Registered) };
                 if read_len == 0 {
                     return Err(Ending::PeerClosed);
                 }
@@ -265,6 +280,30 @@ impl<E> Turn<E> {
         }
         cx.waker().wake_by_ref();
         Ok(Reading::Registered)
+    }
+
+    /// Makes room for the rest of a message of which much is there, and for no more: what comes
+    /// after it must not have all of it moved.
+    #[cold]
+    fn make_room_for_rest<C, M>(&mut self, conn: &C)
+    where
+        C: Share<Machine = M>,
+        M: Machine<Event = E>,
+    {
+        let whole_len = conn.lock(|machine| machine.room_for(&self.input));
+        let rest_len = whole_len.and_then(|len| len.checked_sub(self.input.len()));
+        self.input.reserve(rest_len.filter(|len| *len != 0).unwrap_or(self.read_len));
+    }
+
+    /// Reads what may be read at a time, where there is room for more.
+    #[cold]
+    fn read_part<S>(&mut self, cx: &mut Context<'_>, stream: &mut S) -> std::io::Result<Poll<usize>>
+    where
+        S: AsyncRead + Unpin,
+    {
+        let mut room = (&mut self.input).limit(self.read_len);
+        let read = pin!(stream.read_buf(&mut room)).poll(cx)?;
+        Ok(read)
     }
 
     /// Hands events to their handler while nobody holds the machine: a slice, or all of them if
@@ -317,8 +356,11 @@ impl<E> Turn<E> {
             while !conn.lock(take_output).is_empty() {}
             return Ok(true);
         }
-        let mut has_written = false;
+        let mut written_len = 0;
         for _ in 0..MAX_WRITES_PER_TURN {
+            if MAX_WRITTEN_PER_TURN <= written_len {
+                break;
+            }
             if self.output.is_empty() {
                 if self.output.capacity() > KEEP_WRITE_LEN {
                     self.output = BytesMut::new();
@@ -341,20 +383,33 @@ impl<E> Turn<E> {
                 }
                 return Ok(true);
             }
-            match Pin::new(&mut *stream).poll_write(cx, &self.output)? {
+            let len = self.output.len().min(MAX_WRITE_LEN);
+            match Pin::new(&mut *stream).poll_write(cx, &self.output[..len])? {
                 Poll::Pending => {
-                    conn.lock(|machine| note_full(machine, has_written));
+                    conn.lock(|machine| note_full(machine, written_len != 0));
                     return Ok(false);
                 }
                 Poll::Ready(0) => return Err(ErrorKind::WriteZero.into()),
-                Poll::Ready(len) if len == self.output.len() => self.output.clear(),
-                Poll::Ready(len) => self.output.advance(len),
+                Poll::Ready(len) => {
+                    if len == self.output.len() {
+                        self.output.clear();
+                    } else {
+                        self.output.advance(len);
+                    }
+                    (self.is_unflushed, written_len) = (true, written_len + len);
+                }
             }
-            (self.is_unflushed, has_written) = (true, true);
         }
-        cx.waker().wake_by_ref();
+        wake_after_others(cx);
         Ok(false)
     }
+}
+
+/// Wakes the task when the others have had their turn, and their sockets were looked at: one that
+/// is woken at once may have many turns before that.
+#[cold]
+fn wake_after_others(cx: &mut Context<'_>) {
+    let _ = pin!(tokio::task::yield_now()).poll(cx);
 }
 
 /// The socket takes no more for now.

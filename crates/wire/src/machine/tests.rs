@@ -1,7 +1,9 @@
 //! A machine that echoes lines, on real sockets.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake};
@@ -340,4 +342,109 @@ fn it_is_known_how_long_the_peer_keeps_a_connection_in_the_midst_of_a_message() 
         until(&conn, |lines| !is_full(lines)).await;
         assert!(!Duration::is_zero(&conn.look(|lines| lines.waits.total(Instant::now()))));
     });
+}
+
+/// Takes frames of [`FRAME_LEN`] bytes, and sends as many.
+#[derive(Default)]
+struct Frames {
+    /// What was in the input whenever something had come, and how much room it had.
+    seen: Vec<(usize, usize)>,
+    output: BytesMut,
+}
+
+const FRAME_LEN: usize = 5_000_000;
+
+impl Machine for Frames {
+    type Event = Infallible;
+    type Error = Infallible;
+
+    fn handle_bytes(&mut self, _: Instant, input: &mut BytesMut) -> Result<(), Infallible> {
+        self.seen.push((input.len(), input.capacity()));
+        if FRAME_LEN <= input.len() {
+            drop(input.split_to(FRAME_LEN));
+        }
+        Ok(())
+    }
+    fn room_for(&self, _: &BytesMut) -> Option<usize> {
+        Some(FRAME_LEN)
+    }
+    fn handle_timeout(&mut self, _: Instant) {}
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+    fn poll_event(&mut self) -> Option<Infallible> {
+        None
+    }
+    fn transmit(&mut self) -> &mut BytesMut {
+        &mut self.output
+    }
+    fn is_finished(&self) -> bool {
+        false
+    }
+}
+
+/// A socket that always has more, and takes all.
+#[derive(Clone, Default)]
+struct Endless {
+    n_read: Rc<Cell<usize>>,
+    n_written: Rc<Cell<usize>>,
+}
+
+impl AsyncRead for Endless {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        self.n_read.set(self.n_read.get() + buffer.remaining());
+        buffer.initialize_unfilled();
+        buffer.advance(buffer.remaining());
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Endless {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        self.n_written.set(self.n_written.get() + bytes.len());
+        Poll::Ready(Ok(bytes.len()))
+    }
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// However much there is to be read and written, others get their turns in between, and what has
+/// come of a long message is not moved again and again.
+#[tokio::test]
+async fn long_messages_take_many_turns_and_little_room() {
+    let (conn, stream) = (Conn::new(Frames::default()), Endless::default());
+    conn.with(|machine| machine.output = BytesMut::zeroed(FRAME_LEN));
+    let mut driver = std::pin::pin!(drive(stream.clone(), &conn, |event| match event {}));
+    let (mut n_turns, mut n_frames) = (0, 0);
+    while n_frames < 3 || stream.n_written.get() < FRAME_LEN {
+        let seen = std::future::poll_fn(|cx| {
+            assert!(driver.as_mut().poll(cx).is_pending());
+            Poll::Ready(conn.with(|machine| std::mem::take(&mut machine.seen)))
+        })
+        .await;
+        n_turns += 1;
+        let (n_before, mut n_read) = (n_frames, 0);
+        for (len, room_len) in seen {
+            assert!(room_len <= FRAME_LEN.max(2 * len), "{room_len} for {len} bytes");
+            n_frames += usize::from(FRAME_LEN <= len);
+            n_read += 1;
+        }
+        assert!(n_read <= 4 && n_frames <= n_before + 1, "{n_read} {n_frames}");
+        tokio::task::yield_now().await;
+    }
+    let (per_turn, n_read, n_written) = (1 << 20, stream.n_read.get(), stream.n_written.get());
+    assert!(n_read <= n_turns * per_turn, "{n_read} in {n_turns} turns");
+    assert!(n_written <= n_turns * per_turn / 2, "{n_written} in {n_turns} turns");
 }

@@ -87,6 +87,9 @@ impl Machine for DubboServer {
         self.connection.handle_bytes(now, input)
     }
 
+    fn room_for(&self, input: &BytesMut) -> Option<usize> {
+        self.connection.front_len(input)
+    }
     fn handle_timeout(&mut self, now: Instant) {
         self.connection.handle_timeout(now);
     }

@@ -10,7 +10,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -30,6 +30,8 @@ const PIECE_LEN: usize = 64 * 1024;
 /// ones.
 const STREAM_PIECE_LEN: usize = 16 * 1024;
 
+/// What a connection of HTTP/1 hands out in one turn of the event loop.
+const MAX_LEN_PER_TURN: usize = 4 * PIECE_LEN;
 /// The last pieces are copies, about so many. The others are parts of the whole answer and keep
 /// all of it: when the last piece goes, none of them may be left in hyper's buffer.
 const N_COPIED: usize = 4;
@@ -65,10 +67,16 @@ impl Body for Leaving {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         if self.rest.is_empty() {
             return Poll::Ready(None);
+        }
+        // A socket may take megabytes at once, and others would wait. (h2 takes no more than
+        // 400 KB of a stream at a time.)
+        if self.stream.is_none() && !self.active.session().has_turn(MAX_LEN_PER_TURN) {
+            let _ = pin!(tokio::task::yield_now()).poll(cx);
+            return Poll::Pending;
         }
         let piece_len = if self.stream.is_some() { STREAM_PIECE_LEN } else { PIECE_LEN };
         let len = piece_len.min(self.rest.len());

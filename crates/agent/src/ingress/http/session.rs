@@ -96,6 +96,8 @@ pub struct HttpSession {
     /// Bytes of heads, and of answers that hyper has; the account knows them.
     head_len: Cell<usize>,
     handed_len: Cell<usize>,
+    /// What was handed out in this turn of the task.
+    turn_len: Cell<usize>,
     /// The streams of HTTP/2 that are being answered, and the last one, whose task is not known
     /// yet.
     streams: RefCell<Vec<Weak<StreamAnswer>>>,
@@ -126,6 +128,7 @@ impl HttpSession {
             taking: Taking::new(),
             head_len: Cell::new(0),
             handed_len: Cell::new(0),
+            turn_len: Cell::new(0),
             streams: RefCell::default(),
             last_stream: RefCell::default(),
             pieces: Arc::default(),
@@ -172,6 +175,11 @@ impl HttpSession {
     /// Whether the body of the request that is being answered has announced more than is taken.
     pub(super) fn is_body_too_long(&self) -> bool {
         self.is_too_long.get()
+    }
+
+    /// Whether less than `max_len` bytes of answers were handed out in this turn of its task.
+    pub(super) fn has_turn(&self, max_len: usize) -> bool {
+        self.turn_len.get() < max_len
     }
 
     fn read_of_chunks(&self, bytes: &[u8]) {
@@ -323,6 +331,7 @@ impl HttpSession {
         let mut told = false;
         poll_fn(|cx| {
             self.set_task(cx.waker());
+            self.turn_len.set(0);
             self.pace(Pace::turn);
             let expired = self.expired.get() && self.is_http2.get();
             if (self.draining.get() || expired) && !told {
@@ -450,6 +459,7 @@ impl Active {
     /// hyper has so many bytes more of the answer, or `waiting_len` of all answers.
     pub(super) fn handed_out(&self, len: usize, waiting_len: Option<usize>) {
         let session = &self.session;
+        session.turn_len.set(session.turn_len.get() + len);
         session.count_handed(waiting_len.unwrap_or(session.handed_len.get() + len));
     }
 }
