@@ -14,6 +14,7 @@ use hessian::transcode::{InputOptions, Schema, check_scalars};
 use hessian::{JavaType, Limits};
 use memchr::memmem;
 
+use crate::aside;
 use crate::error::{CallError, Code};
 use crate::route::{Parameters, Plan, Route, unsupported};
 
@@ -250,6 +251,29 @@ impl<'a> ArgumentList<'a> {
         let (method, parameters) = (&*route.method, &route.parameters);
         let target = EncodedMethod { method, parameters, plan: Some(&route.plan) };
         self.encode_for(target, serialization, out)
+    }
+
+    /// The arguments of a long request of `route`, encoded. Other calls get on meanwhile.
+    ///
+    /// # Errors
+    /// As [`ArgumentList::encode_for`].
+    pub async fn encoded_aside(
+        &self,
+        route: &Route,
+        serialization: Serialization,
+    ) -> Result<Vec<u8>, CallError> {
+        let thread = aside::thread().await;
+        let (args, method) = (self.owned(), route.method.clone());
+        let (parameters, plan) = (route.parameters.clone(), route.plan.for_encoding());
+        let encode = move || {
+            let args = args.list();
+            let target =
+                EncodedMethod { method: &method, parameters: &parameters, plan: Some(&plan) };
+            let mut out = Vec::with_capacity(args.len_in_bytes());
+            args.encode_for(target, serialization, &mut out)?;
+            Ok(out)
+        };
+        thread.have(encode).await
     }
 
     /// Appends the arguments to `out`.

@@ -18,7 +18,7 @@ use crate::invocation::Invocation;
 use crate::invoke::invoke;
 use crate::journal::Journal;
 use crate::metrics::Hub;
-use crate::reply::json_of_with;
+use crate::reply::read_soon;
 use crate::worker::{Worker, WorkerSetup};
 
 /// Makes calls to the services of one registry. Lives on a tokio `LocalRuntime`, or in a
@@ -47,12 +47,17 @@ impl Client {
     ///
     /// # Errors
     /// Whatever the table in [`crate::error`] lists.
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method's path is of one lifetime, and a closure is of any"
+    )]
     pub async fn call(
         &self,
         invocation: &Invocation<'_>,
         options: &JsonOptions,
     ) -> Result<Vec<u8>, CallError> {
-        json_of_with(&invoke(&self.0.outbound, 0, invocation, Instant::now()).await?, options)
+        let reply = invoke(&self.0.outbound, 0, invocation, Instant::now()).await?;
+        read_soon(&reply, options, |reader| reader.json()).await
     }
 
     /// Does what an agent's worker does every 100 ms: opens and closes connections as calls need

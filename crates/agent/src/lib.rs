@@ -15,6 +15,7 @@
 pub mod admin;
 pub mod agent;
 pub mod args;
+pub mod aside;
 pub mod attachments;
 pub mod backend;
 pub mod call;

@@ -1,65 +1,199 @@
 //! What a provider's reply says, as JSON.
 
 use std::fmt::Display;
+use std::sync::Arc;
 
-use dubbo_proto::{Outcome, ReadOptions, Reply as DubboReply, ReplyKind, Status};
+use bytes::Bytes;
+use dubbo_proto::{Outcome, ReadOptions, Reply as DubboReply, ReplyKind, Serialization, Status};
 use hessian::json::JsonReader;
 use hessian::transcode::{EnumStyle, JsonOptions, RefStyle, Schema, fold_generalized};
 use hessian::{JavaType, Limits};
+use registry::Definition;
 
+use crate::aside::{self, LONG_LEN};
 use crate::attachments::Replied;
 use crate::call::Reply;
 use crate::error::{CallError, Code};
 use crate::exception;
+use crate::route::Route;
 
-/// The value of a reply as JSON text.
-///
-/// # Errors
-/// [`Code::Exception`] if the method threw, [`Code::BadReply`] if the reply cannot be read.
-pub fn json_of(reply: &Reply) -> Result<Vec<u8>, CallError> {
-    json_of_with(reply, &JsonOptions::default())
+/// Reads a reply, in the form that `options` ask for. Of a long one others get on meanwhile: it is
+/// read aside.
+pub async fn read_soon<R: Send + 'static>(
+    reply: &Reply,
+    options: &JsonOptions,
+    read: impl FnOnce(&ReplyReader<'_>) -> R + Send + 'static,
+) -> R {
+    if reply.body.len() < LONG_LEN {
+        return read(&ReplyReader::new(reply, options));
+    }
+    let reply = OwnReply::new(reply, options);
+    aside::thread().await.have(move || read(&reply.reader())).await
 }
 
-/// Like [`json_of`], in the form that the caller chose. A reply in fastjson is JSON already: it is
-/// written again where the caller wants it otherwise, by the method's type if that is known.
-///
-/// # Errors
-/// [`Code::Exception`] if the method threw, [`Code::BadReply`] if the reply cannot be read.
-pub fn json_of_with(reply: &Reply, options: &JsonOptions) -> Result<Vec<u8>, CallError> {
-    read(reply, options).map_err(|error| error.at(&reply.endpoint))
+/// What is needed to read a reply.
+#[derive(Clone, Copy)]
+pub struct ReplyReader<'a> {
+    serialization: Serialization,
+    body: &'a [u8],
+    endpoint: &'a str,
+    options: &'a JsonOptions,
+    known: Known<'a>,
+    form: Form,
 }
 
-fn read(reply: &Reply, options: &JsonOptions) -> Result<Vec<u8>, CallError> {
-    let decoded = DubboReply::decode(reply.serialization, Status::Ok, &reply.body);
-    let outcome = match decoded.map_err(unreadable)? {
-        DubboReply::Done(outcome) => outcome,
-        DubboReply::Failed { text, .. } => return Err(unreadable(text)),
-    };
-    // JSON is about as long as the body. Text of megabytes is not moved while it grows: others
-    // wait meanwhile.
-    let mut json = Vec::with_capacity(reply.body.len().max(64));
-    match outcome.kind() {
-        ReplyKind::Null => json.extend_from_slice(b"null"),
-        ReplyKind::Value => write_value(&outcome, known_type(reply), options, &mut json)?,
-        ReplyKind::Exception => {
-            // Its class and those of its causes have to be known, and references are of no use in
-            // its parts.
-            let refs = RefStyle::default();
-            let named = JsonOptions { class_name: true, refs, ..options.clone() };
-            write_value(&outcome, Known::default(), &named, &mut json)?;
+/// The same of its own, for other threads.
+struct OwnReply {
+    serialization: Serialization,
+    body: Bytes,
+    endpoint: Box<str>,
+    options: JsonOptions,
+    result: Option<JavaType>,
+    definition: Option<Arc<Definition>>,
+    form: Form,
+}
+
+/// What stands for the value.
+#[derive(Clone, Copy, Default)]
+enum Form {
+    #[default]
+    Itself,
+    /// A map of a generic call, which may stand for an object.
+    Map,
+    /// A string with JSON text.
+    Text,
+}
+
+impl Form {
+    fn of(route: &Route) -> Self {
+        match route.parameters.is_generic() {
+            _ if route.answers_json_text() => Self::Text,
+            true => Self::Map,
+            false => Self::Itself,
         }
     }
-    if reply.route.as_ref().is_some_and(|route| route.answers_json_text()) {
-        json = unwrapped(json);
-    } else if reply.route.as_ref().is_some_and(|route| route.parameters.is_generic())
-        && let Some(folded) = fold_generalized(&json, options)
-    {
-        json = folded;
+}
+
+impl OwnReply {
+    fn new(reply: &Reply, options: &JsonOptions) -> Self {
+        let plan = reply.route.as_ref().map(|route| &route.plan);
+        Self {
+            serialization: reply.serialization,
+            body: reply.body.clone(),
+            endpoint: (&*reply.endpoint).into(),
+            options: options.clone(),
+            result: plan.and_then(|plan| plan.result.clone()),
+            definition: plan.and_then(|plan| plan.schema.clone()),
+            form: reply.route.as_deref().map_or_else(Form::default, Form::of),
+        }
     }
-    match outcome.kind() {
-        ReplyKind::Exception => Err(exception::thrown(&json)),
-        ReplyKind::Value | ReplyKind::Null => Ok(json),
+
+    fn reader(&self) -> ReplyReader<'_> {
+        ReplyReader {
+            serialization: self.serialization,
+            body: &self.body,
+            endpoint: &self.endpoint,
+            options: &self.options,
+            known: Known::new(self.result.as_ref(), self.definition.as_deref()),
+            form: self.form,
+        }
     }
+}
+
+impl<'a> ReplyReader<'a> {
+    /// Reads a reply, in the form that the caller chose.
+    pub fn new(reply: &'a Reply, options: &'a JsonOptions) -> Self {
+        Self {
+            serialization: reply.serialization,
+            body: &reply.body,
+            endpoint: &reply.endpoint,
+            options,
+            known: known_type(reply),
+            form: reply.route.as_deref().map_or_else(Form::default, Form::of),
+        }
+    }
+
+    /// The value as JSON text. A reply in fastjson is JSON already: it is written again where the
+    /// caller wants it otherwise, by the method's type if that is known.
+    ///
+    /// # Errors
+    /// [`Code::Exception`] if the method threw, [`Code::BadReply`] if the reply cannot be read.
+    pub fn json(&self) -> Result<Vec<u8>, CallError> {
+        self.read().map_err(|error| error.at(self.endpoint))
+    }
+
+    fn read(&self) -> Result<Vec<u8>, CallError> {
+        let decoded = DubboReply::decode(self.serialization, Status::Ok, self.body);
+        let outcome = match decoded.map_err(unreadable)? {
+            DubboReply::Done(outcome) => outcome,
+            DubboReply::Failed { text, .. } => return Err(unreadable(text)),
+        };
+        // JSON is about as long as the body. Text of megabytes is not moved while it grows.
+        let mut json = Vec::with_capacity(self.body.len().max(64));
+        match outcome.kind() {
+            ReplyKind::Null => json.extend_from_slice(b"null"),
+            ReplyKind::Value => write_value(&outcome, self.known, self.options, &mut json)?,
+            ReplyKind::Exception => {
+                // Its class and those of its causes have to be known, and references are of no use
+                // in its parts.
+                let refs = RefStyle::default();
+                let named = JsonOptions { class_name: true, refs, ..self.options.clone() };
+                write_value(&outcome, Known::default(), &named, &mut json)?;
+            }
+        }
+        match self.form {
+            Form::Itself => {}
+            Form::Text => json = unwrapped(json),
+            Form::Map => {
+                if let Some(folded) = fold_generalized(&json, self.options) {
+                    json = folded;
+                }
+            }
+        }
+        match outcome.kind() {
+            ReplyKind::Exception => Err(exception::thrown(&json)),
+            ReplyKind::Value | ReplyKind::Null => Ok(json),
+        }
+    }
+
+    /// The attachments, but for those that Dubbo itself adds. What cannot be read is left out: the
+    /// value counts.
+    pub fn attachments(&self) -> Replied {
+        if self.body.ends_with(PLAIN_TAIL) {
+            return Replied::default();
+        }
+        let decoded = DubboReply::decode(self.serialization, Status::Ok, self.body);
+        let Ok(DubboReply::Done(outcome)) = decoded else { return Replied::default() };
+        if !outcome.has_attachments() {
+            return Replied::default();
+        }
+        Replied::of(&outcome, self.options)
+    }
+
+    /// The caller's options that say nothing about this reply: the provider has written text that
+    /// does not say what they are about, and no definition does.
+    pub fn ignored_options(&self) -> Vec<&'static str> {
+        let Self { serialization, options, known, .. } = self;
+        if serialization.has_types() || known.ty.is_some() && known.schema.is_some() {
+            return Vec::new();
+        }
+        [
+            ("longs", options.longs_as_text),
+            ("enums", options.enums != EnumStyle::default()),
+            ("class", options.class_name && !serialization.names_classes()),
+        ]
+        .into_iter()
+        .filter_map(|(name, is_chosen)| is_chosen.then_some(name))
+        .collect()
+    }
+}
+
+/// The value of a reply as JSON text, at once.
+///
+/// # Errors
+/// As [`ReplyReader::json`].
+pub fn json_of(reply: &Reply) -> Result<Vec<u8>, CallError> {
+    ReplyReader::new(reply, &JsonOptions::default()).json()
 }
 
 fn unreadable(error: impl Display) -> CallError {
@@ -93,46 +227,20 @@ struct Known<'a> {
     schema: Option<&'a dyn Schema>,
 }
 
-fn known_type(reply: &Reply) -> Known<'_> {
-    let Some(plan) = reply.route.as_ref().map(|route| &route.plan) else { return Known::default() };
-    let schema = plan.schema.as_ref().map(|schema| &schema.service as &dyn Schema);
-    Known { ty: plan.result.as_ref(), schema }
+impl<'a> Known<'a> {
+    fn new(ty: Option<&'a JavaType>, definition: Option<&'a Definition>) -> Self {
+        Self { ty, schema: definition.map(|definition| &definition.service as &dyn Schema) }
+    }
 }
 
-/// The caller's options that say nothing about this reply: the provider has written text that does
-/// not say what they are about, and no definition does.
-pub fn ignored_options(reply: &Reply, options: &JsonOptions) -> Vec<&'static str> {
-    let known = known_type(reply);
-    if reply.serialization.has_types() || known.ty.is_some() && known.schema.is_some() {
-        return Vec::new();
-    }
-    [
-        ("longs", options.longs_as_text),
-        ("enums", options.enums != EnumStyle::default()),
-        ("class", options.class_name && !reply.serialization.names_classes()),
-    ]
-    .into_iter()
-    .filter_map(|(name, is_chosen)| is_chosen.then_some(name))
-    .collect()
+fn known_type(reply: &Reply) -> Known<'_> {
+    let Some(plan) = reply.route.as_ref().map(|route| &route.plan) else { return Known::default() };
+    Known::new(plan.result.as_ref(), plan.schema.as_deref())
 }
 
 /// What every provider attaches to every reply: its version of Dubbo's protocol. Replies that end
 /// so have no attachments of their own, and this is how nearly all end.
 const PLAIN_TAIL: &[u8] = b"H\x05dubbo\x052.0.2Z";
-
-/// The attachments of a reply, but for those that Dubbo itself adds. What cannot be read is left
-/// out: the value counts.
-pub fn attachments_of(reply: &Reply, options: &JsonOptions) -> Replied {
-    if reply.body.ends_with(PLAIN_TAIL) {
-        return Replied::default();
-    }
-    let decoded = DubboReply::decode(reply.serialization, Status::Ok, &reply.body);
-    let Ok(DubboReply::Done(outcome)) = decoded else { return Replied::default() };
-    if !outcome.has_attachments() {
-        return Replied::default();
-    }
-    Replied::of(&outcome, options)
-}
 
 /// The JSON text that stands inside of a JSON string. A provider that does not know `generic=gson`
 /// sends the value itself, which stays as it is.
@@ -146,8 +254,6 @@ fn unwrapped(json: Vec<u8>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use dubbo_proto::Serialization;
-
     use super::*;
 
     struct Orders;
@@ -166,15 +272,15 @@ mod tests {
 
     fn text(reply: &Reply, options: &str) -> (String, Vec<&'static str>) {
         let options = JsonOptions::parse(options).unwrap();
-        let json = json_of_with(reply, &options).unwrap();
-        (String::from_utf8(json).unwrap(), ignored_options(reply, &options))
+        let reader = ReplyReader::new(reply, &options);
+        (String::from_utf8(reader.json().unwrap()).unwrap(), reader.ignored_options())
     }
 
     #[test]
     fn a_value_that_contains_itself_is_told_by_paths() {
         // A list without type whose one element is the list.
         let cycle = reply(Serialization::Hessian2, b"\x91\x79\x51\x90");
-        let error = json_of_with(&cycle, &JsonOptions::default()).unwrap_err();
+        let error = json_of(&cycle).unwrap_err();
         assert!(error.message.contains("dubmesh call --json refs=path"), "{error}");
         assert_eq!(text(&cycle, "refs=path").0, r#"[{"$ref":"$"}]"#);
     }

@@ -146,6 +146,13 @@ impl Plan {
     pub fn generic(generic: Generic) -> Self {
         Self { generic, ..Self::default() }
     }
+
+    /// What of it tells how arguments are written, for another thread.
+    pub(crate) fn for_encoding(&self) -> Self {
+        let (schema, generic) = (self.schema.clone(), self.generic);
+        let (records, instances) = (self.records.clone(), self.instances.clone());
+        Self { schema, generic, records, instances, ..Self::default() }
+    }
 }
 
 impl Candidate {

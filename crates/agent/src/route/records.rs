@@ -17,7 +17,7 @@ use crate::error::{CallError, Code};
 pub(crate) const MAX_RECORDS: usize = 8;
 
 /// What a method's provider has told.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Records(RefCell<Vec<Box<str>>>);
 
 impl Records {

@@ -13,6 +13,7 @@ use tracing::{debug, info};
 use wire::{Conn, Machine, TimedEvent};
 
 use super::{DubboForm, Found, Lanes, MessageLen, Peer, Setup, Signs, queued, sent};
+use crate::aside::LONG_LEN;
 use crate::call::{
     Call, Came, DubboAnswer, Encoded, Outcome, Payload, Reply, ReplyTo, RoutedCall, Times, Whole,
     note_end, wait,
@@ -55,6 +56,9 @@ impl Machine for DubboMachine {
     fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), Self::Error> {
         self.1.at = now;
         self.0.handle_bytes(now, input)
+    }
+    fn room_for(&self, input: &BytesMut) -> Option<usize> {
+        self.0.front_len(input)
     }
     fn handle_timeout(&mut self, now: Instant) {
         self.0.handle_timeout(now);
@@ -252,13 +256,22 @@ pub async fn call(lanes: &Lanes<DubboPeer>, call: &RoutedCall<'_>, form: DubboFo
     };
     let (to, outcome) = caller(call.one_way);
     enter(call.clock, Stage::Encode);
-    let id = lanes.peer().scratch.with(|bytes| {
-        args.encode(route, serialization, bytes)?;
+    let send = |bytes: &[u8], now| {
         check_room(&conn, bytes.len())?;
         let mut call = call.with(template, Encoded { serialization, bytes });
         call.times.now = now;
         send(&conn, &call, to).map_err(|(_, error)| refused(&error).at(lanes.address()))
-    })?;
+    };
+    let id = match len.request < LONG_LEN {
+        true => lanes.peer().scratch.with(|bytes| {
+            args.encode(route, serialization, bytes)?;
+            send(bytes, now)
+        })?,
+        false => {
+            let bytes = Box::pin(args.encoded_aside(route, serialization)).await?;
+            send(&bytes, Instant::now())?
+        }
+    };
     let outcome = finish(lanes, &conn, id, outcome).await;
     note_end(call.clock, &outcome);
     if let Ok(reply) = &outcome {

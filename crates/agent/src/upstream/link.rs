@@ -1,22 +1,25 @@
 //! Calls to a provider's agent over the link.
 
+mod request;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use dubbo_proto::{Serialization, Status as DubboStatus};
 use link::LinkMachine;
-use link_proto::{
-    CallId, Connection, Event, Meta, PoolId, RequestOut, RouteId, SendError, Status, features,
-};
+use link_proto::{CallId, Connection, Event, Meta, PoolId, RequestOut, RouteId, Status, features};
 use tokio::sync::{Notify, oneshot};
 use tracing::{debug, info};
 use wire::Conn;
 
+use self::request::{not_taken_whole, refused, request_out};
 use super::credits::{Credit, LinkCredits, LinkPurse};
 use super::lanes::{Found, Lanes, MessageLen};
 use super::links::LinkCall;
 use super::{Peer, Setup, Signs, queued, sent};
+use crate::aside::LONG_LEN;
 use crate::call::{
     APP_US, Call, Came, Outcome, Payload, Reply, ReplyTo, RoutedCall, Whole, note_end, wait,
 };
@@ -158,13 +161,7 @@ impl LinkPeer {
         *self.conn.borrow_mut() = None;
     }
 
-    fn outcome(
-        &self,
-        status: Status,
-        codec: u8,
-        payload: bytes::Bytes,
-        came: Option<Came>,
-    ) -> Outcome {
+    fn outcome(&self, status: Status, codec: u8, payload: Bytes, came: Option<Came>) -> Outcome {
         let error = match status {
             Status::OK => {
                 let serialization = codec::serialization(codec);
@@ -390,24 +387,6 @@ impl Peer for LinkPeer {
     }
 }
 
-/// A call as the link takes it.
-fn request_out<'a, M, P>(
-    route: RouteId,
-    serialization: Serialization,
-    call: &Call<'a, M, P>,
-    payload: link_proto::Payload<'a>,
-) -> RequestOut<'a> {
-    RequestOut {
-        deadline: Some(call.times.deadline),
-        meta: call.attachments,
-        codec: codec::of(serialization),
-        one_way: call.one_way,
-        timed: call.clock.is_some() && !call.one_way,
-        payload,
-        ..RequestOut::new(route)
-    }
-}
-
 /// Makes a call, with the credit that it has, and waits for its outcome.
 pub async fn call(
     lanes: &Lanes<LinkPeer>,
@@ -441,15 +420,23 @@ pub async fn call(
     let token = ReplyTo::Task(task);
     enter(call.clock, Stage::Encode);
     let id = match call.payload {
-        Payload::Json(args) => peer.scratch.with(|bytes| {
+        Payload::Json(args) if len.request < LONG_LEN => peer.scratch.with(|bytes| {
             args.encode(call.method, serialization, bytes)?;
             check_link_room(&conn, bytes.len())?;
             let request = request_out(route, serialization, call, bytes.as_slice().into());
             peer.send(&conn, now, request, token)
         })?,
-        Payload::Whole(Whole { serialization, body }) => {
+        payload => {
+            let (body, serialization) = match payload {
+                Payload::Json(args) => {
+                    let body = Box::pin(args.encoded_aside(call.method, serialization)).await?;
+                    now = Instant::now();
+                    (Bytes::from(body), serialization)
+                }
+                Payload::Whole(whole) => (whole.body.clone(), whole.serialization),
+            };
             check_link_room(&conn, body.len())?;
-            let request = request_out(route, serialization, call, body.clone().into());
+            let request = request_out(route, serialization, call, body.into());
             peer.send(&conn, now, request, token)?
         }
     };
@@ -472,25 +459,6 @@ fn came(meta: &Meta) -> Option<Came> {
     let (_, text) = meta.iter().find(|(name, _)| *name == APP_US)?;
     let app = text.parse().ok().map(Duration::from_micros);
     Some(Came { at: Instant::now(), app })
-}
-
-/// An agent of a version that does not know whole requests finds fault with the route's method.
-fn not_taken_whole(error: CallError) -> CallError {
-    if error.code != Code::ProviderRejected {
-        return error;
-    }
-    let message = "the provider's agent is too old to take calls of Dubbo consumers; upgrade it";
-    CallError::new(Code::Refused, message)
-}
-
-fn refused(error: &SendError) -> CallError {
-    let code = match error {
-        SendError::NoCredit | SendError::BufferFull => Code::Overloaded,
-        SendError::NotReady | SendError::Closing => Code::Unreachable,
-        SendError::TooLarge { .. } => Code::BodyTooLarge,
-        _ => Code::Internal,
-    };
-    CallError::new(code, error.to_string())
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! Long messages do not hold up short ones: they have a connection of their own to a Dubbo
 //! provider.
 
+use std::sync::{Mutex, PoisonError};
+
 use crate::support::dubbo::{Consumer, body, string};
 use crate::support::{
-    Behaviour, FakeProvider, SERVICE, STRING, call, dubbo_consumer, dubbo_exporting,
+    Behaviour, FakeProvider, SERVICE, STRING, call, dubbo_consumer, dubbo_exporting, metric,
     provider_agent, register, start, wait_until,
 };
 use dubbo_proto::Status;
@@ -137,4 +139,54 @@ fn a_provider_that_takes_one_connection_gets_them_all() {
     });
     provider.take_no_more();
     assert_eq!(call(&agent, "echo", &[STRING], &argument(LONG_LEN)).status, 200);
+}
+
+/// Two tests that want all threads would wait for each other.
+static ONE_TEST: Mutex<()> = Mutex::new(());
+
+/// Takes all threads that work on long messages, until the guard is dropped.
+fn no_threads() -> Vec<agent::aside::Thread> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let n_cores = std::thread::available_parallelism().unwrap().get();
+    (0..n_cores).map(|_| runtime.block_on(agent::aside::thread())).collect()
+}
+
+/// While a long message waits to be turned into another form, others are answered by the same
+/// worker: it does not do that itself. `held_len` is what the long one holds meanwhile.
+fn short_ones_pass_what_is_worked_on(method: &'static str, len: usize, held_len: usize) {
+    let (hub, provider) = (MemoryHub::default(), FakeProvider::start(Behaviour::Good));
+    let _registered = register(&hub, provider.addr);
+    let text = "[admin]\nlisten = \"127.0.0.1:0\"\n[agent]\nworkers = 1\n\
+                [[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n\
+                [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n";
+    let agent = &start(text, &hub);
+    let held = || usize::try_from(metric(agent, "dubmesh_memory_used_bytes")).unwrap();
+    wait_until("an answer", || {
+        (call(agent, "nothing", &[STRING], "[\"x\"]").status == 200).then_some(())
+    });
+    let _one_test = ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner);
+    let threads = no_threads();
+    std::thread::scope(|scope| {
+        let long = scope.spawn(move || call(agent, method, &[STRING, PATIENT], &argument(len)));
+        wait_until("the long message", || (held_len <= held()).then_some(()));
+        for _ in 0..3 {
+            assert_eq!(call(agent, "nothing", &[STRING], "[\"short\"]").body, "null");
+        }
+        assert!(!long.is_finished());
+        drop(threads);
+        let answer = long.join().unwrap();
+        assert_eq!((answer.status, answer.body.len()), (200, LONG_LEN + "\"\"".len()));
+    });
+    wait_until("the memory to be given back", || (held() == 0).then_some(()));
+}
+
+#[test]
+fn short_ones_pass_a_long_reply_that_is_made_json() {
+    // The reply, and room for its JSON; some kilobytes of each connection do not count.
+    short_ones_pass_what_is_worked_on("long", 1, LONG_LEN / 2 * 3);
+}
+
+#[test]
+fn short_ones_pass_a_long_request_that_is_encoded() {
+    short_ones_pass_what_is_worked_on("echo", LONG_LEN, LONG_LEN / 2);
 }

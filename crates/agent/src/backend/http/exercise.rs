@@ -258,14 +258,14 @@ pub fn provider_reply(data: &[u8]) {
     let options =
         pick(&["", "class=yes", "longs=text; enums=object", "big-numbers=text"], how >> 4);
     let options = JsonOptions::parse(options).expect("options");
-    if let Ok(json) = crate::reply::json_of_with(&reply, &options) {
+    let reader = crate::reply::ReplyReader::new(&reply, &options);
+    if let Ok(json) = reader.json() {
         let limits = Limits { max_len: usize::MAX, max_items: usize::MAX, ..Limits::default() };
         let mut reader = JsonReader::new(&json, limits);
         let is_json = reader.skip_value().is_ok() && reader.finish().is_ok();
         assert!(is_json, "not JSON: {}", json.escape_ascii());
     }
-    let _ = crate::reply::attachments_of(&reply, &hessian::transcode::JsonOptions::default());
-    let _ = crate::reply::ignored_options(&reply, &options);
+    let _ = (reader.attachments(), reader.ignored_options());
 }
 
 #[cfg(test)]

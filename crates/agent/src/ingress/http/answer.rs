@@ -1,17 +1,23 @@
 //! What a caller gets back: the value of a reply, or an error that says what to do.
 
+use std::rc::Rc;
+
 use bytes::Bytes;
 use hessian::Limits;
 use hessian::json::{self, JsonReader};
 use hessian::transcode::JsonOptions;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Response, StatusCode, Version};
+use wire::Account;
 
 use super::call_headers::ATTACHMENT;
 use super::{Answer, Style};
+use crate::aside::LONG_LEN;
 use crate::attachments::{HEADER, MAX_LEN, Replied};
 use crate::call::Reply;
 use crate::error::{CallError, Code, Fault};
+use crate::memory::no_room_for_reply;
+use crate::reply::{ReplyReader, read_soon};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const POST: HeaderValue = HeaderValue::from_static("POST");
@@ -27,32 +33,67 @@ const IGNORED: HeaderName = HeaderName::from_static("x-dubbo-json-ignored");
 /// told in JSON.
 const LEFT_OUT: HeaderName = HeaderName::from_static("x-dubbo-attachments-left-out");
 
-/// The answer to a call that came back.
+/// What a reply says.
+struct Told {
+    body: Vec<u8>,
+    ignored: String,
+    attachments: Replied,
+}
+
+impl Told {
+    fn read(style: Style, reader: &ReplyReader<'_>) -> Result<Self, CallError> {
+        let json = reader.json()?;
+        let body = match style {
+            Style::Json => json,
+            Style::Text => unquote(json),
+        };
+        let ignored = reader.ignored_options().join("; ");
+        Ok(Self { body, ignored, attachments: reader.attachments() })
+    }
+}
+
+/// The answer to a call that came back. A long one is made aside, and `account` knows of it.
 ///
 /// # Errors
 /// The exception that the method threw, or what is wrong with the reply.
-pub(super) fn value(
+pub(super) async fn value(
     style: Style,
     options: &JsonOptions,
     reply: &Reply,
+    account: &Rc<Account>,
 ) -> Result<Answer, CallError> {
-    let json = crate::reply::json_of_with(reply, options)?;
-    let (content_type, body) = match style {
-        Style::Json => (JSON, json),
-        Style::Text => (TEXT, unquote(json)),
+    let told = match reply.body.len() < LONG_LEN {
+        true => Told::read(style, &ReplyReader::new(reply, options))?,
+        // It is rare, and what it keeps meanwhile need not be part of every call.
+        false => Box::pin(read_aside(style, options, reply, account)).await?,
     };
-    let mut response = Response::new(Bytes::from(body));
+    let mut response = Response::new(Bytes::from(told.body));
+    let content_type = match style {
+        Style::Json => JSON,
+        Style::Text => TEXT,
+    };
     response.headers_mut().insert(CONTENT_TYPE, content_type);
-    let ignored = crate::reply::ignored_options(reply, options).join("; ");
-    let ignored = HeaderValue::from_str(&ignored).ok().filter(|ignored| !ignored.is_empty());
+    let ignored = HeaderValue::from_str(&told.ignored).ok().filter(|it| !it.is_empty());
     if let Some(value) = ignored {
         response.headers_mut().insert(IGNORED, value);
     }
-    let attachments = crate::reply::attachments_of(reply, options);
-    if attachments != Replied::default() {
-        attach(&attachments, response.headers_mut());
+    if told.attachments != Replied::default() {
+        attach(&told.attachments, response.headers_mut());
     }
     Ok(response)
+}
+
+async fn read_aside(
+    style: Style,
+    options: &JsonOptions,
+    reply: &Reply,
+    account: &Rc<Account>,
+) -> Result<Told, CallError> {
+    // The answer is about as long as the reply.
+    let len = reply.body.len();
+    let _answer = account.take(len).map_err(|refused| no_room_for_reply(len, &refused))?;
+    let _reply = account.count(len);
+    read_soon(reply, options, move |reader| Told::read(style, reader)).await
 }
 
 /// Adds the attachments of a reply: all of them in one header, and the texts in headers of their

@@ -131,7 +131,8 @@ async fn handle(
             .await
             {
                 Ok((style, options, reply)) => {
-                    let value = answer::value(style, &options, &reply)
+                    let value = answer::value(style, &options, &reply, session.account())
+                        .await
                         .inspect_err(|error| told(listener, error));
                     if let Some(entry) = entry.take() {
                         tell(entry, &reply, value.as_ref().err());

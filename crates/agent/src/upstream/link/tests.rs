@@ -1,3 +1,4 @@
+use link_proto::SendError;
 use wire::{Budget, Group};
 
 use super::*;
