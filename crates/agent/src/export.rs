@@ -39,6 +39,10 @@ mod requests;
 /// longer exported.
 const WITHDRAWN_TIME: Duration = Duration::from_secs(5);
 
+/// A link that defines so many routes between two looks at it is read no further until the next
+/// one. A peer has as many as it calls methods; one that defines on and on would keep us busy.
+const MAX_DEFINED: u32 = 2_000;
+
 /// The deadline of a request that brings none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -51,6 +55,8 @@ pub struct LinkSession {
     routes: Rc<RefCell<Vec<PeerRoute>>>,
     /// Some of them go to apps whose services are no longer exported.
     has_withdrawn: Rc<Cell<bool>>,
+    /// Routes that were defined since it was looked at.
+    n_defined: Rc<Cell<u32>>,
     /// The calls of HTTP apps that run, and those that wait at the gate.
     running: Rc<RefCell<HashMap<CallId, AbortHandle>>>,
     taking: Rc<Taking>,
@@ -128,7 +134,7 @@ impl LinkSession {
         let machine = LinkMachine(Connection::server(protocol, Instant::now()));
         let machine = LinkServer::new(machine, account);
         let taking = Taking::new();
-        let (routes, has_withdrawn, running) = Default::default();
+        let (routes, has_withdrawn, n_defined, running) = Default::default();
         let conn = Conn::new(machine);
         let pools = Pools::default();
         Rc::new(Self {
@@ -136,6 +142,7 @@ impl LinkSession {
             backends,
             routes,
             has_withdrawn,
+            n_defined,
             running,
             taking,
             write_timeout,
@@ -209,6 +216,10 @@ impl LinkSession {
     }
 
     fn define(&self, route: RouteId, def: &RouteDef) {
+        self.n_defined.set(self.n_defined.get() + 1);
+        if self.n_defined.get() == MAX_DEFINED {
+            self.conn.with(|link| link.set_rests(true));
+        }
         let place = route.index();
         let mut routes = self.routes.borrow_mut();
         if routes.len() <= place {
@@ -277,6 +288,9 @@ impl Session for LinkSession {
         let time = self.conn.look(|link| write_timeout(link.account(), self.write_timeout));
         if self.taking.check(now, time) {
             debug!("link closed: the peer did not read its answers");
+        }
+        if MAX_DEFINED <= self.n_defined.replace(0) {
+            self.conn.with(|link| link.set_rests(false));
         }
         // The connection to an app that is no longer exported is not kept for ever.
         if self.has_withdrawn.get() {

@@ -100,13 +100,21 @@ pub struct Metered<M> {
     /// Clocks of calls that wait to be written.
     watched: Watched,
     waits: Waits,
+    /// Nothing is read for a while.
+    rests: bool,
 }
 
 impl<M> Metered<M> {
     /// A machine of a new connection.
     pub fn new(machine: M, account: Rc<Account>) -> Self {
         let (counted, watched, waits) = (Cell::new(0), Watched::default(), Waits::default());
-        Self { machine, account, input_len: 0, taken_len: 0, counted, watched, waits }
+        let (input_len, taken_len, rests) = (0, 0, false);
+        Self { machine, account, input_len, taken_len, counted, watched, waits, rests }
+    }
+
+    /// Reads nothing from the peer, until it is told otherwise.
+    pub fn set_rests(&mut self, rests: bool) {
+        self.rests = rests;
     }
 
     /// The account.
@@ -279,7 +287,7 @@ impl<M: Buffers> Machine for Metered<M> {
         let _ = self.count();
         let in_order_len = || self.unread_len().saturating_sub(self.machine.overtakable_len());
         let is_reading = !M::IS_ASKED || in_order_len() <= MAX_UNREAD_LEN;
-        is_reading && self.machine.wants_input()
+        is_reading && !self.rests && self.machine.wants_input()
     }
 }
 

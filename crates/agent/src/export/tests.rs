@@ -132,6 +132,22 @@ fn routes_of_nothing_are_refused() {
 }
 
 #[test]
+fn who_defines_on_and_on_is_read_no_further_for_a_while() {
+    on_worker(async || {
+        let mut link = Link::new();
+        let is_read = |link: &Link| link.session.conn.with(|link| Machine::wants_input(&*link));
+        for nth in 1..MAX_DEFINED {
+            let _ = link.define(["com.acme.Other", SERVICE][nth as usize % 2], "echo");
+            assert!(is_read(&link), "{nth}");
+        }
+        let _ = link.define(SERVICE, "echo");
+        assert!(!is_read(&link));
+        link.session.check_time(Instant::now());
+        assert!(is_read(&link));
+    });
+}
+
+#[test]
 fn a_call_in_another_serialization_is_refused() {
     on_worker(async || {
         let mut link = Link::new();
