@@ -41,7 +41,7 @@ const WITHDRAWN_TIME: Duration = Duration::from_secs(5);
 
 /// A link that defines so many routes between two looks at it is read no further until the next
 /// one. A peer has as many as it calls methods; one that defines on and on would keep us busy.
-const MAX_DEFINED: u32 = 2_000;
+const MAX_DEFINED: u32 = 1_000;
 
 /// The deadline of a request that brings none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
