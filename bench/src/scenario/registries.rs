@@ -5,17 +5,19 @@
 //! real provider takes the calls. A change is seen by asking the agent's own page of endpoints: it
 //! counts once the balancer of the worker that calls the service has it.
 
+mod flood;
 mod store;
+mod tap;
 mod watcher;
 
 use std::env;
 use std::net::SocketAddr;
-use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use self::flood::{Flooded, Marker, flood};
 use self::store::{Kind, Store, Writer};
 use crate::agent::{Agent, EmbeddedProvider};
 use crate::error::BenchError;
@@ -33,11 +35,6 @@ const NAME: &str = "registries";
 const N_PROVIDERS: usize = 5_000;
 const N_SERVICES: usize = 500;
 const N_PER_SERVICE: usize = 3;
-/// The flood: in each of so many ticks a second, half of the changes add and half remove.
-const TICKS_PER_S: u32 = 100;
-const CHANGES_PER_TICK: usize = 10;
-/// Of every so many ticks, one adds the provider that is looked for.
-const TICKS_PER_MARKER: usize = 10;
 /// Providers that are there while others come and go, and the number of the first of them.
 const N_LASTING: usize = 500;
 const FIRST_LASTING: usize = 20_000;
@@ -60,6 +57,8 @@ struct Measured {
     services_ms: f64,
     services_mb: f64,
     changes: Vec<Duration>,
+    /// The same from when the store's push reached the agent, where that is seen.
+    from_push: Vec<Duration>,
     /// The same of a watcher that does nothing else, instead of the agent.
     bare_changes: Vec<Duration>,
     changes_per_s: f64,
@@ -188,7 +187,8 @@ impl Estate {
         self.look_up(&mut client, BUSY)?;
         self.wait_for(BUSY, N_LASTING)?;
         let mut admin = self.admin()?;
-        flood(&mut self.writer, BUSY, lasting, duration, move |marker| {
+        let tap = self.store.tap().cloned();
+        flood(&mut self.writer, tap.as_ref(), BUSY, lasting, duration, move |marker| {
             let page = format!("/endpoints?service={BUSY}&address={}", marker.address);
             wait(&marker.address, || {
                 let endpoints = items(&mut admin, &page)?;
@@ -208,67 +208,8 @@ impl Estate {
         let lasting = urls(BARE, FIRST_LASTING..FIRST_LASTING + N_LASTING);
         self.writer.change(BARE, &lasting, &[])?;
         let wait = move |marker: &Marker| watcher.wait_for(BARE, &marker.url);
-        Ok(flood(&mut self.writer, BARE, lasting, duration, wait)?.times)
+        Ok(flood(&mut self.writer, None, BARE, lasting, duration, wait)?.times)
     }
-}
-
-/// What a flood of changes saw.
-struct Flooded {
-    /// From when the store had confirmed a change until it was seen.
-    times: Vec<Duration>,
-    changes_per_s: f64,
-}
-
-/// A provider that is looked for.
-struct Marker {
-    url: String,
-    address: String,
-    confirmed: Instant,
-}
-
-/// Adds providers and removes others, and has `wait_for` wait for some of those that were added.
-fn flood(
-    writer: &mut Writer,
-    interface: &str,
-    mut added: Vec<String>,
-    duration: Duration,
-    mut wait_for: impl FnMut(&Marker) -> Result<(), BenchError> + Send + 'static,
-) -> Result<Flooded, BenchError> {
-    let (markers, marked) = mpsc::channel::<Marker>();
-    let watcher = thread::spawn(move || -> Result<Vec<Duration>, BenchError> {
-        let mut times = Vec::new();
-        for marker in marked {
-            wait_for(&marker)?;
-            times.push(marker.confirmed.elapsed());
-        }
-        Ok(times)
-    });
-    let (began, tick) = (Instant::now(), Duration::from_secs(1) / TICKS_PER_S);
-    let (mut next, mut n_changes) = (FIRST_LASTING + N_LASTING, 0);
-    for n in 0.. {
-        if duration <= began.elapsed() {
-            break;
-        }
-        let new = urls(interface, next..next + CHANGES_PER_TICK / 2);
-        let address = address(next);
-        next += CHANGES_PER_TICK / 2;
-        // The oldest ones go, so that the list keeps its length.
-        let old: Vec<_> = added.drain(..added.len().min(CHANGES_PER_TICK / 2)).collect();
-        // One that is looked for stays until it is found, however long that takes.
-        let n_markers = usize::from(n % TICKS_PER_MARKER == 0);
-        added.extend(new.iter().skip(n_markers).cloned());
-        writer.change(interface, &new, &old)?;
-        n_changes += CHANGES_PER_TICK;
-        if let Some(url) = new.into_iter().next().filter(|_| n_markers == 1) {
-            let _ = markers.send(Marker { url, address, confirmed: Instant::now() });
-        }
-        let due = tick * u32::try_from(n + 1).unwrap_or(u32::MAX);
-        thread::sleep(due.saturating_sub(began.elapsed()));
-    }
-    let changes_per_s = n_changes as f64 / began.elapsed().as_secs_f64();
-    drop(markers);
-    let times = watcher.join().unwrap_or_else(|_| Ok(Vec::new()))?;
-    Ok(Flooded { times, changes_per_s })
 }
 
 /// Calls the real provider while something else happens. Returns how many calls there were, how
@@ -324,6 +265,7 @@ fn measure(plan: &Plan, kind: Kind) -> Result<Option<Measured>, BenchError> {
         services_ms,
         services_mb,
         changes: flooded.times,
+        from_push: flooded.from_push,
         bare_changes,
         changes_per_s: flooded.changes_per_s,
         agent_cores: (after[0] - before[0]) / elapsed,
@@ -362,7 +304,7 @@ fn report(plan: &Plan, rows: &[(Kind, Vec<Measured>)]) -> Result<(), BenchError>
         plan.n_rounds
     );
     println!(
-        "{:<10} {:>8} {:>8} {:>12} {:>12} {:>10} {:>14} {:>16} {:>7} {:>7} {:>7}",
+        "{:<10} {:>8} {:>8} {:>12} {:>12} {:>10} {:>14} {:>16} {:>16} {:>7} {:>7} {:>7}",
         "store",
         "list ms",
         "list MB",
@@ -370,6 +312,7 @@ fn report(plan: &Plan, rows: &[(Kind, Vec<Measured>)]) -> Result<(), BenchError>
         "services MB",
         "changes/s",
         "p50/p99 ms",
+        "from push",
         "without agent",
         "agent",
         "store",
@@ -381,11 +324,13 @@ fn report(plan: &Plan, rows: &[(Kind, Vec<Measured>)]) -> Result<(), BenchError>
         let [p50, p99] = [0.5, 0.99].map(|share| percentile(rounds, |it| &it.changes, share));
         let [bare_p50, bare_p99] =
             [0.5, 0.99].map(|share| percentile(rounds, |it| &it.bare_changes, share));
+        let [push_p50, push_p99] =
+            [0.5, 0.99].map(|share| percentile(rounds, |it| &it.from_push, share));
         let failed = of(Measured::n_failed);
         let (list_ms, list_mb) = (of(|it| it.list_ms), of(|it| it.list_mb));
         println!(
             "{:<10} {list_ms:>8.0} {list_mb:>8.1} {:>12.0} {:>12.1} {:>10.0} {p50:>7.1}/{p99:<6.1} \
-             {bare_p50:>8.1}/{bare_p99:<7.1} {:>7.2} {:>7.2} {failed:>7.0}",
+             {push_p50:>8.1}/{push_p99:<7.1} {bare_p50:>8.1}/{bare_p99:<7.1} {:>7.2} {:>7.2} {failed:>7.0}",
             kind.name(),
             of(|it| it.services_ms),
             of(|it| it.services_mb),
@@ -393,10 +338,13 @@ fn report(plan: &Plan, rows: &[(Kind, Vec<Measured>)]) -> Result<(), BenchError>
             of(|it| it.agent_cores),
             of(|it| it.store_cores),
         );
+        // The aim is a time from the store's push. It is shorter than the one from the write.
+        let is_push_seen = rounds.iter().any(|it| !it.from_push.is_empty());
+        let change_p99 = if is_push_seen { push_p99 } else { p99 };
         let targets = [
             Target::at_most("time until the long list", list_ms, MAX_LIST_MS, " ms"),
             Target::at_most("memory of the long list", list_mb, MAX_LIST_MB, " MB"),
-            Target::at_most("p99 of a change", p99, MAX_CHANGE_MS, " ms"),
+            Target::at_most("p99 of a change", change_p99, MAX_CHANGE_MS, " ms"),
             Target::at_most("failed calls", failed, 0.0, ""),
         ];
         lines.extend(targets.iter().map(|it| format!("{}: {}", kind.name(), it.line())));
@@ -418,6 +366,7 @@ fn to_json(plan: &Plan, kind: Kind, rounds: &[Measured], targets: &[Target]) -> 
     let (n_providers, n_services) = sizes(plan);
     let of = |figure: fn(&Measured) -> f64| rounded(median(rounds.iter().map(figure).collect()));
     let change = |share| rounded(percentile(rounds, |it| &it.changes, share));
+    let push_change = |share| rounded(percentile(rounds, |it| &it.from_push, share));
     let bare_change = |share| rounded(percentile(rounds, |it| &it.bare_changes, share));
     let mut value = json!({
         "scenario": NAME,
@@ -436,6 +385,8 @@ fn to_json(plan: &Plan, kind: Kind, rounds: &[Measured], targets: &[Target]) -> 
         "changes_seen": rounds.iter().map(|it| it.changes.len()).sum::<usize>(),
         "p50_ms": change(0.5),
         "p99_ms": change(0.99),
+        "push_p50_ms": push_change(0.5),
+        "push_p99_ms": push_change(0.99),
         "bare_p50_ms": bare_change(0.5),
         "bare_p99_ms": bare_change(0.99),
         "agent_cores": of(|it| it.agent_cores),

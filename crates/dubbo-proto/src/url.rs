@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::ProtoError;
 
@@ -36,8 +37,9 @@ pub struct DubboUrl {
     pub port: u16,
     /// Without the `/` in front. Mostly the interface, but a context path may come before it.
     pub path: String,
-    /// What comes after `?`. A name without `=` has itself as its value, as in Dubbo.
-    pub params: BTreeMap<String, String>,
+    /// What comes after `?`. A name without `=` has itself as its value, as in Dubbo. Shared with
+    /// whoever keeps them: lists are long, and these are most of their memory.
+    pub params: Arc<BTreeMap<String, String>>,
 }
 
 impl FromStr for DubboUrl {
@@ -70,7 +72,7 @@ impl FromStr for DubboUrl {
             None => (None, None),
         };
         let (host, port) = parse_address(address, authority_offset)?;
-        let params = parse_params(query, text.len() - query.len())?;
+        let params = Arc::new(parse_params(query, text.len() - query.len())?);
         let (protocol, path) = (protocol.to_owned(), path.to_owned());
         Ok(Self { protocol, username, password, host, port, path, params })
     }

@@ -1,8 +1,11 @@
 //! Instances, and the lists of them.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -12,9 +15,15 @@ pub const MAX_HOSTS: usize = 20_000;
 /// Names of services that are read at most.
 pub const MAX_NAMES: usize = 100_000;
 
+/// Metadata of one instance that are read at most: Dubbo's URLs have no more parameters.
+pub const MAX_METADATA: usize = 1024;
+
 /// The longest metadata of an instance that a server takes: keys and values together, in
 /// characters. Source: `ParamCheckRule.maxMetadataLength`, checked from Nacos 2.3 on.
 pub const MAX_METADATA_LEN: usize = 1024;
+
+/// As much as is kept of what is wrong with an instance, in characters.
+const MAX_REASON_LEN: usize = 200;
 
 /// One instance of a service. Source: `com.alibaba.nacos.api.naming.pojo.Instance`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -44,8 +53,9 @@ pub struct Instance {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_name: Option<String>,
     /// What it says about itself. Values that are no texts are left out.
-    #[serde(default, deserialize_with = "texts")]
-    pub metadata: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "texts", serialize_with = "shared")]
+    /// Shared, because they are most of what a long list takes.
+    pub metadata: Arc<BTreeMap<String, String>>,
 }
 
 fn one() -> f64 {
@@ -56,15 +66,41 @@ fn yes() -> bool {
     true
 }
 
-fn texts<'de, D: serde::Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
-    let values = Option::<BTreeMap<String, Value>>::deserialize(from)?.unwrap_or_default();
-    let text = |(name, value)| match value {
-        Value::String(text) => Some((name, text)),
-        Value::Number(number) => Some((name, number.to_string())),
-        Value::Bool(bool) => Some((name, bool.to_string())),
-        Value::Null | Value::Array(_) | Value::Object(_) => None,
-    };
-    Ok(values.into_iter().filter_map(text).collect())
+fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<BTreeMap<String, String>>, D::Error> {
+    struct Texts;
+    impl<'de> Visitor<'de> for Texts {
+        type Value = BTreeMap<String, String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "metadata of at most {MAX_METADATA} entries")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(BTreeMap::new())
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut texts = BTreeMap::new();
+            while let Some(name) = map.next_key::<String>()? {
+                let text = match map.next_value()? {
+                    Value::String(text) => text,
+                    Value::Number(number) => number.to_string(),
+                    Value::Bool(bool) => bool.to_string(),
+                    Value::Null | Value::Array(_) | Value::Object(_) => continue,
+                };
+                if MAX_METADATA <= texts.len() {
+                    return Err(serde::de::Error::invalid_length(texts.len() + 1, &self));
+                }
+                texts.insert(name, text);
+            }
+            Ok(texts)
+        }
+    }
+    from.deserialize_any(Texts).map(Arc::new)
+}
+
+fn shared<S: Serializer>(texts: &Arc<BTreeMap<String, String>>, to: S) -> Result<S::Ok, S::Error> {
+    texts.serialize(to)
 }
 
 impl Instance {
@@ -80,7 +116,7 @@ impl Instance {
             ephemeral: true,
             cluster_name: None,
             service_name: None,
-            metadata: BTreeMap::new(),
+            metadata: Arc::default(),
         }
     }
 
@@ -130,25 +166,62 @@ pub struct ServiceInfo {
     pub is_protected: bool,
 }
 
+/// The instances of a list. Each is read for itself as soon as its end is found: a list may be
+/// long, and a bad one must not take the others away.
+#[derive(Default)]
+struct Hosts {
+    read: Vec<Host>,
+    n_cut: usize,
+}
+
+impl<'de> Deserialize<'de> for Hosts {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Each;
+        impl<'de> Visitor<'de> for Each {
+            type Value = Hosts;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of instances")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Hosts, A::Error> {
+                let mut hosts = Hosts::default();
+                while let Some(text) = list.next_element::<Box<RawValue>>()? {
+                    let at = hosts.read.len();
+                    if MAX_HOSTS <= at {
+                        hosts.n_cut += 1;
+                        continue;
+                    }
+                    let read = serde_json::from_str(text.get());
+                    hosts.read.push(read.map_err(|error| BadHost { at, reason: reason(&error) }));
+                }
+                hosts.read.shrink_to_fit();
+                Ok(hosts)
+            }
+        }
+        from.deserialize_seq(Each)
+    }
+}
+
+/// What is wrong, in a line that is not longer than anybody reads.
+fn reason(error: &serde_json::Error) -> String {
+    error.to_string().chars().take(MAX_REASON_LEN).collect()
+}
+
 impl<'de> Deserialize<'de> for ServiceInfo {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         struct Written {
             name: Option<String>,
             group_name: Option<String>,
             clusters: Option<String>,
-            hosts: Option<Vec<Box<RawValue>>>,
+            hosts: Option<Hosts>,
             last_ref_time: Option<i64>,
             reach_protection_threshold: Option<bool>,
         }
         let written = Written::deserialize(from)?;
-        let hosts = written.hosts.unwrap_or_default();
-        let n_cut = hosts.len().saturating_sub(MAX_HOSTS);
-        let host = |(at, text): (usize, Box<RawValue>)| {
-            let read = serde_json::from_str(text.get());
-            read.map_err(|error| BadHost { at, reason: error.to_string() })
-        };
+        let Hosts { read, n_cut } = written.hosts.unwrap_or_default();
         // Old servers write the group before the name.
         let name = written.name.unwrap_or_default();
         let (before, name) = match name.split_once("@@") {
@@ -159,7 +232,7 @@ impl<'de> Deserialize<'de> for ServiceInfo {
             name,
             group: written.group_name.or(before).unwrap_or_default(),
             clusters: written.clusters.unwrap_or_default(),
-            hosts: hosts.into_iter().take(MAX_HOSTS).enumerate().map(host).collect(),
+            hosts: read,
             n_cut,
             last_ref_time: written.last_ref_time.unwrap_or_default(),
             is_protected: written.reach_protection_threshold.unwrap_or_default(),
@@ -200,6 +273,20 @@ mod tests {
     }
 
     #[test]
+    fn metadata_without_end_make_one_bad_instance() {
+        let entries = |n: usize| (0..n).map(|n| (format!("k{n}"), n.into())).collect();
+        let host =
+            |n| serde_json::json!({"ip": "h", "port": 1, "metadata": Value::Object(entries(n))});
+        let hosts = [host(MAX_METADATA), host(MAX_METADATA + 1), host(1)];
+        let info: ServiceInfo =
+            serde_json::from_value(serde_json::json!({"name": "s", "hosts": hosts})).unwrap();
+        let lens = |host: &Host| host.as_ref().ok().map(|it| it.metadata.len());
+        assert_eq!(info.hosts.iter().map(lens).collect::<Vec<_>>(), [Some(1024), None, Some(1)]);
+        let deep = format!(r#"{{"ip":"h","metadata":{{"k":{}1}}}}"#, "[".repeat(100_000));
+        assert!(serde_json::from_str::<Instance>(&deep).is_err());
+    }
+
+    #[test]
     fn a_list_that_is_too_long_is_cut() {
         let hosts = vec![serde_json::json!({"ip": "h", "port": 1}); MAX_HOSTS + 3];
         let info: ServiceInfo =
@@ -211,7 +298,7 @@ mod tests {
     #[test]
     fn written_and_read_again_an_instance_is_the_same() {
         let mut instance = Instance::new("10.0.0.1", 20880);
-        instance.metadata.insert("k".into(), "é".into());
+        instance.metadata = Arc::new([("k".into(), "é".into())].into());
         assert_eq!(instance.metadata_len(), 2);
         let text = serde_json::to_string(&instance).unwrap();
         assert_eq!(serde_json::from_str::<Instance>(&text).unwrap(), instance);

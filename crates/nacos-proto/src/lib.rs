@@ -28,7 +28,9 @@ pub use answer::{Answer, ConfigAnswer, Handshake, Refusal, ServiceNames};
 pub use ask::{Ask, Listened, Module};
 pub use auth::{Credentials, Resource, Secret};
 pub use heard::{Heard, HeardKind};
-pub use instance::{BadHost, Host, Instance, MAX_HOSTS, MAX_METADATA_LEN, MAX_NAMES, ServiceInfo};
+pub use instance::{
+    BadHost, Host, Instance, MAX_HOSTS, MAX_METADATA, MAX_METADATA_LEN, MAX_NAMES, ServiceInfo,
+};
 pub use key::{ConfigKey, ServiceName};
 pub use payload::{BadPayload, Payload};
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -34,8 +35,9 @@ struct Metadata {
 struct Body {
     #[prost(string, tag = "1")]
     type_url: String,
-    #[prost(bytes = "vec", tag = "2")]
-    value: Vec<u8>,
+    /// A piece of the buffer that it came in.
+    #[prost(bytes = "bytes", tag = "2")]
+    value: Bytes,
 }
 
 /// Why a message cannot be read.
@@ -66,7 +68,10 @@ impl Payload {
     #[must_use]
     pub fn raw(kind: &str, headers: HashMap<String, String>, value: Vec<u8>) -> Self {
         let metadata = Metadata { kind: kind.to_owned(), headers, client_ip: String::new() };
-        Self { metadata: Some(metadata), body: Some(Body { type_url: String::new(), value }) }
+        Self {
+            metadata: Some(metadata),
+            body: Some(Body { type_url: String::new(), value: value.into() }),
+        }
     }
 
     /// The type; empty if the message says none.

@@ -1,5 +1,6 @@
 //! Between endpoints and the URLs in which files and registries write them. Pure.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use dubbo_proto::{DubboUrl, Serialization};
@@ -35,8 +36,9 @@ pub(crate) fn listing(url: DubboUrl) -> Option<Listing> {
     let stands_for = url.params.get(FOR).cloned();
     let mut params = url.params;
     // An agent has no path of its own: that of the app shows through.
-    if protocol == Protocol::Dubbo && stands_for.is_none() && !url.path.is_empty() {
-        params.insert(PATH.to_owned(), url.path);
+    let has_path = protocol == Protocol::Dubbo && stands_for.is_none() && !url.path.is_empty();
+    if has_path && params.get(PATH) != Some(&url.path) {
+        Arc::make_mut(&mut params).insert(PATH.to_owned(), url.path);
     }
     let endpoint = Endpoint::of_params(protocol, &url.host, url.port, params);
     Some(Listing { version, group, endpoint, stands_for, level: Level::Interface })
@@ -75,7 +77,7 @@ pub(crate) fn url(registration: &Registration) -> DubboUrl {
         host: endpoint.host.to_string(),
         port: endpoint.port,
         path,
-        params,
+        params: Arc::new(params),
         ..DubboUrl::default()
     }
 }

@@ -120,7 +120,7 @@ impl Endpoint {
         protocol: Protocol,
         host: &str,
         port: u16,
-        params: BTreeMap<String, String>,
+        params: Arc<BTreeMap<String, String>>,
     ) -> Self {
         let url = DubboUrl { params, ..DubboUrl::default() };
         let timeout = url.param("timeout").and_then(|ms| ms.parse().ok()).filter(|ms| 0 < *ms);
@@ -140,7 +140,7 @@ impl Endpoint {
             serializations: if knows_serializations { url.serializations() } else { Vec::new() },
             timeout: timeout.map(Duration::from_millis),
             threads: url.threads(),
-            params: Arc::new(url.params),
+            params: url.params,
             registry: None,
         }
     }
@@ -165,7 +165,7 @@ impl Endpoint {
     /// The same endpoint with other parameters. What these do not tell stays as it is.
     #[must_use]
     pub fn with_params(&self, params: BTreeMap<String, String>) -> Self {
-        let changed = Self::of_params(self.protocol, &self.host, self.port, params);
+        let changed = Self::of_params(self.protocol, &self.host, self.port, Arc::new(params));
         let is_changed = |names: &[&str]| {
             names.iter().any(|name| self.params.get(*name) != changed.params.get(*name))
         };
@@ -188,7 +188,7 @@ impl Endpoint {
     /// Whether its parameters switch it off, as a rule can: `disabled=true` or `enabled=false`.
     #[must_use]
     pub fn is_disabled(&self) -> bool {
-        let url = DubboUrl { params: (*self.params).clone(), ..DubboUrl::default() };
+        let url = DubboUrl { params: Arc::clone(&self.params), ..DubboUrl::default() };
         !url.is_enabled()
     }
 

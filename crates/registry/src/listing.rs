@@ -110,7 +110,7 @@ pub(crate) fn resolve<'a>(
 fn stand_in(agent: &Endpoint, app: &Endpoint) -> Endpoint {
     let mut params = (*app.params).clone();
     params.extend(agent.params.iter().map(|(key, value)| (key.clone(), value.clone())));
-    let mut merged = Endpoint::of_params(agent.protocol, &agent.host, agent.port, params);
+    let mut merged = Endpoint::of_params(agent.protocol, &agent.host, agent.port, Arc::new(params));
     merged.registry.clone_from(&agent.registry);
     if merged.serializations.is_empty() {
         merged.serializations.clone_from(&app.serializations);

@@ -244,13 +244,20 @@ fn url(endpoint: &Endpoint) -> String {
     let path = params.remove("path").unwrap_or_default();
     let scheme = endpoint.protocol.scheme();
     if let Some(socket) = wire::address::unix_path(&endpoint.host) {
-        let query = DubboUrl { params, ..DubboUrl::default() }.to_string();
+        let query = DubboUrl { params: Arc::new(params), ..DubboUrl::default() }.to_string();
         let query = query.split_once('?').map_or("", |(_, query)| query);
         return format!("{scheme}+unix:{socket}?{query}");
     }
     let (protocol, host) = (scheme.to_owned(), endpoint.host.to_string());
-    DubboUrl { protocol, host, port: endpoint.port, path, params, ..DubboUrl::default() }
-        .to_string()
+    DubboUrl {
+        protocol,
+        host,
+        port: endpoint.port,
+        path,
+        params: Arc::new(params),
+        ..DubboUrl::default()
+    }
+    .to_string()
 }
 
 /// Replaces the file, so that nobody reads half of it.
@@ -290,7 +297,12 @@ mod tests {
 
     fn endpoint(host: &str, params: &[(&str, &str)]) -> Endpoint {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        Endpoint::of_params(Protocol::Dubbo, host, 20880, params.iter().map(owned).collect())
+        Endpoint::of_params(
+            Protocol::Dubbo,
+            host,
+            20880,
+            Arc::new(params.iter().map(owned).collect()),
+        )
     }
 
     fn current(endpoints: Vec<Endpoint>) -> Snapshot {

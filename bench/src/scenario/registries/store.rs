@@ -1,12 +1,18 @@
 //! The stores, and what writes into them as providers do: entries that belong to nobody.
 
 use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
 
 use interop_harness::{Etcd, HarnessError, Nacos, ZooKeeper, ZooKeeperClient};
 
+use super::tap::Tap;
 use super::watcher::Watcher;
 use crate::error::BenchError;
 use crate::http::{Answer, Client};
+
+/// How far rnacos' port of gRPC is above that of HTTP.
+const GRPC_OFFSET: u16 = 1000;
 
 /// Writes of one transaction: the answer to more comes in chunks, which our client does not read.
 const MAX_OPS: usize = 20;
@@ -35,7 +41,8 @@ impl Kind {
 pub(super) enum Store {
     ZooKeeper(ZooKeeper),
     Etcd(Box<Etcd>),
-    Nacos(Nacos),
+    /// The agent talks to it through a tap.
+    Nacos(Nacos, Arc<Tap>),
 }
 
 impl Store {
@@ -46,7 +53,11 @@ impl Store {
             Kind::Etcd => Self::Etcd(Box::new(Etcd::start()?)),
             Kind::Nacos => match Nacos::start() {
                 Err(HarnessError::NotInstalled { .. }) => return Ok(None),
-                nacos => Self::Nacos(nacos?),
+                nacos => {
+                    let nacos = nacos?;
+                    let tap = Tap::start(grpc(nacos.addr()), tap_ports(nacos.addr()))?;
+                    Self::Nacos(nacos, Arc::new(tap))
+                }
             },
         }))
     }
@@ -56,10 +67,20 @@ impl Store {
         let (kind, endpoint) = match self {
             Self::ZooKeeper(store) => (Kind::ZooKeeper, store.addr().to_string()),
             Self::Etcd(store) => (Kind::Etcd, store.client_url()),
-            Self::Nacos(store) => (Kind::Nacos, store.addr().to_string()),
+            Self::Nacos(store, _) => (Kind::Nacos, store.addr().to_string()),
         };
         let kind = kind.name();
-        format!("[[registry]]\nkind = \"{kind}\"\nendpoints = [\"{endpoint}\"]\n")
+        let offset = self.tap().map(|tap| tap.port - endpoint_port(&endpoint));
+        let offset = offset.map(|it| format!("grpc_port_offset = {it}\n")).unwrap_or_default();
+        format!("[[registry]]\nkind = \"{kind}\"\nendpoints = [\"{endpoint}\"]\n{offset}")
+    }
+
+    /// What reads along what the store pushes to the agent.
+    pub(super) fn tap(&self) -> Option<&Arc<Tap>> {
+        match self {
+            Self::ZooKeeper(_) | Self::Etcd(_) => None,
+            Self::Nacos(_, tap) => Some(tap),
+        }
     }
 
     pub(super) fn writer(&self) -> Result<Writer, BenchError> {
@@ -69,7 +90,7 @@ impl Store {
                 let client = Client::connect(store.addr()).map_err(BenchError::io("etcd"))?;
                 Writer::Etcd(client)
             }
-            Self::Nacos(store) => {
+            Self::Nacos(store, _) => {
                 let addr = store.addr();
                 let client = Client::connect(addr).map_err(BenchError::io("rnacos"))?;
                 Writer::Nacos { addr, client }
@@ -83,7 +104,7 @@ impl Store {
         Ok(match self {
             Self::ZooKeeper(store) => Some(Watcher::ZooKeeper(Box::new(store.client()?))),
             Self::Etcd(store) => Some(Watcher::of_etcd(store.addr(), interface)?),
-            Self::Nacos(_) => None,
+            Self::Nacos(..) => None,
         })
     }
 
@@ -91,7 +112,7 @@ impl Store {
         match self {
             Self::ZooKeeper(store) => store.pid(),
             Self::Etcd(store) => store.pid(),
-            Self::Nacos(store) => store.pid(),
+            Self::Nacos(store, _) => store.pid(),
         }
     }
 
@@ -99,7 +120,7 @@ impl Store {
         match self {
             Self::ZooKeeper(store) => store.kill9(),
             Self::Etcd(store) => store.kill9(),
-            Self::Nacos(store) => store.kill9(),
+            Self::Nacos(store, _) => store.kill9(),
         }
     }
 
@@ -107,10 +128,24 @@ impl Store {
         match self {
             Self::ZooKeeper(store) => store.restart_keeping_data()?,
             Self::Etcd(store) => store.restart_keeping_data()?,
-            Self::Nacos(store) => store.restart_keeping_data()?,
+            Self::Nacos(store, _) => store.restart_keeping_data()?,
         }
         Ok(())
     }
+}
+
+/// Where rnacos speaks gRPC.
+fn grpc(http: SocketAddr) -> SocketAddr {
+    SocketAddr::new(http.ip(), http.port() + GRPC_OFFSET)
+}
+
+/// Ports for its tap: the agent finds gRPC above the port of HTTP.
+fn tap_ports(http: SocketAddr) -> Range<u16> {
+    http.port() + GRPC_OFFSET + 1..u16::MAX
+}
+
+fn endpoint_port(endpoint: &str) -> u16 {
+    endpoint.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or_default()
 }
 
 /// A connection that writes.

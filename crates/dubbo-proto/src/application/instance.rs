@@ -4,6 +4,7 @@
 //! etcd it is Dubbo's record alone.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -39,7 +40,7 @@ pub struct Instance {
     /// Whether it says that it may be used.
     pub is_enabled: bool,
     /// What it says of itself, by Dubbo's names.
-    pub metadata: BTreeMap<String, String>,
+    pub metadata: Arc<BTreeMap<String, String>>,
 }
 
 /// Where the metadata of an instance are.
@@ -69,7 +70,7 @@ pub struct MetadataAddress {
     /// Its port; the host is that of the instance.
     pub port: u16,
     /// All parameters, such as the serialization.
-    pub params: BTreeMap<String, String>,
+    pub params: Arc<BTreeMap<String, String>>,
 }
 
 /// Whether this can be a revision: it becomes a part of paths. Dubbo's are sums in hexadecimal.
@@ -100,7 +101,7 @@ impl Instance {
         if host.is_empty() || host.len() > 255 || !host.chars().all(is_host_char) {
             return Err(wrong("the host"));
         }
-        let metadata = texts(metadata);
+        let metadata = Arc::new(texts(metadata));
         if !metadata.get(REVISION).is_none_or(|revision| is_revision(revision)) {
             return Err(wrong("the revision"));
         }
@@ -144,13 +145,13 @@ impl Instance {
             return Ok(MetadataAddress { protocol, port, params });
         }
         let Some(params) = self.metadata.get(URL_PARAMS).filter(|text| !text.is_empty()) else {
-            let (protocol, params) = ("dubbo".to_owned(), BTreeMap::new());
+            let (protocol, params) = ("dubbo".to_owned(), Arc::default());
             return Ok(MetadataAddress { protocol, port: self.port, params });
         };
         let params = object(params.as_bytes(), MAX_LEN)?;
         let port = params.get("port").and_then(port).ok_or(wrong("the metadata service's port"))?;
         let protocol = text(&params, "protocol").to_owned();
-        Ok(MetadataAddress { protocol, port, params: texts(Some(&params)) })
+        Ok(MetadataAddress { protocol, port, params: Arc::new(texts(Some(&params))) })
     }
 
     /// The port of a protocol that the metadata do not tell one of.
@@ -187,7 +188,8 @@ impl Instance {
             (ENDPOINTS, endpoints.to_string()),
             (URL_PARAMS, json!(params).to_string()),
         ];
-        let metadata = metadata.map(|(name, value)| (name.to_owned(), value)).into();
+        let metadata = metadata.map(|(name, value)| (name.to_owned(), value));
+        let metadata = Arc::new(metadata.into());
         let (application, host) = (application.to_owned(), host.to_owned());
         Self { application, host, port, is_enabled: true, metadata }
     }
@@ -204,7 +206,7 @@ impl Instance {
         let Self { application, host, port, metadata, .. } = self;
         let id = self.id();
         let payload = json!({
-            "@class": PAYLOAD_CLASS, "id": id, "name": application, "metadata": metadata,
+            "@class": PAYLOAD_CLASS, "id": id, "name": application, "metadata": **metadata,
         });
         json!({
             "name": application, "id": id, "address": host, "port": port, "sslPort": null,
@@ -220,7 +222,7 @@ impl Instance {
         let Self { application, host, port, is_enabled, metadata } = self;
         json!({
             "serviceName": application, "host": host, "port": port, "enabled": is_enabled,
-            "healthy": true, "metadata": metadata,
+            "healthy": true, "metadata": **metadata,
         })
         .to_string()
     }

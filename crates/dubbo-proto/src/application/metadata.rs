@@ -1,6 +1,7 @@
 //! What all instances of one revision offer.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use java_json::{JavaType, Schema};
 use md5::{Digest, Md5};
@@ -124,7 +125,7 @@ impl OfferedService {
             host: instance.host.clone(),
             port,
             path: self.path.clone(),
-            params,
+            params: Arc::new(params),
             ..DubboUrl::default()
         }
     }

@@ -125,7 +125,8 @@ impl Announcer {
 }
 
 fn offer(registration: &Registration, established: watch::Sender<bool>) -> Offer {
-    let DubboUrl { protocol, host, port, path, mut params, .. } = address::url(registration);
+    let DubboUrl { protocol, host, port, path, params, .. } = address::url(registration);
+    let mut params = Arc::unwrap_or_clone(params);
     params.remove("category");
     let application = params.get("application").cloned().unwrap_or_default();
     let (service, mut of_service) = (registration.service.clone(), params.clone());
@@ -270,7 +271,8 @@ impl Task {
         let storage = self.source.storage();
         let mut instance =
             Instance::offering(application, host, *port, &revision, storage, &params);
-        instance.metadata.extend(since.map(|since| (TIMESTAMP.to_owned(), since)));
+        Arc::make_mut(&mut instance.metadata)
+            .extend(since.map(|since| (TIMESTAMP.to_owned(), since)));
         let placed = self.source.place_instance(&instance);
         let (established, withdraw) = self.source.keep(placed);
         let telling = JoinSet::new();

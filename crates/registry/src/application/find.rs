@@ -153,7 +153,7 @@ impl Finder {
         for offered in metadata.services.iter().filter(|it| it.service.interface == *interface) {
             let mut url = offered.url(instance);
             if !instance.is_enabled {
-                url.params.insert("disabled".to_owned(), "true".to_owned());
+                Arc::make_mut(&mut url.params).insert("disabled".to_owned(), "true".to_owned());
             }
             let (version, group) = (url.version().to_owned(), url.group().to_owned());
             entries.push(match address::offer(url) {

@@ -3,6 +3,7 @@
 //! Invariant: at most [`MAX_ADDRESSES`] addresses are kept, whatever the API server lists.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
 
@@ -93,7 +94,7 @@ impl State {
     /// The endpoints of all services, and what cannot be used, by interface.
     pub(super) fn rows(&self) -> (Vec<Row>, Vec<(String, Leftover)>) {
         let (mut rows, mut leftovers) = (Vec::new(), Vec::new());
-        let none = BTreeMap::new();
+        let none = Arc::default();
         for (name, slice) in &self.slices {
             let of = ObjectName { namespace: name.namespace.clone(), name: slice.service.clone() };
             let offer = self.offers.get(&of);
@@ -154,19 +155,19 @@ fn push(
     service: &ServiceKey,
     address: &Address,
     ports: Ports,
-    params: &BTreeMap<String, String>,
+    params: &Arc<BTreeMap<String, String>>,
 ) {
     let host = address.ip.to_string();
-    let mut params = params.clone();
+    let mut params = Arc::clone(params);
     if let Some(zone) = &address.zone {
-        params.insert("zone".to_owned(), zone.clone());
+        Arc::make_mut(&mut params).insert("zone".to_owned(), zone.clone());
     }
     let app = ports.dubbo.map(|port| wire::address::join(&host, port));
     let both = [(Protocol::Dubbo, ports.dubbo), (Protocol::Link, ports.link)];
     for (protocol, port) in both {
         let Some(port) = port else { continue };
         let stands_for = app.clone().filter(|_| protocol == Protocol::Link);
-        let endpoint = Endpoint::of_params(protocol, &host, port, params.clone());
+        let endpoint = Endpoint::of_params(protocol, &host, port, Arc::clone(&params));
         let url = endpoint.key().to_string();
         let (version, group) = (service.version.clone(), service.group.clone());
         let listing = Listing { version, group, endpoint, stands_for, level: Level::Interface };

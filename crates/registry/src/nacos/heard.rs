@@ -15,10 +15,12 @@ pub(super) struct Hub {
     documents: Mutex<HashMap<ConfigKey, Listened>>,
 }
 
+/// The last list of a service; `None` before the first.
+pub(super) type Lists = watch::Receiver<Option<Arc<ServiceInfo>>>;
+
 #[derive(Debug)]
 struct Followed {
     n_users: usize,
-    /// The last list; `None` before the first.
     list: watch::Sender<Option<Arc<ServiceInfo>>>,
 }
 
@@ -49,6 +51,11 @@ impl Hub {
         None
     }
 
+    /// The lists of a service, if somebody follows it.
+    pub(super) fn lists(&self, name: &ServiceName) -> Option<Lists> {
+        Some(lock(&self.services).get(name)?.list.subscribe())
+    }
+
     fn take_list(&self, info: ServiceInfo) {
         let name = ServiceName { group: info.group.clone(), name: info.name.clone() };
         self.take_list_of(&name, info);
@@ -72,7 +79,7 @@ impl Hub {
 pub(super) struct Subscribed {
     live: Arc<Live>,
     name: ServiceName,
-    pub(super) list: watch::Receiver<Option<Arc<ServiceInfo>>>,
+    pub(super) list: Lists,
 }
 
 impl Subscribed {

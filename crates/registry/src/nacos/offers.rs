@@ -1,5 +1,6 @@
 //! What instances offer. Pure.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dubbo_proto::application::Instance as ApplicationInstance;
@@ -14,6 +15,9 @@ use crate::listing::Leftover;
 use crate::store::{EntryKey, Item};
 
 use super::names::{self, AGENTS, PROVIDERS};
+
+/// The protocol of an instance that says none.
+const DUBBO: &str = "dubbo";
 
 /// What Nacos calls the cluster of instances that say none.
 const DEFAULT_CLUSTER: &str = "DEFAULT";
@@ -82,7 +86,7 @@ pub(super) fn instances(
                     host: instance.ip.clone(),
                     port: instance.port,
                     is_enabled: is_well,
-                    metadata: instance.metadata.clone(),
+                    metadata: Arc::clone(&instance.metadata),
                 };
                 let read = checked(instance).map(|()| is_well.then(|| Arc::new(read)));
                 Some(Item { key: key(name, instance), read })
@@ -128,21 +132,22 @@ fn checked(instance: &Instance) -> Result<(), BadEntry> {
 fn entry(name: &ServiceName, instance: &Instance, any_healthy: bool) -> Result<Entry, BadEntry> {
     checked(instance)?;
     let parts = names::parts(&name.name);
-    let mut params = instance.metadata.clone();
+    let mut params = Arc::clone(&instance.metadata);
     if let Some(parts) = parts {
         // What a name of the full form says holds; an old one does not say which it leaves out.
         if name.name.matches(':').count() == 3 {
             for (param, value) in [("version", parts.version), ("group", parts.group)] {
-                match value {
-                    "" => drop(params.remove(param)),
-                    value => drop(params.insert(param.to_owned(), value.to_owned())),
-                }
+                set(&mut params, param, value);
             }
         }
     }
-    let path = params.remove("path");
+    let path = params.get("path").cloned();
     let path = path.unwrap_or_else(|| parts.map_or("", |parts| parts.interface).to_owned());
-    let protocol = params.remove("protocol").unwrap_or_else(|| "dubbo".to_owned());
+    let protocol = params.get("protocol").cloned().unwrap_or_else(|| DUBBO.to_owned());
+    if protocol != DUBBO || params.contains_key("for") {
+        // An agent has no path of its own.
+        set(&mut params, "path", "");
+    }
     let url = DubboUrl {
         protocol,
         host: instance.ip.clone(),
@@ -171,6 +176,19 @@ fn entry(name: &ServiceName, instance: &Instance, any_healthy: bool) -> Result<E
         }
         Err(unused) => Entry::Leftover(Leftover { version, group, unused }),
     })
+}
+
+/// Sets a parameter, or removes it if its value is empty. What is so already stays shared: the
+/// parameters are most of what a long list takes.
+fn set(params: &mut Arc<BTreeMap<String, String>>, name: &str, value: &str) {
+    if params.get(name).map_or("", String::as_str) == value {
+        return;
+    }
+    let params = Arc::make_mut(params);
+    match value {
+        "" => drop(params.remove(name)),
+        value => drop(params.insert(name.to_owned(), value.to_owned())),
+    }
 }
 
 /// The weight that the provider says, times that of Nacos, which is 1 unless an operator changed
@@ -206,11 +224,12 @@ pub(super) fn place(
         instance.weight = f64::from(registration.endpoint.weight) / f64::from(DEFAULT_WEIGHT);
     }
     instance.metadata = url.params;
+    let metadata = Arc::make_mut(&mut instance.metadata);
     // It would count twice.
-    instance.metadata.remove("weight");
+    metadata.remove("weight");
     let own = [("category", PROVIDERS), ("protocol", &url.protocol), ("path", &url.path)];
     let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    instance.metadata.extend(own);
+    metadata.extend(own);
     fit(&mut instance).map_err(|found| {
         let (address, max) = (registration.endpoint.key().to_string(), MAX_METADATA_LEN);
         RegistryError::LongMetadata { address, found, max }
@@ -220,12 +239,12 @@ pub(super) fn place(
 
 /// Leaves out what can be until the metadata are short enough; else says how long they are.
 pub(super) fn fit(instance: &mut Instance) -> Result<(), usize> {
-    instance.metadata.remove("methods");
+    Arc::make_mut(&mut instance.metadata).remove("methods");
     for name in DISPENSABLE {
         if instance.metadata_len() <= MAX_METADATA_LEN {
             break;
         }
-        instance.metadata.remove(name);
+        Arc::make_mut(&mut instance.metadata).remove(name);
     }
     match instance.metadata_len() {
         len if len <= MAX_METADATA_LEN => Ok(()),

@@ -5,9 +5,10 @@
 //! their instances and from the mapping. Source: `NacosMetadataReport`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use dubbo_proto::application::applications;
-use nacos_proto::{Ask, ConfigKey, ServiceName};
+use nacos_proto::{Ask, ConfigKey, ServiceInfo, ServiceName};
 
 use crate::definitions::{Away, Document, Origin};
 
@@ -66,22 +67,23 @@ async fn ids(
     let mapping = ConfigKey { group: MAPPING.to_owned(), data_id: interface.to_owned() };
     let mapping = rule::read(documents, &mapping).await?;
     let mut named = applications(mapping.as_ref().map_or("", |it| &it.content));
-    let mut n_asked = 0;
+    let mut n_variants = 0;
     for name in list_names(naming, group).await? {
         let Some(parts) = names::parts(&name) else { continue };
         if parts.category != PROVIDERS || parts.interface != interface {
             continue;
         }
-        n_asked += 1;
-        if MAX_DOCUMENTS < n_asked {
+        n_variants += 1;
+        if MAX_DOCUMENTS < n_variants {
             break;
         }
         variants.insert((parts.version.to_owned(), parts.group.to_owned()));
-        let name = ServiceName { group: group.to_owned(), name: name.clone() };
-        let ask = Ask::Query(name);
-        let info = naming.ask(&ask).await?.service_info().map_err(Live::bad(ask.words()))?;
-        let hosts = info.unwrap_or_default().hosts.into_iter().flatten();
-        named.extend(hosts.filter_map(|mut instance| instance.metadata.remove("application")));
+        let info = instances(naming, ServiceName { group: group.to_owned(), name }).await?;
+        for instance in info.hosts.iter().flatten() {
+            let application = instance.metadata.get("application");
+            // Thousands of instances are of the same one.
+            named.extend(application.filter(|it| !named.contains(*it)).cloned());
+        }
     }
     let mut ids = BTreeSet::new();
     for (version, group) in &variants {
@@ -92,4 +94,19 @@ async fn ids(
         }
     }
     Ok(ids)
+}
+
+/// The instances of a service. A list that somebody follows is at hand or on its way: it may be
+/// long, and is not asked for a second time.
+async fn instances(naming: &Live, name: ServiceName) -> Result<Arc<ServiceInfo>, NacosError> {
+    if let Some(mut lists) = naming.hub.lists(&name) {
+        // It fails if who follows it gives up.
+        let first = lists.wait_for(Option::is_some).await;
+        if let Some(info) = first.ok().and_then(|list| list.clone()) {
+            return Ok(info);
+        }
+    }
+    let ask = Ask::Query(name);
+    let info = naming.ask(&ask).await?.service_info().map_err(Live::bad(ask.words()))?;
+    Ok(Arc::new(info.unwrap_or_default()))
 }

@@ -4,16 +4,17 @@
 //! does it, because Nacos tells nobody of new ones. While a service has no instance, the names
 //! are listed now and then as well, to tell in which other versions and groups it is there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
 use futures_util::future::select_all;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use nacos_proto::{ServiceInfo, ServiceName};
 use tokio::time::Instant;
 
-use crate::store::{Change, EntryKey, Item, News, StoreError, Wait, Watch};
+use crate::store::{Item, News, StoreError, Wait, Watch};
 
 use super::connection::{Connection, Live, NacosError};
 use super::heard::Subscribed;
@@ -29,6 +30,9 @@ const LOOK_AROUND_EVERY: Duration = Duration::from_secs(30);
 /// Services that one wanted version and group of `*` may stand for.
 const MAX_NAMES: usize = 1000;
 
+/// Subscriptions that are asked for at the same time.
+const MAX_ASKED: usize = 8;
+
 /// What is made of the lists of all names: the entries, in any order.
 pub(super) type ReadLists<E> =
     Box<dyn Fn(&[(ServiceName, Arc<ServiceInfo>)]) -> Vec<Item<E>> + Send>;
@@ -42,8 +46,9 @@ pub(super) struct NacosWatch<E> {
     subscribed: Vec<Subscribed>,
     /// What else there is of the interface, where nothing is found.
     others: Vec<ServiceName>,
-    /// As they were told last; `None` before the first whole list.
-    known: Option<BTreeMap<EntryKey, Item<E>>>,
+    /// Whether a list was ever told.
+    is_known: bool,
+    /// Whether one was told on this connection.
     is_whole: bool,
     look_up_at: Instant,
 }
@@ -59,7 +64,7 @@ pub(super) enum Wanted {
     Listed(ServiceKey),
 }
 
-impl<E: Clone + Eq + Send> NacosWatch<E> {
+impl<E: Send> NacosWatch<E> {
     pub(super) fn new(
         connection: Connection,
         group: &str,
@@ -74,7 +79,7 @@ impl<E: Clone + Eq + Send> NacosWatch<E> {
             live: None,
             subscribed: Vec::new(),
             others: Vec::new(),
-            known: None,
+            is_known: false,
             is_whole: false,
             look_up_at: Instant::now(),
         }
@@ -86,32 +91,18 @@ impl<E: Clone + Eq + Send> NacosWatch<E> {
             self.subscribed.clear();
             self.subscribe(live).await?;
             self.look_around(live).await;
-            let items = self.items();
-            let history_lost = self.known.is_some();
-            self.known = Some(by_key(items.clone()));
+            let history_lost = std::mem::replace(&mut self.is_known, true);
             self.is_whole = true;
-            return Ok(News::Whole { items, history_lost });
+            return Ok(News::Whole { items: self.items(), history_lost });
         }
-        loop {
-            self.changed().await;
-            if self.look_up_at <= Instant::now() {
-                self.subscribe(live).await?;
-                self.look_around(live).await;
-            }
-            let new = by_key(self.items());
-            let old = self.known.replace(new).unwrap_or_default();
-            let new = self.known.as_ref().into_iter().flatten();
-            let mut changes: Vec<_> = new
-                .filter(|(key, item)| old.get(*key) != Some(*item))
-                .map(|(_, item)| Change::Put(item.clone()))
-                .collect();
-            let known = self.known.as_ref();
-            let is_gone = |key: &&EntryKey| !known.is_some_and(|known| known.contains_key(*key));
-            changes.extend(old.keys().filter(is_gone).map(|key| Change::Gone(key.clone())));
-            if !changes.is_empty() {
-                return Ok(News::Changes(changes));
-            }
+        self.changed().await;
+        if self.look_up_at <= Instant::now() {
+            self.subscribe(live).await?;
+            self.look_around(live).await;
         }
+        // Each push has the whole list. What was known is compared with it, and not kept here
+        // a second time.
+        Ok(News::Whole { items: self.items(), history_lost: false })
     }
 
     /// Subscribes to what is wanted, and to nothing else.
@@ -132,12 +123,12 @@ impl<E: Clone + Eq + Send> NacosWatch<E> {
         };
         let wanted: BTreeSet<String> = wanted.into_iter().collect();
         self.subscribed.retain(|it| wanted.contains(&it.name().name));
-        for name in wanted {
-            if self.subscribed.iter().all(|it| it.name().name != name) {
-                let name = ServiceName { group: self.group.clone(), name };
-                self.subscribed.push(Subscribed::new(live, name).await?);
-            }
-        }
+        let is_new = |name: &String| self.subscribed.iter().all(|it| it.name().name != *name);
+        let name = |name| ServiceName { group: self.group.clone(), name };
+        let new: Vec<_> = wanted.into_iter().filter(is_new).map(name).collect();
+        let new = new.into_iter().map(|name| Subscribed::new(live, name));
+        let new: Vec<_> = stream::iter(new).buffered(MAX_ASKED).try_collect().await?;
+        self.subscribed.extend(new);
         Ok(())
     }
 
@@ -196,11 +187,7 @@ impl<E: Clone + Eq + Send> NacosWatch<E> {
     }
 }
 
-fn by_key<E>(items: Vec<Item<E>>) -> BTreeMap<EntryKey, Item<E>> {
-    items.into_iter().map(|item| (item.key.clone(), item)).collect()
-}
-
-impl<E: Clone + Eq + Send + Sync> Watch<E> for NacosWatch<E> {
+impl<E: Send> Watch<E> for NacosWatch<E> {
     fn ready(&mut self) -> Wait<'_, bool> {
         Box::pin(async {
             self.live = self.connection.live().await;

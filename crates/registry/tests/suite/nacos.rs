@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use dubbo_proto::application::{Metadata, Storage};
-use registry::{Freshness, NacosConfig, Presence, RegisterMode, Registry, RegistryConfig};
+use registry::{
+    DefinitionSources, Freshness, NacosConfig, Presence, RegisterMode, Registry, RegistryConfig,
+};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -214,6 +216,61 @@ async fn documents_are_followed() {
     nacos.hang_up();
     nacos.write("dubbo", name, "two");
     is(&mut rule, Some("two")).await;
+}
+
+/// As a Java provider writes it, and as an agent does whose app is none: JSON calls need no types.
+#[tokio::test(flavor = "multi_thread")]
+async fn definitions_are_written_and_found() {
+    let nacos = Nacos::start().await;
+    let definition = |method: &str| {
+        json!({"canonicalName": "a.B", "types": [], "methods": [
+            {"name": method, "parameterTypes": ["java.lang.String"], "returnType": "int"}]})
+    };
+    let mut java = definition("find");
+    java["parameters"] = json!({"version": "1.0", "group": "g", "side": "provider"});
+    nacos.write("dubbo", "a.B:1.0:g:provider:orders", &java.to_string());
+    // One that nobody can read takes no other one away.
+    nacos.write("dubbo", "a.B:1.0:g:provider:broken", "{");
+    nacos.write("mapping", "a.B", "broken");
+    let instance = json!({"ip": "10.0.0.1", "port": 20880, "metadata": {"application": "orders"}});
+    nacos.set(PROVIDERS, &json!([instance]));
+    let registry = open(nacos.config());
+    let subscription = registry.subscribe(&service("g/a.B:1.0"));
+    shows(&subscription, Freshness::Current, &["dubbo://10.0.0.1:20880"]).await;
+    let found = methods(&registry, "g/a.B:1.0").await;
+    assert_eq!(found, ("metadata report dubbo/a.B:1.0:g:provider:orders".into(), "find".into()));
+    // The list is at hand: it is pushed, and may be long.
+    assert!(!nacos.state().asked.contains_key("ServiceQueryRequest"));
+
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("a.C.json"),
+        definition("add").to_string().replace("a.B", "a.C"),
+    )
+    .unwrap();
+    let sources = DefinitionSources { folder: Some(folder.path().into()), ..Default::default() };
+    let writing = Registry::open_with(RegistryConfig::Nacos(nacos.config()), sources).unwrap();
+    let mut ours = registration("a.C:2", link(1));
+    let application = [("application".to_owned(), "mine".to_owned())];
+    ours.endpoint.params = std::sync::Arc::new(application.into());
+    let _ours = writing.register(&ours).unwrap();
+    let key = ("dubbo".to_owned(), "a.C:2::provider:mine".to_owned());
+    until("our definition", || nacos.state().documents.contains_key(&key)).await;
+    nacos.set(
+        "providers:a.C:2:",
+        &json!([{"ip": "10.0.0.2", "port": 1,
+        "metadata": {"application": "mine"}}]),
+    );
+    let found = methods(&registry, "a.C:2").await;
+    assert_eq!(found, ("metadata report dubbo/a.C:2::provider:mine".into(), "add".into()));
+}
+
+/// Where the definition of a service is found, and its methods.
+async fn methods(registry: &Registry, name: &str) -> (String, String) {
+    let lookup = timeout(LONG, registry.definition(&service(name)).settled()).await.unwrap();
+    let found = lookup.found().unwrap();
+    let names: Vec<_> = found.service.methods.iter().map(|method| &*method.name).collect();
+    (found.origin.to_string(), names.join(","))
 }
 
 #[tokio::test(flavor = "multi_thread")]
