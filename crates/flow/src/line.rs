@@ -278,7 +278,7 @@ mod tests {
     fn who_has_none_waiting_gets_a_turn_from_those_who_have_several() {
         let ms = Duration::from_millis;
         let pace = Pace { usual: ms(50), least: ms(50), reach: 1.0 };
-        let start = Instant::now();
+        let start = crate::test_start();
         let arrival = |caller| Arrival {
             caller,
             priority: Priority::Normal,

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::{
-    Behaviour, FakeProvider, STRING, call, provider_agent, register, register_link, start,
-    wait_until,
+    Behaviour, FakeProvider, STRING, StopAtEnd, call, provider_agent, register, register_link,
+    start, wait_until,
 };
 use registry::MemoryHub;
 
@@ -89,10 +89,10 @@ fn callers_of(method: &str, agent: &agent::Agent, n: usize, is_over: impl Fn(usi
                 }
             });
         }
+        let _ended = StopAtEnd(&ended);
         wait_until("the end of the calls", || {
             is_over(n_answers.load(Ordering::Relaxed)).then_some(())
         });
-        ended.store(true, Ordering::Relaxed);
     });
 }
 

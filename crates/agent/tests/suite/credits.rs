@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::pool::PoolProvider;
 use crate::support::{
-    Http, PATIENCE, SERVICE, STRING, block_on, consumer_with_metrics, register_link, start,
-    wait_until,
+    Http, PATIENCE, SERVICE, STRING, StopAtEnd, block_on, consumer_with_metrics, register_link,
+    start, wait_until,
 };
 use agent::Agent;
 use agent::inspect::snapshot::{AppSnapshot, EndpointSnapshot, Page};
@@ -77,14 +77,6 @@ impl Crowd {
             drop(stop);
             result
         })
-    }
-}
-
-struct StopAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for StopAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
     }
 }
 

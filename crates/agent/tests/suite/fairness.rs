@@ -10,8 +10,8 @@ use crate::support::dubbo::{Consumer, body};
 use crate::support::http2::{DATA, END_HEADERS, END_STREAM, HEADERS, Http2};
 use crate::support::pool::PoolProvider;
 use crate::support::{
-    Http, SERVICE, STRING, block_on, consumer_with_metrics, exporting, register_with, start,
-    wait_until,
+    Http, SERVICE, STRING, StopAtEnd, block_on, consumer_with_metrics, exporting, register_with,
+    start, wait_until,
 };
 use agent::Agent;
 use dubbo_proto::{Serialization, Status};
@@ -93,14 +93,6 @@ fn nobody_starves(at: &str, addr: SocketAddr) {
         println!("{at}: {n_meanwhile} for the greedy one, {N_CALLS} for the modest one");
         assert!(n_meanwhile <= MOST_FOR_EACH * N_CALLS, "{at}: {n_meanwhile} for {N_CALLS}");
     });
-}
-
-struct StopAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for StopAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
-    }
 }
 
 #[test]

@@ -347,6 +347,15 @@ pub fn dubbo_consumer(hub: &MemoryHub, extra: &str) -> Agent {
     start(&text, hub)
 }
 
+/// Sets a flag when it is dropped, so that threads end however a test does.
+pub struct StopAtEnd<'a>(pub &'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// An agent that offers [`SERVICE`] of the Dubbo app at `app`.
 pub fn provider_agent(hub: &MemoryHub, app: SocketAddr) -> Agent {
     exporting(hub, &format!("interface = \"{SERVICE}\"\napp = \"dubbo://{app}\"\n"))
