@@ -1,23 +1,15 @@
 //! Connections that were accepted and are not served yet.
 //!
-//! To begin a session costs tens of microseconds, and so does the call that it brings, here and at
-//! whoever answers it. Where thousands connect at once, the calls of those who are served already
-//! must not wait for all of them: a few sessions begin at a time, and then the machine has some
-//! time for what else there is to do. Half of them are those who came last: who connects while a
-//! crowd waits need not wait for all of it.
+//! To begin a session costs tens of microseconds. Where thousands connect at once, the calls of
+//! those who are served already must not wait for all of them: a few sessions begin in each turn
+//! of the event loop, and the calls that came meanwhile are served in between. Half of them are
+//! those who came last: who connects while a crowd waits need not wait for all of it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
-
-/// How many begin at a time.
-const BATCH_LEN: usize = 16;
-/// So much time goes by before the next ones begin. Timers are kept to a millisecond, so that this
-/// is one to two of them: some 10,000 connections a second, for each worker.
-const PAUSE: Duration = Duration::from_millis(1);
+use wire::per_turn;
 
 /// What waits for its turn.
 #[derive(Debug)]
@@ -46,23 +38,15 @@ impl<T> Arrivals<T> {
     /// Begins what arrives, for ever.
     pub(super) async fn begin_each(&self, begin: impl Fn(T)) {
         loop {
-            // What comes one by one is begun at once, until it is a batch as well.
-            let batch_ends = Instant::now() + PAUSE;
-            let mut n_begun = 0;
-            while n_begun < BATCH_LEN {
-                match self.pop(n_begun) {
-                    Some(next) => {
-                        begin(next);
-                        n_begun += 1;
-                    }
-                    None if n_begun == 0 || Instant::now() < batch_ends => {
-                        self.added.notified().await;
-                    }
-                    None => break,
-                }
+            let n_waiting = self.waiting.borrow().len();
+            for nth in 0..per_turn(n_waiting) {
+                self.pop(nth).into_iter().for_each(&begin);
             }
-            if n_begun == BATCH_LEN {
-                sleep(PAUSE).await;
+            let is_empty = self.waiting.borrow().is_empty();
+            match is_empty {
+                true => self.added.notified().await,
+                // Sockets are looked at before this goes on.
+                false => tokio::task::yield_now().await,
             }
         }
     }
@@ -75,25 +59,26 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_crowd_begins_from_both_ends_and_takes_its_time() {
+    async fn a_crowd_begins_from_both_ends_and_others_run_between() {
         let arrivals = Arrivals::new();
         (0..100).for_each(|nth| arrivals.push(nth));
-        let (begun, started) = (RefCell::new(Vec::new()), Instant::now());
-        let all = async {
+        let (begun, n_turns) = (RefCell::new(Vec::new()), Cell::new(0));
+        let others = async {
             while begun.borrow().len() < 100 {
+                n_turns.set(n_turns.get() + 1);
                 tokio::task::yield_now().await;
             }
         };
         tokio::select! {
+            biased;
             () = arrivals.begin_each(|nth| begun.borrow_mut().push(nth)) => {}
-            () = all => {}
+            () = others => {}
         }
         let mut begun = begun.take();
-        assert_eq!(begun[..6], [0, 99, 1, 98, 2, 97]);
+        assert_eq!(begun[..4], [0, 99, 1, 98]);
         begun.sort_unstable();
         assert_eq!(begun, (0..100).collect::<Vec<_>>());
-        let n_pauses = 99 / u32::try_from(BATCH_LEN).unwrap();
-        assert!(n_pauses * PAUSE <= started.elapsed(), "{:?}", started.elapsed());
+        assert!((15..=25).contains(&n_turns.get()), "{n_turns:?}");
     }
 
     #[tokio::test]
