@@ -69,6 +69,8 @@ pub struct Activity {
     pub changes: u64,
     /// When the last of them did.
     pub last_change: Option<SystemTime>,
+    /// What is registered for these services and not used, at most [`MAX_UNUSED`] of each.
+    pub unused: usize,
 }
 
 impl Registry {
@@ -374,15 +376,26 @@ fn both(one: Withdraw, other: Withdraw, runtime: &Handle) -> Withdraw {
 
 /// Counts the lists that arrive, until the feed ends.
 async fn count_changes(mut snapshots: watch::Receiver<Snapshot>, activity: Arc<Mutex<Activity>>) {
-    let mut is_known = snapshots.borrow_and_update().status != Freshness::Pending;
+    let (mut is_known, mut n_unused) = (false, 0);
     loop {
-        if is_known {
+        let n_unused_before = n_unused;
+        {
+            let snapshot = snapshots.borrow_and_update();
+            is_known = is_known || snapshot.status != Freshness::Pending;
+            n_unused = snapshot.unused.len();
+        }
+        {
             let mut activity = activity.lock().unwrap_or_else(PoisonError::into_inner);
-            activity.changes += 1;
-            activity.last_change = Some(SystemTime::now());
+            activity.unused = activity.unused + n_unused - n_unused_before;
+            if is_known {
+                activity.changes += 1;
+                activity.last_change = Some(SystemTime::now());
+            }
         }
         is_known = true;
         if snapshots.changed().await.is_err() {
+            let mut activity = activity.lock().unwrap_or_else(PoisonError::into_inner);
+            activity.unused -= n_unused;
             return;
         }
     }

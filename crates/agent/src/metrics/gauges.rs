@@ -14,6 +14,7 @@ pub struct RegistryStats {
     pub(super) subscriptions: AtomicU64,
     pub(super) registrations: AtomicU64,
     pub(super) changes: AtomicU64,
+    pub(super) unused: AtomicU64,
     /// Seconds since 1970; 0 if there was none.
     pub(super) last_change: AtomicU64,
 }
@@ -28,6 +29,7 @@ impl RegistryStats {
     pub fn set_activity(&self, activity: &Activity) {
         self.subscriptions.store(activity.subscriptions as u64, Relaxed);
         self.changes.store(activity.changes, Relaxed);
+        self.unused.store(activity.unused as u64, Relaxed);
         self.last_change.store(activity.last_change.map_or(0, unix_seconds), Relaxed);
     }
 

@@ -329,7 +329,7 @@ fn gauge(len: usize) -> i64 {
 
 fn registries(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
     type Read = fn(&super::RegistryStats) -> u64;
-    let gauges: [(&str, &str, Read); 4] = [
+    let gauges: [(&str, &str, Read); 5] = [
         ("dubmesh_registry_connected", "1 while the registry can be reached", |stats| {
             u64::from(stats.connected.load(Relaxed))
         }),
@@ -339,6 +339,11 @@ fn registries(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
         ("dubmesh_registry_registrations", "Services that this agent registered", |stats| {
             stats.registrations.load(Relaxed)
         }),
+        (
+            "dubmesh_registry_unused_entries",
+            "What is registered for watched services and cannot be used",
+            |stats| stats.unused.load(Relaxed),
+        ),
         (
             "dubmesh_registry_last_change_timestamp_seconds",
             "When the endpoints of a service last changed; 0 if never",

@@ -110,7 +110,12 @@ fn everything_is_rendered() {
     let registry = hub.registry("main");
     registry.set_connected(true);
     let last_change = Some(std::time::SystemTime::now());
-    registry.set_activity(&::registry::Activity { subscriptions: 2, changes: 1, last_change });
+    registry.set_activity(&::registry::Activity {
+        subscriptions: 2,
+        changes: 1,
+        last_change,
+        unused: 3,
+    });
     registry.registered();
     hub.lag_meter(1).note(std::time::Instant::now(), Duration::from_millis(70));
     // Two registries that both list a service.
@@ -154,6 +159,7 @@ fn everything_is_rendered() {
     // Both are after the day this was written.
     let last_change = "dubmesh_registry_last_change_timestamp_seconds{registry=\"main\"}";
     assert!(samples[last_change] > 1.7e9);
+    assert_eq!(samples["dubmesh_registry_unused_entries{registry=\"main\"}"], 3.0);
     assert!(samples["process_start_time_seconds"] > 1.7e9);
     assert!(samples["process_resident_memory_bytes"] > 1e6);
     assert!(samples["process_open_fds"] < samples["process_max_fds"]);

@@ -7,9 +7,17 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use wire::per_turn;
+
+/// Where more than this wait, only so many of them begin at a time, with a pause in between: the
+/// calls that they all bring at once would fill the line of their service, and it would have no
+/// place for those of others. Timers are kept to a millisecond: a pause is one to two.
+const CROWD_LEN: usize = 1_000;
+const CROWD_BATCH_LEN: usize = 16;
+const CROWD_PAUSE: Duration = Duration::from_millis(1);
 
 /// What waits for its turn.
 #[derive(Debug)]
@@ -39,12 +47,14 @@ impl<T> Arrivals<T> {
     pub(super) async fn begin_each(&self, begin: impl Fn(T)) {
         loop {
             let n_waiting = self.waiting.borrow().len();
-            for nth in 0..per_turn(n_waiting) {
+            let is_crowd = CROWD_LEN < n_waiting;
+            for nth in 0..if is_crowd { CROWD_BATCH_LEN } else { per_turn(n_waiting) } {
                 self.pop(nth).into_iter().for_each(&begin);
             }
             let is_empty = self.waiting.borrow().is_empty();
             match is_empty {
                 true => self.added.notified().await,
+                false if is_crowd => tokio::time::sleep(CROWD_PAUSE).await,
                 // Sockets are looked at before this goes on.
                 false => tokio::task::yield_now().await,
             }
@@ -55,6 +65,7 @@ impl<T> Arrivals<T> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::time::Instant;
 
     use super::*;
 
@@ -79,6 +90,23 @@ mod tests {
         begun.sort_unstable();
         assert_eq!(begun, (0..100).collect::<Vec<_>>());
         assert!((15..=25).contains(&n_turns.get()), "{n_turns:?}");
+    }
+
+    #[tokio::test]
+    async fn a_large_crowd_takes_its_time() {
+        let (arrivals, n_crowd) = (Arrivals::new(), 10 * CROWD_BATCH_LEN);
+        (0..CROWD_LEN + n_crowd).for_each(|nth| arrivals.push(nth));
+        let (n_begun, started) = (Cell::new(0), Instant::now());
+        let all = async {
+            while n_begun.get() < CROWD_LEN + n_crowd {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            () = arrivals.begin_each(|_| n_begun.set(n_begun.get() + 1)) => {}
+            () = all => {}
+        }
+        assert!(10 * CROWD_PAUSE <= started.elapsed(), "{:?}", started.elapsed());
     }
 
     #[tokio::test]

@@ -71,9 +71,11 @@ async fn another_version_or_group_is_named() {
     let unused = subscription.current().unused;
     let text = registry::why_nobody(&service("a.B:2.0"), "nacos", &unused);
     assert!(text.ends_with("did you mean g/a.B:1.0?"), "{text}");
+    until("a count", || registry.activity().unused == unused.len()).await;
     nacos.set("providers:a.B:2.0:", &json!([{"ip": "10.0.0.9", "port": 1}]));
     shows(&subscription, Freshness::Current, &["dubbo://10.0.0.9:1"]).await;
     assert!(subscription.current().unused.is_empty());
+    until("nothing to count", || registry.activity().unused == 0).await;
 }
 
 /// The server would keep the last one alone.
