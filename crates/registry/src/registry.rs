@@ -69,8 +69,8 @@ pub struct Activity {
     pub changes: u64,
     /// When the last of them did.
     pub last_change: Option<SystemTime>,
-    /// What is registered for these services and not used, at most [`MAX_UNUSED`](crate::MAX_UNUSED) of
-    /// each.
+    /// What is registered for these services and not used, at most
+    /// [`MAX_UNUSED`](crate::MAX_UNUSED) of each.
     pub unused: usize,
 }
 
