@@ -310,7 +310,10 @@ async fn finds_applications_and_registers_as_one() {
             .as_str()
             .unwrap()
             .to_owned();
-    let report = nacos.state().documents[&(revision, "mine".to_owned())].clone();
+    // It is written at the same time as the instance.
+    let report = (revision, "mine".to_owned());
+    until("our metadata", || nacos.state().documents.contains_key(&report)).await;
+    let report = nacos.state().documents[&report].clone();
     assert_eq!(Metadata::parse(report.as_bytes()).unwrap().services.len(), 1);
     registered.withdraw().await.unwrap();
     assert!(nacos.state().instances(&grouped("mine")).is_empty());
