@@ -79,6 +79,10 @@ fn ask_by_http2(agent: &Agent, n_ok: &AtomicUsize, is_over: &AtomicBool) {
 /// The modest caller gets all its answers, and the greedy one not many more.
 fn nobody_starves(at: &str, addr: SocketAddr) {
     let (n_ok, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let mut first = Consumer::connect(addr);
+    wait_until("the app is found", || {
+        (first.call("echo", "a", &[]).status == Status::Ok).then_some(())
+    });
     std::thread::scope(|scope| {
         let _over = StopAtEnd(&is_over);
         scope.spawn(|| ask_for_everything(addr, &n_ok, &is_over));
