@@ -330,7 +330,8 @@ fn report(plan: &Plan, rows: &[(Kind, Vec<Measured>)]) -> Result<(), BenchError>
         let (list_ms, list_mb) = (of(|it| it.list_ms), of(|it| it.list_mb));
         println!(
             "{:<10} {list_ms:>8.0} {list_mb:>8.1} {:>12.0} {:>12.1} {:>10.0} {p50:>7.1}/{p99:<6.1} \
-             {push_p50:>8.1}/{push_p99:<7.1} {bare_p50:>8.1}/{bare_p99:<7.1} {:>7.2} {:>7.2} {failed:>7.0}",
+             {push_p50:>8.1}/{push_p99:<7.1} {bare_p50:>8.1}/{bare_p99:<7.1} {:>7.2} {:>7.2} \
+             {failed:>7.0}",
             kind.name(),
             of(|it| it.services_ms),
             of(|it| it.services_mb),

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::admin::LogLevel;
+use crate::aside::Threads;
 use crate::config::{Config, ReloadPlan};
 use crate::control::{self, Bound, Command};
 use crate::control::{DrainSummary, StartError};
@@ -14,6 +15,7 @@ use crate::listening::Addresses;
 /// A running agent. Dropping it stops it at once; [`Agent::drain`] stops it in order.
 pub struct Agent {
     addresses: Addresses,
+    threads: Threads,
     commands: mpsc::UnboundedSender<Command>,
     control: Option<JoinHandle<()>>,
 }
@@ -39,16 +41,23 @@ impl Agent {
         let addresses = listeners.addresses.clone();
         let (commands, inbox) = mpsc::unbounded_channel();
         let (ready, started) = std::sync::mpsc::channel();
-        let control = std::thread::Builder::new()
-            .name("control".to_owned())
-            .spawn(move || control::run(config, listeners, log_level, inbox, &ready))?;
+        let threads = Threads::one_per_core();
+        let of_workers = threads.clone();
+        let control = std::thread::Builder::new().name("control".to_owned()).spawn(move || {
+            control::run(config, listeners, log_level, &of_workers, inbox, &ready);
+        })?;
         started.recv().map_err(|_| StartError::Lost)??;
-        Ok(Self { addresses, commands, control: Some(control) })
+        Ok(Self { addresses, threads, commands, control: Some(control) })
     }
 
     /// Where the agent listens.
     pub fn addresses(&self) -> &Addresses {
         &self.addresses
+    }
+
+    /// What works on long messages.
+    pub fn threads(&self) -> &Threads {
+        &self.threads
     }
 
     /// Waits until the agent has stopped although nobody asked for it: by a defect of its own,

@@ -14,7 +14,7 @@ use hessian::transcode::{InputOptions, Schema, check_scalars};
 use hessian::{JavaType, Limits};
 use memchr::memmem;
 
-use crate::aside;
+use crate::aside::Threads;
 use crate::error::{CallError, Code};
 use crate::route::{Parameters, Plan, Route, unsupported};
 
@@ -253,7 +253,8 @@ impl<'a> ArgumentList<'a> {
         self.encode_for(target, serialization, out)
     }
 
-    /// The arguments of a long request of `route`, encoded. Other calls get on meanwhile.
+    /// The arguments of a long request of `route`, encoded by one of these threads. Other calls get
+    /// on meanwhile.
     ///
     /// # Errors
     /// As [`ArgumentList::encode_for`].
@@ -261,8 +262,9 @@ impl<'a> ArgumentList<'a> {
         &self,
         route: &Route,
         serialization: Serialization,
+        threads: &Threads,
     ) -> Result<Vec<u8>, CallError> {
-        let thread = aside::thread().await;
+        let thread = threads.free().await;
         let (args, method) = (self.owned(), route.method.clone());
         let (parameters, plan) = (route.parameters.clone(), route.plan.for_encoding());
         let encode = move || {
@@ -273,7 +275,7 @@ impl<'a> ArgumentList<'a> {
             args.encode_for(target, serialization, &mut out)?;
             Ok(out)
         };
-        thread.have(encode).await
+        thread.run(encode).await
     }
 
     /// Appends the arguments to `out`.

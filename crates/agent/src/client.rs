@@ -11,6 +11,7 @@ use hessian::transcode::JsonOptions;
 use registry::Registry;
 use wire::{Budget, Group};
 
+use crate::aside::Threads;
 use crate::config::{ClusterPolicy, ClusterRules};
 use crate::error::{CallError, Code};
 use crate::gate::DirectGates;
@@ -39,6 +40,7 @@ impl Client {
             // One caller that asks for itself: what it is answered is limited call by call.
             budget: Budget::new(usize::MAX),
             endpoints: Group::new(),
+            threads: Threads::one_per_core(),
             direct_gates: Arc::new(DirectGates::new(1)),
         }))
     }
@@ -57,7 +59,7 @@ impl Client {
         options: &JsonOptions,
     ) -> Result<Vec<u8>, CallError> {
         let reply = invoke(&self.0.outbound, 0, invocation, Instant::now()).await?;
-        read_soon(&reply, options, |reader| reader.json()).await
+        read_soon(&reply, options, self.0.threads(), |reader| reader.json()).await
     }
 
     /// Does what an agent's worker does every 100 ms: opens and closes connections as calls need

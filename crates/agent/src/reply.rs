@@ -10,25 +10,26 @@ use hessian::transcode::{EnumStyle, JsonOptions, RefStyle, Schema, fold_generali
 use hessian::{JavaType, Limits};
 use registry::Definition;
 
-use crate::aside::{self, LONG_LEN};
+use crate::aside::{LONG_LEN, Threads};
 use crate::attachments::Replied;
 use crate::call::Reply;
 use crate::error::{CallError, Code};
 use crate::exception;
 use crate::route::Route;
 
-/// Reads a reply, in the form that `options` ask for. Of a long one others get on meanwhile: it is
-/// read aside.
+/// Reads a reply, in the form that `options` ask for. One of `threads` reads a long one, so that
+/// other calls get on meanwhile.
 pub async fn read_soon<R: Send + 'static>(
     reply: &Reply,
     options: &JsonOptions,
+    threads: &Threads,
     read: impl FnOnce(&ReplyReader<'_>) -> R + Send + 'static,
 ) -> R {
     if reply.body.len() < LONG_LEN {
         return read(&ReplyReader::new(reply, options));
     }
     let reply = OwnReply::new(reply, options);
-    aside::thread().await.have(move || read(&reply.reader())).await
+    threads.free().await.run(move || read(&reply.reader())).await
 }
 
 /// What is needed to read a reply.

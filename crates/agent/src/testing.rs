@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use wire::{Account, Budget, Group};
 
+use crate::aside::Threads;
 use crate::config::{AppCapacity, AppConfig, ClusterPolicy, ClusterRules, ExportConfig};
 use crate::connections::Connections;
 use crate::error::Code;
@@ -39,7 +40,7 @@ pub(crate) fn on_worker(test: impl AsyncFnOnce()) {
 pub(crate) fn pool() -> Rc<Pool> {
     let memory = Rc::new(Memory::new(Budget::new(usize::MAX), Group::new()));
     let gates = OwnGates::new(Arc::new(DirectGates::new(1)), 0);
-    Rc::new(Pool::new("test", memory, Connections::default(), gates))
+    Rc::new(Pool::new("test", memory, Threads::one_per_core(), Connections::default(), gates))
 }
 
 /// The parts of a worker that knows an empty registry.
@@ -55,6 +56,7 @@ pub(crate) fn worker_setup(exports: Vec<Offer>) -> WorkerSetup {
         journal: Journal::default(),
         budget: Budget::new(usize::MAX),
         endpoints: Group::new(),
+        threads: Threads::one_per_core(),
         direct_gates: Arc::new(DirectGates::new(1)),
     }
 }

@@ -17,6 +17,7 @@ use wire::{Budget, Connection, Departures, Detached, Group};
 
 use self::arrivals::Arrivals;
 use self::turns::{InTurn, Turns};
+use crate::aside::Threads;
 use crate::backend::{Backend, Backends, GateSetup, Gates};
 use crate::config::{ClusterRules, ExportConfig};
 use crate::connections::{Connections, Direction, Session};
@@ -77,6 +78,8 @@ pub struct WorkerSetup {
     pub budget: Budget,
     /// What those to endpoints hold, of all workers.
     pub endpoints: Arc<Group>,
+    /// What works on long messages, of all workers.
+    pub threads: Threads,
     /// What keeps endpoints from more calls than they can take, of all workers.
     pub direct_gates: Arc<DirectGates>,
 }
@@ -118,6 +121,7 @@ pub struct Worker {
     pub memory: Rc<Memory>,
     backends: Rc<Backends>,
     gates: Gates,
+    threads: Threads,
     rules_epoch: Cell<u32>,
     connections: Connections,
     arrivals: Arrivals<Arrival>,
@@ -141,6 +145,7 @@ impl Worker {
         let pool = Pool::new(
             &setup.name,
             Rc::clone(&memory),
+            setup.threads.clone(),
             connections.clone(),
             OwnGates::new(setup.direct_gates, setup.index),
         );
@@ -153,6 +158,7 @@ impl Worker {
             outbound: Outbound::new(setup.registries, setup.rules, pool, setup.hub).into(),
             journal: setup.journal,
             memory,
+            threads: setup.threads,
             rules_epoch: Cell::new(0),
             connections,
             arrivals: Arrivals::new(),
@@ -301,6 +307,11 @@ impl Worker {
         let backend = self.backends.get(&service.to_string())?;
         let max_timeout = self.outbound.policy(&service.interface).max_timeout;
         Some((backend, max_timeout))
+    }
+
+    /// What works on long messages.
+    pub fn threads(&self) -> &Threads {
+        &self.threads
     }
 
     /// What this agent exports.

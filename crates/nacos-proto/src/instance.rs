@@ -52,9 +52,9 @@ pub struct Instance {
     /// `GROUP@@name` in what servers say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_name: Option<String>,
-    /// What it says about itself. Values that are no texts are left out.
+    /// What it says about itself. Values that are no texts are left out. Shared, because this is
+    /// most of what a long list takes.
     #[serde(default, deserialize_with = "texts", serialize_with = "shared")]
-    /// Shared, because they are most of what a long list takes.
     pub metadata: Arc<BTreeMap<String, String>>,
 }
 

@@ -377,27 +377,23 @@ fn both(one: Withdraw, other: Withdraw, runtime: &Handle) -> Withdraw {
 
 /// Counts the lists that arrive, until the feed ends.
 async fn count_changes(mut snapshots: watch::Receiver<Snapshot>, activity: Arc<Mutex<Activity>>) {
-    let (mut is_known, mut n_unused) = (false, 0);
+    let change = |change: &dyn Fn(&mut Activity)| {
+        change(&mut activity.lock().unwrap_or_else(PoisonError::into_inner));
+    };
+    let mut is_known = snapshots.borrow().status != Freshness::Pending;
+    let mut n_counted = 0;
     loop {
-        let n_unused_before = n_unused;
-        {
-            let snapshot = snapshots.borrow_and_update();
-            is_known = is_known || snapshot.status != Freshness::Pending;
-            n_unused = snapshot.unused.len();
-        }
-        {
-            let mut activity = activity.lock().unwrap_or_else(PoisonError::into_inner);
-            activity.unused = activity.unused + n_unused - n_unused_before;
+        let n_unused = snapshots.borrow_and_update().unused.len();
+        change(&|activity| {
+            activity.unused = activity.unused - n_counted + n_unused;
             if is_known {
                 activity.changes += 1;
                 activity.last_change = Some(SystemTime::now());
             }
-        }
-        is_known = true;
+        });
+        (is_known, n_counted) = (true, n_unused);
         if snapshots.changed().await.is_err() {
-            let mut activity = activity.lock().unwrap_or_else(PoisonError::into_inner);
-            activity.unused -= n_unused;
-            return;
+            return change(&|activity| activity.unused -= n_counted);
         }
     }
 }

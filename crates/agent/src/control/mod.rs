@@ -28,6 +28,7 @@ use self::listeners::BoundListener;
 pub use self::listeners::{Bound, free_addresses};
 pub use self::start_error::StartError;
 use crate::admin::{AdminState, LogLevel, Readiness};
+use crate::aside::Threads;
 use crate::config::{Config, ReloadPlan};
 use crate::error::Code;
 use crate::gate::DirectGates;
@@ -72,6 +73,7 @@ pub fn run(
     config: Config,
     listeners: Bound,
     log_level: Option<Arc<dyn LogLevel>>,
+    threads: &Threads,
     inbox: mpsc::UnboundedReceiver<Command>,
     ready: &std::sync::mpsc::Sender<Result<(), StartError>>,
 ) {
@@ -80,7 +82,7 @@ pub fn run(
         Err(error) => return drop(ready.send(Err(error.into()))),
     };
     runtime.block_on(async {
-        match Control::start(config, listeners, log_level) {
+        match Control::start(config, listeners, log_level, threads) {
             Ok(control) => {
                 let _ = ready.send(Ok(()));
                 control.serve(inbox).await;
@@ -118,6 +120,7 @@ impl Control {
         config: Config,
         listeners: Bound,
         log_level: Option<Arc<dyn LogLevel>>,
+        threads: &Threads,
     ) -> Result<Self, StartError> {
         let files = reserve_files(&config)?;
         let hub = Hub::new(&Code::NAMES);
@@ -154,6 +157,7 @@ impl Control {
                 journal: journal.clone(),
                 budget: budget.clone(),
                 endpoints: Arc::clone(&endpoints),
+                threads: threads.clone(),
                 direct_gates: Arc::clone(&direct_gates),
             };
             let (worker, end) = start_worker(setup)?;

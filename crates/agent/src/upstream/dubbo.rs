@@ -13,7 +13,7 @@ use tracing::{debug, info};
 use wire::{Conn, Machine, TimedEvent};
 
 use super::{DubboForm, Found, Lanes, MessageLen, Peer, Setup, Signs, queued, sent};
-use crate::aside::LONG_LEN;
+use crate::aside::{LONG_LEN, Threads};
 use crate::call::{
     Call, Came, DubboAnswer, Encoded, Outcome, Payload, Reply, ReplyTo, RoutedCall, Times, Whole,
     note_end, wait,
@@ -33,6 +33,7 @@ pub struct DubboPeer {
     setup: Setup,
     memory: Rc<Memory>,
     scratch: Scratch,
+    threads: Threads,
 }
 
 /// A connection to a provider.
@@ -101,8 +102,8 @@ impl Buffers for DubboMachine {
 
 impl DubboPeer {
     /// The endpoint at `address`.
-    pub fn new(address: &str, setup: Setup, memory: Rc<Memory>) -> Self {
-        Self { address: address.into(), setup, memory, scratch: Scratch::default() }
+    pub fn new(address: &str, setup: Setup, memory: Rc<Memory>, threads: Threads) -> Self {
+        Self { address: address.into(), setup, memory, scratch: Scratch::default(), threads }
     }
 
     /// Most calls in flight.
@@ -268,7 +269,8 @@ pub async fn call(lanes: &Lanes<DubboPeer>, call: &RoutedCall<'_>, form: DubboFo
             send(bytes, now)
         })?,
         false => {
-            let bytes = Box::pin(args.encoded_aside(route, serialization)).await?;
+            let threads = &lanes.peer().threads;
+            let bytes = Box::pin(args.encoded_aside(route, serialization, threads)).await?;
             send(&bytes, Instant::now())?
         }
     };

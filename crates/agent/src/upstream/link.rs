@@ -19,7 +19,7 @@ use super::credits::{Credit, LinkCredits, LinkPurse};
 use super::lanes::{Found, Lanes, MessageLen};
 use super::links::LinkCall;
 use super::{Peer, Setup, Signs, queued, sent};
-use crate::aside::LONG_LEN;
+use crate::aside::{LONG_LEN, Threads};
 use crate::call::{
     APP_US, Call, Came, Outcome, Payload, Reply, ReplyTo, RoutedCall, Whole, note_end, wait,
 };
@@ -53,6 +53,7 @@ pub struct LinkPeer {
     /// The connection that is up, once a route was asked for there.
     conn: RefCell<Option<Conn<LinkClient>>>,
     scratch: Scratch,
+    threads: Threads,
 }
 
 /// A route of this worker as the peer knows it.
@@ -81,7 +82,13 @@ enum RouteState {
 
 impl LinkPeer {
     /// The agent at `address`; `agent_name` is what we call ourselves.
-    pub fn new(address: &str, agent_name: &str, setup: Setup, memory: Rc<Memory>) -> Self {
+    pub fn new(
+        address: &str,
+        agent_name: &str,
+        setup: Setup,
+        memory: Rc<Memory>,
+        threads: Threads,
+    ) -> Self {
         let config = link_proto::Config {
             name: agent_name.to_owned(),
             window: setup.max_in_flight,
@@ -101,6 +108,7 @@ impl LinkPeer {
             credits: LinkCredits::default(),
             conn: RefCell::default(),
             scratch: Scratch::default(),
+            threads,
         }
     }
 
@@ -429,7 +437,8 @@ pub async fn call(
         payload => {
             let (body, serialization) = match payload {
                 Payload::Json(args) => {
-                    let body = Box::pin(args.encoded_aside(call.method, serialization)).await?;
+                    let encoded = args.encoded_aside(call.method, serialization, &peer.threads);
+                    let body = Box::pin(encoded).await?;
                     now = Instant::now();
                     (Bytes::from(body), serialization)
                 }

@@ -36,6 +36,7 @@ use self::link::LinkPeer;
 pub use self::links::LinkCall;
 pub use self::reconnects::Reconnects;
 use self::rounds::Rounds;
+use crate::aside::Threads;
 use crate::call::{Outcome, Reply, RoutedCall};
 use crate::config::{AppCapacity, ClusterPolicy, ConnectionLimit, TlsClient};
 use crate::connections::Connections;
@@ -203,6 +204,7 @@ impl fmt::Display for EndpointAddress<'_> {
 pub struct Pool {
     agent_name: Rc<str>,
     memory: Rc<Memory>,
+    threads: Threads,
     connections: Connections,
     reconnects: Reconnects,
     links: RefCell<Shared<LinkPeer>>,
@@ -277,16 +279,19 @@ fn more_than_its_share(own: usize, in_flight: usize, max: usize) -> CallError {
 
 impl Pool {
     /// An empty pool of the agent called `agent_name`, whose connections draw from `memory` and
-    /// are in the table `connections`. `gates` are before the endpoints that it calls.
+    /// are in the table `connections`. `threads` encode long requests, and `gates` are before the
+    /// endpoints that it calls.
     pub fn new(
         agent_name: &str,
         memory: Rc<Memory>,
+        threads: Threads,
         connections: Connections,
         gates: OwnGates,
     ) -> Self {
         Self {
             agent_name: agent_name.into(),
             memory,
+            threads,
             connections,
             reconnects: Reconnects::default(),
             links: RefCell::default(),
@@ -304,9 +309,9 @@ impl Pool {
     ) -> AnyUpstream {
         match protocol {
             Protocol::Link => AnyUpstream::Link(shared(&self.links, at, || {
-                let name = Rc::clone(&self.agent_name);
+                let (name, threads) = (Rc::clone(&self.agent_name), self.threads.clone());
                 self.lanes(at, setup, move |address, memory| {
-                    LinkPeer::new(address, &name, setup, memory)
+                    LinkPeer::new(address, &name, setup, memory, threads.clone())
                 })
             })),
             Protocol::Dubbo => AnyUpstream::Dubbo(self.dubbo(at, setup)),
@@ -352,7 +357,10 @@ impl Pool {
     /// The Dubbo upstream at an address, connecting if there is none yet.
     pub fn dubbo(&self, at: EndpointAddress<'_>, setup: Setup) -> Rc<Lanes<DubboPeer>> {
         shared(&self.dubbos, at, || {
-            self.lanes(at, setup, move |address, memory| DubboPeer::new(address, setup, memory))
+            let threads = self.threads.clone();
+            self.lanes(at, setup, move |address, memory| {
+                DubboPeer::new(address, setup, memory, threads.clone())
+            })
         })
     }
 

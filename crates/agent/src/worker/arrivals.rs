@@ -48,9 +48,8 @@ impl<T> Arrivals<T> {
         loop {
             let n_waiting = self.waiting.borrow().len();
             let is_crowd = CROWD_LEN < n_waiting;
-            for nth in 0..if is_crowd { CROWD_BATCH_LEN } else { per_turn(n_waiting) } {
-                self.pop(nth).into_iter().for_each(&begin);
-            }
+            let batch_len = if is_crowd { CROWD_BATCH_LEN } else { per_turn(n_waiting) };
+            (0..batch_len).filter_map(|nth| self.pop(nth)).for_each(&begin);
             let is_empty = self.waiting.borrow().is_empty();
             match is_empty {
                 true => self.added.notified().await,

@@ -1,6 +1,7 @@
 //! One caller asks for everything, and another one for a call now and then: the other one gets
 //! its turn, wherever calls wait, and whichever worker each of them is served by.
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -99,55 +100,59 @@ fn nobody_starves(at: &str, addr: SocketAddr) {
     });
 }
 
+/// Nobody starves, whichever size the agent and the app have. `start` gives the agents before the
+/// app, of which the first is the one that is called, and where that is.
+fn nobody_starves_of_any_size(
+    place: &str,
+    start: impl Fn(&MemoryHub, &PoolProvider, usize, usize) -> (Vec<Agent>, SocketAddr),
+) {
+    for (n_workers, threads) in SIZES {
+        let (hub, app) = (MemoryHub::new(), PoolProvider::start(threads, WORK, false));
+        let (agents, addr) = start(&hub, &app, n_workers, threads);
+        let at = format!("{place}, {n_workers} workers, {threads} threads");
+        nobody_starves(&at, addr);
+        assert_eq!(app.n_rejected(), 0, "{at}");
+        for agent in agents {
+            block_on(agent.drain());
+        }
+    }
+}
+
+/// An `[[export]]` of the app.
+fn export(app: &PoolProvider, threads: usize) -> String {
+    format!("interface = \"{SERVICE}\"\napp = \"dubbo://{}\"\ncapacity = {threads}", app.addr)
+}
+
 #[test]
 fn at_the_gate_of_an_app() {
-    for (n_workers, threads) in SIZES {
-        let app = PoolProvider::start(threads, WORK, false);
-        let text = support::dubbo_exports(&format!(
-            "interface = \"{SERVICE}\"\napp = \"dubbo://{}\"\ncapacity = {threads}",
-            app.addr
-        ));
-        let text = text.replace("workers = 1", &format!("workers = {n_workers}"));
-        let agent = start(&text, &MemoryHub::new());
-        let at = format!("gate, {n_workers} workers, {threads} threads");
-        nobody_starves(&at, agent.addresses().dubbo_exports.unwrap());
-        assert_eq!(app.n_rejected(), 0, "{at}");
-        block_on(agent.drain());
-    }
+    nobody_starves_of_any_size("gate", |hub, app, n_workers, threads| {
+        let text = support::dubbo_exports(&export(app, threads));
+        let agent = start(&text.replace("workers = 1", &format!("workers = {n_workers}")), hub);
+        let addr = agent.addresses().dubbo_exports.unwrap();
+        (vec![agent], addr)
+    });
 }
 
 #[test]
 fn in_line_for_a_provider_without_an_agent() {
-    for (n_workers, threads) in SIZES {
-        let hub = MemoryHub::new();
-        let app = PoolProvider::start(threads, WORK, false);
-        let threads = threads.to_string();
-        let _registered = register_with(&hub, app.addr, &[("threads", &threads)]);
-        let agent = consumer(&hub, n_workers);
-        let at = format!("line, {n_workers} workers, {threads} threads");
-        nobody_starves(&at, agent.addresses().dubbo[0]);
-        assert_eq!(app.n_rejected(), 0, "{at}");
-        block_on(agent.drain());
-    }
+    let registered = RefCell::new(Vec::new());
+    nobody_starves_of_any_size("line", |hub, app, n_workers, threads| {
+        let provider = register_with(hub, app.addr, &[("threads", &threads.to_string())]);
+        registered.borrow_mut().push(provider);
+        let agent = consumer(hub, n_workers);
+        let addr = agent.addresses().dubbo[0];
+        (vec![agent], addr)
+    });
 }
 
 #[test]
 fn in_line_for_credits() {
-    for (n_workers, threads) in SIZES {
-        let hub = MemoryHub::new();
-        let app = PoolProvider::start(threads, WORK, false);
-        let export = format!(
-            "interface = \"{SERVICE}\"\napp = \"dubbo://{}\"\ncapacity = {threads}",
-            app.addr
-        );
-        let provider = exporting(&hub, &export);
-        let agent = consumer(&hub, n_workers);
-        let at = format!("credits, {n_workers} workers, {threads} threads");
-        nobody_starves(&at, agent.addresses().dubbo[0]);
-        assert_eq!(app.n_rejected(), 0, "{at}");
-        block_on(agent.drain());
-        block_on(provider.drain());
-    }
+    nobody_starves_of_any_size("credits", |hub, app, n_workers, threads| {
+        let provider = exporting(hub, &export(app, threads));
+        let agent = consumer(hub, n_workers);
+        let addr = agent.addresses().dubbo[0];
+        (vec![agent, provider], addr)
+    });
 }
 
 /// All streams of a connection are one caller.

@@ -1,12 +1,10 @@
 //! Long messages do not hold up short ones: they have a connection of their own to a Dubbo
 //! provider.
 
-use std::sync::{Mutex, PoisonError};
-
 use crate::support::dubbo::{Consumer, body, string};
 use crate::support::{
-    Behaviour, FakeProvider, SERVICE, STRING, call, dubbo_consumer, dubbo_exporting, metric,
-    provider_agent, register, start, wait_until,
+    Behaviour, FakeProvider, SERVICE, STRING, block_on, call, dubbo_consumer, dubbo_exporting,
+    metric, provider_agent, register, start, wait_until,
 };
 use dubbo_proto::Status;
 use registry::MemoryHub;
@@ -141,16 +139,6 @@ fn a_provider_that_takes_one_connection_gets_them_all() {
     assert_eq!(call(&agent, "echo", &[STRING], &argument(LONG_LEN)).status, 200);
 }
 
-/// Two tests that want all threads would wait for each other.
-static ONE_TEST: Mutex<()> = Mutex::new(());
-
-/// Takes all threads that work on long messages, until the guard is dropped.
-fn no_threads() -> Vec<agent::aside::Thread> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let n_cores = std::thread::available_parallelism().unwrap().get();
-    (0..n_cores).map(|_| runtime.block_on(agent::aside::thread())).collect()
-}
-
 /// While a long message waits to be turned into another form, others are answered by the same
 /// worker: it does not do that itself. `held_len` is what the long one holds meanwhile.
 fn short_ones_pass_what_is_worked_on(method: &'static str, len: usize, held_len: usize) {
@@ -164,8 +152,8 @@ fn short_ones_pass_what_is_worked_on(method: &'static str, len: usize, held_len:
     wait_until("an answer", || {
         (call(agent, "nothing", &[STRING], "[\"x\"]").status == 200).then_some(())
     });
-    let _one_test = ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner);
-    let threads = no_threads();
+    let n_cores = std::thread::available_parallelism().unwrap().get();
+    let threads: Vec<_> = (0..n_cores).map(|_| block_on(agent.threads().free())).collect();
     std::thread::scope(|scope| {
         let long = scope.spawn(move || call(agent, method, &[STRING, PATIENT], &argument(len)));
         wait_until("the long message", || (held_len <= held()).then_some(()));

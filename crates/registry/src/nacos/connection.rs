@@ -159,6 +159,11 @@ impl Live {
         Answer::read(answer).map_err(|source| NacosError::Bad { what, source })
     }
 
+    /// How long an answer may take.
+    pub(super) fn request_timeout(&self) -> Duration {
+        self.settings.request_timeout
+    }
+
     /// An error of an answer that cannot be read.
     pub(super) fn bad(what: &'static str) -> impl FnOnce(BadPayload) -> NacosError {
         move |source| NacosError::Bad { what, source }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use dubbo_proto::application::applications;
 use nacos_proto::{Ask, ConfigKey, ServiceInfo, ServiceName};
+use tokio::time::timeout;
 
 use crate::definitions::{Away, Document, Origin};
 
@@ -100,9 +101,10 @@ async fn ids(
 /// long, and is not asked for a second time.
 async fn instances(naming: &Live, name: ServiceName) -> Result<Arc<ServiceInfo>, NacosError> {
     if let Some(mut lists) = naming.hub.lists(&name) {
-        // It fails if who follows it gives up.
-        let first = lists.wait_for(Option::is_some).await;
-        if let Some(info) = first.ok().and_then(|list| list.clone()) {
+        // There is none if who follows it gives up.
+        let first = timeout(naming.request_timeout(), lists.wait_for(Option::is_some)).await;
+        let info = first.ok().and_then(Result::ok).and_then(|list| list.clone());
+        if let Some(info) = info {
             return Ok(info);
         }
     }

@@ -12,7 +12,7 @@ use wire::Account;
 
 use super::call_headers::ATTACHMENT;
 use super::{Answer, Style};
-use crate::aside::LONG_LEN;
+use crate::aside::{LONG_LEN, Threads};
 use crate::attachments::{HEADER, MAX_LEN, Replied};
 use crate::call::Reply;
 use crate::error::{CallError, Code, Fault};
@@ -34,13 +34,13 @@ const IGNORED: HeaderName = HeaderName::from_static("x-dubbo-json-ignored");
 const LEFT_OUT: HeaderName = HeaderName::from_static("x-dubbo-attachments-left-out");
 
 /// What a reply says.
-struct Told {
+struct Contents {
     body: Vec<u8>,
     ignored: String,
     attachments: Replied,
 }
 
-impl Told {
+impl Contents {
     fn read(style: Style, reader: &ReplyReader<'_>) -> Result<Self, CallError> {
         let json = reader.json()?;
         let body = match style {
@@ -52,7 +52,8 @@ impl Told {
     }
 }
 
-/// The answer to a call that came back. A long one is made aside, and `account` knows of it.
+/// The answer to a call that came back. One of `threads` makes a long one, and `account` counts what
+/// that takes.
 ///
 /// # Errors
 /// The exception that the method threw, or what is wrong with the reply.
@@ -61,24 +62,25 @@ pub(super) async fn value(
     options: &JsonOptions,
     reply: &Reply,
     account: &Rc<Account>,
+    threads: &Threads,
 ) -> Result<Answer, CallError> {
-    let told = match reply.body.len() < LONG_LEN {
-        true => Told::read(style, &ReplyReader::new(reply, options))?,
-        // It is rare, and what it keeps meanwhile need not be part of every call.
-        false => Box::pin(read_aside(style, options, reply, account)).await?,
+    let contents = match reply.body.len() < LONG_LEN {
+        true => Contents::read(style, &ReplyReader::new(reply, options))?,
+        // Long ones are rare: their future need not be a part of every call's.
+        false => Box::pin(read_aside(style, options, reply, account, threads)).await?,
     };
-    let mut response = Response::new(Bytes::from(told.body));
+    let mut response = Response::new(Bytes::from(contents.body));
     let content_type = match style {
         Style::Json => JSON,
         Style::Text => TEXT,
     };
     response.headers_mut().insert(CONTENT_TYPE, content_type);
-    let ignored = HeaderValue::from_str(&told.ignored).ok().filter(|it| !it.is_empty());
+    let ignored = HeaderValue::from_str(&contents.ignored).ok().filter(|it| !it.is_empty());
     if let Some(value) = ignored {
         response.headers_mut().insert(IGNORED, value);
     }
-    if told.attachments != Replied::default() {
-        attach(&told.attachments, response.headers_mut());
+    if contents.attachments != Replied::default() {
+        attach(&contents.attachments, response.headers_mut());
     }
     Ok(response)
 }
@@ -88,12 +90,13 @@ async fn read_aside(
     options: &JsonOptions,
     reply: &Reply,
     account: &Rc<Account>,
-) -> Result<Told, CallError> {
+    threads: &Threads,
+) -> Result<Contents, CallError> {
     // The answer is about as long as the reply.
     let len = reply.body.len();
     let _answer = account.take(len).map_err(|refused| no_room_for_reply(len, &refused))?;
     let _reply = account.count(len);
-    read_soon(reply, options, move |reader| Told::read(style, reader)).await
+    read_soon(reply, options, threads, move |reader| Contents::read(style, reader)).await
 }
 
 /// Adds the attachments of a reply: all of them in one header, and the texts in headers of their

@@ -120,31 +120,8 @@ async fn handle(
     }
     let result = match page {
         Ok((facts, _)) => {
-            match answer_request(
-                worker,
-                &listener.config,
-                (&head, &facts),
-                (body, session),
-                started,
-                &mut entry,
-            )
-            .await
-            {
-                Ok((style, options, reply)) => {
-                    let value = answer::value(style, &options, &reply, session.account())
-                        .await
-                        .inspect_err(|error| told(listener, error));
-                    if let Some(entry) = entry.take() {
-                        tell(entry, &reply, value.as_ref().err());
-                    }
-                    value
-                }
-                Err(Failure::Request(error)) => {
-                    told(listener, &error);
-                    Err(error)
-                }
-                Err(Failure::Call(error)) => Err(error),
-            }
+            let request = ((&head, &facts), (body, session));
+            call(worker, listener, request, started, &mut entry).await
         }
         Err(error) => {
             told(listener, &error);
@@ -160,6 +137,35 @@ async fn handle(
         web_pages::share(answer.headers_mut(), cors, origin);
     }
     answer
+}
+
+/// Makes the call that a request asks for, and its answer.
+async fn call(
+    worker: &Worker,
+    listener: &HttpListener,
+    (head, (body, session)): ((&Parts, &Facts<'_>), (Incoming, &HttpSession)),
+    started: Instant,
+    entry: &mut Option<Box<Entry>>,
+) -> Result<Answer, CallError> {
+    let replied =
+        answer_request(worker, &listener.config, head, (body, session), started, entry).await;
+    match replied {
+        Ok((style, options, reply)) => {
+            let (account, threads) = (session.account(), worker.threads());
+            let value = answer::value(style, &options, &reply, account, threads)
+                .await
+                .inspect_err(|error| told(listener, error));
+            if let Some(entry) = entry.take() {
+                tell(entry, &reply, value.as_ref().err());
+            }
+            value
+        }
+        Err(Failure::Request(error)) => {
+            told(listener, &error);
+            Err(error)
+        }
+        Err(Failure::Call(error)) => Err(error),
+    }
 }
 
 /// Counts a call however it ends: when its future is dropped the caller has gone away.

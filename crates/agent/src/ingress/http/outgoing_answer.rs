@@ -32,6 +32,7 @@ const STREAM_PIECE_LEN: usize = 16 * 1024;
 
 /// What a connection of HTTP/1 hands out in one turn of the event loop.
 const MAX_LEN_PER_TURN: usize = 4 * PIECE_LEN;
+
 /// The last pieces are copies, about so many. The others are parts of the whole answer and keep
 /// all of it: when the last piece goes, none of them may be left in hyper's buffer.
 const N_COPIED: usize = 4;
@@ -196,8 +197,13 @@ impl Drop for Piece {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
+    use wire::Peer;
+
     use super::*;
-    use crate::testing::{on_worker, until};
+    use crate::ingress::http::session::HttpSession;
+    use crate::testing::{account, on_worker, until};
 
     #[test]
     fn a_piece_counts_until_nobody_has_it() {
@@ -228,6 +234,31 @@ mod tests {
             assert!(!task.is_finished());
             stream.check(start + time, time);
             until(|| task.is_finished().then_some(())).await;
+        });
+    }
+
+    /// However much the socket takes, a connection of HTTP/1 lets others have their turns.
+    #[test]
+    fn a_long_answer_takes_several_turns() {
+        on_worker(async || {
+            let session = HttpSession::new(account(), Peer::Unix);
+            let answer = Bytes::from(vec![b'x'; 10 * MAX_LEN_PER_TURN]);
+            let active = Active::begin(&session);
+            let mut body = pin!(Leaving::new(answer, None, active, None));
+            let (mut n_turns, mut len) = (0, 0);
+            while !body.is_end_stream() {
+                session.begin_turn();
+                n_turns += 1;
+                let before = len;
+                let turn = poll_fn(|cx| {
+                    while let Poll::Ready(Some(frame)) = body.as_mut().poll_frame(cx) {
+                        len += frame.unwrap().into_data().unwrap().len();
+                    }
+                    Poll::Ready(len - before)
+                });
+                assert!(turn.await <= MAX_LEN_PER_TURN);
+            }
+            assert_eq!((n_turns, len), (10, 10 * MAX_LEN_PER_TURN));
         });
     }
 

@@ -177,6 +177,11 @@ impl HttpSession {
         self.is_too_long.get()
     }
 
+    /// A turn of its task begins.
+    pub(super) fn begin_turn(&self) {
+        self.turn_len.set(0);
+    }
+
     /// Whether less than `max_len` bytes of answers were handed out in this turn of its task.
     pub(super) fn has_turn(&self, max_len: usize) -> bool {
         self.turn_len.get() < max_len
@@ -331,7 +336,7 @@ impl HttpSession {
         let mut told = false;
         poll_fn(|cx| {
             self.set_task(cx.waker());
-            self.turn_len.set(0);
+            self.begin_turn();
             self.pace(Pace::turn);
             let expired = self.expired.get() && self.is_http2.get();
             if (self.draining.get() || expired) && !told {
@@ -426,7 +431,8 @@ pub(super) struct Active {
 }
 
 impl Active {
-    fn begin(session: &Rc<HttpSession>) -> Self {
+    /// A request of this connection begins to be answered.
+    pub(super) fn begin(session: &Rc<HttpSession>) -> Self {
         session.n_active.set(session.n_active.get() + 1);
         session.phase.set(Phase::Busy);
         Self { session: Rc::clone(session), clock: OnceCell::new() }

@@ -6,7 +6,7 @@ use super::*;
 fn peer() -> LinkPeer {
     let memory = Memory::new(Budget::new(usize::MAX), Group::new());
     let setup = Setup::new(&crate::config::ClusterPolicy::default());
-    LinkPeer::new("h:1", "test", setup, Rc::new(memory))
+    LinkPeer::new("h:1", "test", setup, Rc::new(memory), Threads::one_per_core())
 }
 
 fn error(status: Status, payload: &'static [u8]) -> CallError {
