@@ -11,8 +11,7 @@ use crate::support::dubbo::{Consumer, body};
 use crate::support::http2::{DATA, END_HEADERS, END_STREAM, HEADERS, Http2};
 use crate::support::pool::PoolProvider;
 use crate::support::{
-    Http, SERVICE, STRING, StopAtEnd, block_on, consumer_with_metrics, exporting, register_with,
-    start, wait_until,
+    Http, SERVICE, STRING, StopAtEnd, block_on, exporting, register_with, start, wait_until,
 };
 use agent::Agent;
 use dubbo_proto::{Serialization, Status};
@@ -33,12 +32,12 @@ const N_STREAMS: usize = 100;
 /// arrival it would be [`GREED`].
 const MOST_FOR_EACH: usize = 16;
 
-/// Consumers of Dubbo of an agent with so many workers that finds its services in `hub`.
-fn consumer(hub: &MemoryHub, n_workers: usize) -> Agent {
+/// An agent with so many workers that finds its services in `hub`.
+fn consumer(hub: &MemoryHub, protocol: &str, n_workers: usize) -> Agent {
     let text = format!(
         "[admin]\nenabled = false\n[agent]\nworkers = {n_workers}\ndrain_ms = 5000\n\
          [[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n\
-         [[ingress]]\nprotocol = \"dubbo\"\nlisten = \"127.0.0.1:0\"\n"
+         [[ingress]]\nprotocol = \"{protocol}\"\nlisten = \"127.0.0.1:0\"\n"
     );
     start(&text, hub)
 }
@@ -139,7 +138,7 @@ fn in_line_for_a_provider_without_an_agent() {
     nobody_starves_of_any_size("line", |hub, app, n_workers, threads| {
         let provider = register_with(hub, app.addr, &[("threads", &threads.to_string())]);
         registered.borrow_mut().push(provider);
-        let agent = consumer(hub, n_workers);
+        let agent = consumer(hub, "dubbo", n_workers);
         let addr = agent.addresses().dubbo[0];
         (vec![agent], addr)
     });
@@ -149,7 +148,7 @@ fn in_line_for_a_provider_without_an_agent() {
 fn in_line_for_credits() {
     nobody_starves_of_any_size("credits", |hub, app, n_workers, threads| {
         let provider = exporting(hub, &export(app, threads));
-        let agent = consumer(hub, n_workers);
+        let agent = consumer(hub, "dubbo", n_workers);
         let addr = agent.addresses().dubbo[0];
         (vec![agent, provider], addr)
     });
@@ -161,7 +160,7 @@ fn beside_a_connection_of_http2() {
     let hub = MemoryHub::new();
     let app = PoolProvider::start(1, WORK, false);
     let _registered = register_with(&hub, app.addr, &[("threads", "1")]);
-    let agent = consumer_with_metrics(&hub, "");
+    let agent = consumer(&hub, "http", 1);
     let (n_ok, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let _over = StopAtEnd(&is_over);
