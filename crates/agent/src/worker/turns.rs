@@ -30,6 +30,8 @@ const FORGET: Duration = Duration::from_secs(1);
 const NEW_TURNS: u8 = 3;
 /// One part of so many of the time that passes is forgiven.
 const FORGIVEN_PARTS: u32 = 100;
+/// So much of each turn is not counted: that of a call. Beyond it sessions differ.
+const FREE: Duration = Duration::from_micros(20);
 /// How long all together, who are not quick, may keep the loop busy between two looks at the
 /// sockets.
 const TIME_PER_LOOK: Duration = Duration::from_micros(200);
@@ -131,25 +133,32 @@ fn follow(average: Duration, next: Duration) -> Duration {
     (average * (AVERAGE_PARTS - 1) + next) / AVERAGE_PARTS
 }
 
-/// What a session has used of the loop's time lately.
+/// What a session has used of the loop's time lately, kept as the instant by which all of it is
+/// forgiven (virtual scheduling, as the generic cell rate algorithm of ITU-T I.371 does it): most
+/// turns then need a comparison.
 #[derive(Clone, Copy, Debug)]
 struct Usage {
-    used: Duration,
-    at: Instant,
+    forgiven_at: Instant,
+    known_until: Instant,
 }
 
 impl Usage {
     fn unknown(now: Instant) -> Self {
-        Self { used: UNKNOWN, at: now }
+        Self { forgiven_at: now + UNKNOWN * FORGIVEN_PARTS, known_until: now + FORGET }
     }
 
-    /// The same at a later time.
-    fn at(self, now: Instant) -> Self {
-        let passed = now.saturating_duration_since(self.at);
-        if FORGET < passed {
-            return Self::unknown(now);
-        }
-        Self { used: self.used.saturating_sub(passed / FORGIVEN_PARTS), at: now }
+    fn is_quick(&self, now: Instant) -> bool {
+        now <= self.known_until && self.forgiven_at < now + QUICK * FORGIVEN_PARTS
+    }
+
+    /// The same after a turn that began `now` and took so long.
+    fn after(self, now: Instant, time: Duration) -> Self {
+        let known = if now <= self.known_until { self } else { Self::unknown(now) };
+        let forgiven_at = match time.saturating_sub(FREE) {
+            Duration::ZERO => known.forgiven_at,
+            used => known.forgiven_at.max(now) + used * FORGIVEN_PARTS,
+        };
+        Self { forgiven_at, known_until: now + FORGET }
     }
 }
 
@@ -195,15 +204,14 @@ impl<F: Future> Future for InTurn<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let start = Instant::now();
-        let usage = self.usage.at(start);
-        let is_quick = self.ticket.is_none() && usage.used < QUICK;
+        let is_quick = self.ticket.is_none() && self.usage.is_quick(start);
         if !is_quick && !self.may_run(cx.waker()) {
             return Poll::Pending;
         }
         let polled = self.task.as_mut().poll(cx);
         let time = start.elapsed();
         self.n_turns = NEW_TURNS.min(self.n_turns + 1);
-        self.usage = Usage { used: usage.used + time, at: start };
+        self.usage = self.usage.after(start, time);
         if !is_quick {
             self.turns.spend(time);
         }
@@ -297,12 +305,23 @@ mod tests {
     fn what_was_used_is_forgiven_and_who_is_not_seen_is_forgotten() {
         let now = Instant::now();
         let usage = Usage::unknown(now);
-        assert!(QUICK <= usage.at(now).used);
         let proof = FORGIVEN_PARTS * UNKNOWN;
-        assert_eq!(usage.at(now + proof / 2).used, UNKNOWN / 2);
-        assert_eq!(usage.at(now + proof).used, Duration::ZERO);
-        assert_eq!(usage.at(now + FORGET).used, Duration::ZERO);
-        assert_eq!(usage.at(now + 2 * FORGET).used, UNKNOWN);
+        let quick = FORGIVEN_PARTS * QUICK;
+        assert!(!usage.is_quick(now) && !usage.is_quick(now + proof - quick));
+        assert!(usage.is_quick(now + proof) && usage.is_quick(now + FORGET));
+        assert!(!usage.is_quick(now + 2 * FORGET));
+        // What it uses adds up, from when it had nothing to be forgiven.
+        let later = now + FORGET / 2;
+        let usage = usage.after(later, FREE + QUICK / 2);
+        assert!(usage.is_quick(later) && usage.known_until == later + FORGET);
+        let usage = usage.after(later, FREE + QUICK / 2);
+        assert!(!usage.is_quick(later) && usage.is_quick(later + quick / 2));
+        // Turns of a call count for nothing, however many they are.
+        let calls = (0..100).fold(usage, |usage, _| usage.after(later, FREE));
+        assert_eq!(calls.forgiven_at, usage.forgiven_at);
+        // Who was forgotten begins anew.
+        let again = later + 2 * FORGET;
+        assert_eq!(usage.after(again, FREE + QUICK).forgiven_at, again + proof + quick);
     }
 
     #[tokio::test]
@@ -313,7 +332,7 @@ mod tests {
         let tasks = tokio::task::LocalSet::new();
         let quick = Rc::clone(&n_quick);
         let mut task = InTurn::new(async move { short(&quick).await }, &turns);
-        task.usage.used = Duration::ZERO;
+        task.usage.forgiven_at = Instant::now();
         tasks.spawn_local(task);
         let calling = Rc::clone(&turns);
         tasks.spawn_local(async move { calling.call_each().await });
