@@ -235,21 +235,24 @@ impl Cluster {
                     true => self.unless_stuck(&attempt, &attempts, facts, made).await,
                 }
             };
-            now = Instant::now();
             let outcome = match outcome {
                 Ok(outcome) => outcome,
                 Err(moved) => {
                     Moved { attempts, choice, next } = moved;
+                    now = Instant::now();
                     continue;
                 }
             };
             let error = match outcome {
                 Ok(reply) => {
-                    attempt.answered(now, reply.serialization, &reply.body);
+                    // How long this task waited for its turn since is not the endpoint's doing.
+                    let at = reply.came.map_or_else(Instant::now, |came| came.at);
+                    attempt.answered(at, reply.serialization, &reply.body);
                     return Ok(reply);
                 }
                 Err(error) => error,
             };
+            now = Instant::now();
             attempts.failed(attempt.member.clone(), self.retry_of(&error, facts));
             attempt.failed(now, &error);
             // Endpoints and rules may be others by now.
