@@ -37,7 +37,7 @@ use bytes::{Bytes, BytesMut};
 use dubbo_proto::ServiceKey;
 use hessian::transcode::{JsonOptions, RefStyle};
 use http::request::Parts;
-use http::{Method, Request, Response};
+use http::{Method, Response};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming};
 use tracing::debug;
@@ -91,12 +91,11 @@ async fn handle(
     worker: &Worker,
     listener: &HttpListener,
     (active, room): (&Active, Result<(), CallError>),
-    request: Request<Incoming>,
+    (head, body): (&Parts, Incoming),
 ) -> Answer {
     let (session, started) = (active.session(), Instant::now());
-    let (head, body) = request.into_parts();
     let cors = listener.config.cors.as_ref();
-    let facts = room.and_then(|()| Facts::read(&head));
+    let facts = room.and_then(|()| Facts::read(head));
     if facts.as_ref().is_ok_and(|facts| facts.is_chunked) {
         session.watch_chunks(listener.config.max_body_len);
     }
@@ -104,9 +103,9 @@ async fn handle(
         .and_then(|facts| Ok((facts, web_pages::judge(&facts, cors, &listener.config.hosts)?)));
     // Who asks whether a call may be made has not made one.
     if let (Ok((facts, Some(origin))), Some(cors)) = (&page, cors)
-        && web_pages::is_preflight(&head, facts)
+        && web_pages::is_preflight(head, facts)
     {
-        let mut answer = web_pages::preflight(&head, cors);
+        let mut answer = web_pages::preflight(head, cors);
         web_pages::share(answer.headers_mut(), cors, Some(*origin));
         return answer;
     }
@@ -120,7 +119,7 @@ async fn handle(
     }
     let result = match page {
         Ok((facts, _)) => {
-            let request = ((&head, &facts), (body, session));
+            let request = ((head, &facts), (body, session));
             call(worker, listener, request, started, &mut entry).await
         }
         Err(error) => {

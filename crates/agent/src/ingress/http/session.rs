@@ -4,12 +4,13 @@
 //! - A connection on which no request is being answered ends after a bounded time.
 //! - A request that is being answered when the agent drains is answered.
 //!
-//! `io` is its bytes, `held` what it holds in memory, `pace` how many frames of HTTP/2 may come
-//! that ask for nothing.
+//! `io` is its bytes, `answering` how its requests are answered, `memory_account` what it holds in
+//! memory, `idle_frames` how many frames of HTTP/2 may come that ask for nothing.
 //!
 //! Timeouts are kept by the worker's sweep, not by a timer per connection: moving a timer with
 //! every request would cost more than all the rest of this file.
 
+mod answering;
 mod idle_frames;
 mod io;
 mod memory_account;
@@ -24,21 +25,21 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Request, Response};
-use hyper::body::Incoming;
+use http::Response;
 use hyper::server::conn::{http1, http2};
-use hyper::service::{Service, service_fn};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt;
 use tracing::{debug, info};
 use wire::{Account, Connection, Peer, Taking, Watched};
 
+use self::answering::{Answered, Answering, Asked};
 use self::idle_frames::Pace;
 use self::io::{LocalExecutor, SessionIo};
 use super::chunks::Chunks;
 use super::last_read::LAST_READ;
 use super::outgoing_answer::{Leaving, Pieces, StreamAnswer};
-use super::{Answer, HttpListener, answer, handle, prepared_answers};
+use super::{Answer, HttpListener, answer, prepared_answers};
 use crate::connections::{Activity, Session};
 use crate::memory::{no_room_for_reply, write_timeout};
 use crate::stages::StageClock;
@@ -61,6 +62,8 @@ const END_TIME: Duration = Duration::from_secs(5);
 /// An HTTP/2 peer that is silent is asked for a sign of life after this time, and given up if it
 /// does not answer within as long again.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
+/// A connection of HTTP/1 that has been idle for so long keeps nothing to answer with.
+const REST_AFTER: Duration = Duration::from_secs(1);
 /// Smallest read buffer that hyper accepts.
 const MIN_BUFFER_LEN: usize = 8192;
 
@@ -109,6 +112,8 @@ pub struct HttpSession {
     pace: Cell<Pace>,
     /// The connection is to end, whatever is on it.
     is_over: Cell<bool>,
+    /// Of HTTP/1.
+    answering: OnceCell<Answering>,
 }
 
 #[derive(Clone, Copy)]
@@ -135,6 +140,7 @@ impl HttpSession {
             pieces_mark: Cell::new(None),
             pace: Cell::new(Pace::new()),
             is_over: Cell::new(false),
+            answering: OnceCell::new(),
             phase: Cell::new(Phase::Head),
             since: Cell::new(Instant::now()),
             n_active: Cell::new(0),
@@ -246,43 +252,24 @@ impl HttpSession {
         self.read_of_head(start.len());
         let stream = TokioIo::new(Watched::new(stream, Rc::clone(&self.taking)));
         let io = SessionIo { stream, start, session: Rc::clone(self) };
-        let session = Rc::clone(self);
-        let service = service_fn(|mut request: Request<Incoming>| {
-            let active = Active::begin(&session);
-            let (worker, listener) = (Rc::clone(&worker), Arc::clone(listener));
-            let (stream, head) = (session.begin_stream(), session.hold_head(request.headers()));
-            if head.is_err() {
-                // It is refused, and need not be kept until it is its turn.
-                *request.headers_mut() = HeaderMap::new();
-            }
-            async move {
-                let (_head, room) = match head {
-                    Ok(hold) => (hold, Ok(())),
-                    Err(error) => (None, Err(error)),
-                };
-                let answer = handle(&worker, &listener, (&active, room), request).await;
-                Ok::<_, Infallible>(active.leave(answer, stream))
-            }
-        });
         let result = match is_http2 {
-            true => self.serve_http2(listener, io, service).await,
-            false => self.serve_http1(listener, io, service).await,
+            true => Box::pin(self.serve_http2(worker, listener, io)).await,
+            false => self.serve_http1(worker, listener, io).await,
         };
         if let Err(error) = result {
             debug!(%error, "connection ended");
         }
     }
 
-    async fn serve_http1<S>(
-        &self,
-        listener: &HttpListener,
+    async fn serve_http1(
+        self: &Rc<Self>,
+        worker: Rc<Worker>,
+        listener: &Arc<HttpListener>,
         io: SessionIo,
-        service: S,
-    ) -> hyper::Result<()>
-    where
-        S: Service<Request<Incoming>, Response = Response<Leaving>, Error = Infallible>,
-        S::Future: 'static,
-    {
+    ) -> hyper::Result<()> {
+        let answering = Answering::new(worker, Arc::clone(listener));
+        let _ = self.answering.set(answering);
+        let service = service_fn(|request| Answered::new(self, request));
         let connection = pin!(
             http1::Builder::new()
                 // A caller that hangs up gives its call up.
@@ -295,16 +282,17 @@ impl HttpSession {
         self.until_end(connection, http1::Connection::graceful_shutdown).await
     }
 
-    async fn serve_http2<S>(
+    async fn serve_http2(
         self: &Rc<Self>,
-        listener: &HttpListener,
+        worker: Rc<Worker>,
+        listener: &Arc<HttpListener>,
         io: SessionIo,
-        service: S,
-    ) -> hyper::Result<()>
-    where
-        S: Service<Request<Incoming>, Response = Response<Leaving>, Error = Infallible>,
-        S::Future: 'static,
-    {
+    ) -> hyper::Result<()> {
+        let service = service_fn(|request| {
+            let asked = Asked::new(self, request);
+            let (worker, listener) = (Rc::clone(&worker), Arc::clone(listener));
+            async move { Ok::<_, Infallible>(asked.answer(&worker, &listener).await) }
+        });
         self.is_http2.set(true);
         self.enter(Phase::Idle);
         let max_head_len = u32::try_from(listener.config.max_head_len).unwrap_or(u32::MAX);
@@ -402,6 +390,9 @@ impl Session for HttpSession {
             Phase::Idle => limits.idle,
         };
         let time = now.saturating_duration_since(self.since.get());
+        if let Some(answering) = self.answering.get().filter(|_| REST_AFTER <= time) {
+            answering.rest();
+        }
         if limit <= time {
             // One of HTTP/2 is asked to leave first.
             let is_over = self.is_http2.get() && limit.saturating_add(END_TIME) <= time;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dubbo_proto::attachment::TYPED;
-use http::HeaderValue;
+use http::{HeaderValue, Request};
 
 use super::call_headers::{GENERIC, TIMEOUT, VERSION, parse_timeout};
 use super::*;
