@@ -1,9 +1,9 @@
 //! How the requests of a connection are answered.
 //!
 //! The future of a call takes kilobytes. hyper keeps room for that of a request in each connection
-//! of HTTP/1, and moves it there. So one future answers all requests of such a connection, and each
-//! call is made in place; hyper has a short one that waits for it. A connection that is idle has
-//! neither.
+//! of HTTP/1, and moves it there. So one future answers all requests of such a connection, and
+//! each call is made in place; hyper has a short one that waits for it. A connection that is idle
+//! has neither.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
