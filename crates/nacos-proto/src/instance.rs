@@ -1,6 +1,6 @@
 //! Instances, and the lists of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -166,6 +166,21 @@ pub struct ServiceInfo {
     pub is_protected: bool,
 }
 
+impl ServiceInfo {
+    /// Takes over the metadata that a list before this has as well: a server tells the whole list
+    /// with each change, and most of it is what it was.
+    pub fn share_with(&mut self, before: &Self) {
+        let by_address = before.hosts.iter().flatten().map(|it| ((&*it.ip, it.port), &it.metadata));
+        let by_address: HashMap<_, _> = by_address.collect();
+        for host in self.hosts.iter_mut().flatten() {
+            let known = by_address.get(&(&*host.ip, host.port));
+            if let Some(known) = known.filter(|known| ***known == host.metadata) {
+                host.metadata = Arc::clone(known);
+            }
+        }
+    }
+}
+
 /// The instances of a list. Each is read for itself as soon as its end is found: a list may be
 /// long, and a bad one must not take the others away.
 #[derive(Default)]
@@ -243,6 +258,24 @@ impl<'de> Deserialize<'de> for ServiceInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Nobody keeps the same metadata twice, and nobody keeps old ones.
+    #[test]
+    fn what_stays_as_it_was_is_shared_with_the_list_before() {
+        let list = |x: u8, y: u8| -> ServiceInfo {
+            let host = |port, n| format!(r#"{{"ip":"h","port":{port},"metadata":{{"n":"{n}"}}}}"#);
+            let text = format!(r#"{{"hosts":[{},7,{}]}}"#, host(1, x), host(2, y));
+            serde_json::from_str(&text).unwrap()
+        };
+        let (before, mut now, told) = (list(1, 2), list(1, 3), list(1, 3));
+        now.share_with(&before);
+        assert_eq!(now, told);
+        let is_shared = |at: usize| {
+            let [one, other] = [&before, &now].map(|it| &it.hosts[at].as_ref().unwrap().metadata);
+            Arc::ptr_eq(one, other)
+        };
+        assert!(is_shared(0) && !is_shared(2));
+    }
 
     #[test]
     fn reads_what_a_server_pushes() {

@@ -34,6 +34,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::layout::Entry;
+use crate::refusals::ListCounts;
 use crate::store::{Applications, EntryKey, Item};
 
 use feed::Feed;
@@ -56,6 +57,7 @@ pub(crate) struct ApplicationLevel {
     feeds: Arc<Mutex<HashMap<String, Weak<Feed>>>>,
     /// Of all metadata together, in bytes.
     total_len: Arc<AtomicUsize>,
+    counts: Arc<ListCounts>,
 }
 
 /// One service that is looked for, until this is dropped.
@@ -72,9 +74,14 @@ impl Drop for Finding {
 }
 
 impl ApplicationLevel {
-    pub(crate) fn new(source: Arc<dyn Applications>, runtime: &Handle) -> Self {
+    pub(crate) fn new(
+        source: Arc<dyn Applications>,
+        counts: &Arc<ListCounts>,
+        runtime: &Handle,
+    ) -> Self {
         let (feeds, total_len) = Default::default();
-        Self { source, runtime: runtime.clone(), feeds, total_len }
+        let counts = Arc::clone(counts);
+        Self { source, runtime: runtime.clone(), feeds, total_len, counts }
     }
 
     /// The interfaces that applications offer by what the configuration says.
@@ -99,7 +106,8 @@ impl ApplicationLevel {
         let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
         feeds.get(application).and_then(Weak::upgrade).unwrap_or_else(|| {
             feeds.retain(|_, feed| 0 < feed.strong_count());
-            let feed = Feed::start(&self.source, application, &self.total_len, &self.runtime);
+            let Self { source, runtime, total_len, counts, .. } = self;
+            let feed = Feed::start(source, application, total_len, counts, runtime);
             let feed = Arc::new(feed);
             feeds.insert(application.to_owned(), Arc::downgrade(&feed));
             feed

@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(watch.known().unwrap().items.len(), 1);
         let two = list(&["dubbo://10.0.0.2:1", "dubbo://10.0.0.3:1"]);
         assert!(registry.replace_list(&two).unwrap());
-        let Ok(News::Whole { items, history_lost: false }) = watch.next().await else {
+        let Ok(News::Whole { items, history_lost: false, .. }) = watch.next().await else {
             panic!("no whole list");
         };
         assert_eq!(items.len(), 2);

@@ -45,7 +45,7 @@ pub(crate) trait Followed<E>: Send {
 }
 
 /// Runs until its task is aborted, or the store can never be asked again.
-pub(crate) async fn follow<E, V: Followed<E>>(
+pub(crate) async fn follow<E: Clone + PartialEq, V: Followed<E>>(
     mut watch: Box<dyn Watch<E>>,
     mut view: V,
     shown: Arc<watch::Sender<V::Shown>>,
@@ -70,7 +70,7 @@ pub(crate) async fn follow<E, V: Followed<E>>(
     }
 }
 
-async fn until_error<E, V: Followed<E>>(
+async fn until_error<E: Clone + PartialEq, V: Followed<E>>(
     watch: &mut dyn Watch<E>,
     view: &mut V,
     shown: &watch::Sender<V::Shown>,

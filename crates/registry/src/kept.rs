@@ -5,16 +5,20 @@
 //! - Only a list that was read takes entries away: being away never does.
 //! - Entries of a history that got lost stay for the grace, and not longer. They stay, too, while
 //!   the store is away again.
+//! - What a new list has as it was stays what it was: its parameters are not there twice, however
+//!   often a store tells the whole list.
 //! - The list counts as current only while the store can be read and nothing is kept from a
 //!   history that got lost.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::endpoint::Freshness;
 use crate::layout::BadEntry;
+use crate::refusals::{ListCounts, Refusals};
 use crate::store::{Change, EntryKey, Item, Known, News};
 
 /// Entries of one list: more than any service has instances, and few enough for an agent's memory.
@@ -39,17 +43,18 @@ pub(crate) struct Kept<E> {
     /// Whether an entry of a history that got lost stays for a while.
     outlives: fn(&E) -> bool,
     /// All entries. `Ok(None)` for one that is not for us.
-    entries: BTreeMap<EntryKey, Result<Option<E>, BadEntry>>,
+    entries: Entries<E>,
     /// Entries of a history that got lost, kept until their owners had time to register again.
     ghosts: BTreeMap<EntryKey, E>,
     ghosts_until: Option<Instant>,
     freshness: Freshness,
     max_entries: usize,
-    /// Entries that were left out, because there were as many as may be.
-    n_left_out: usize,
+    refusals: Refusals,
 }
 
-impl<E> Kept<E> {
+type Entries<E> = BTreeMap<EntryKey, Result<Option<E>, BadEntry>>;
+
+impl<E: Clone + PartialEq> Kept<E> {
     pub(crate) fn new(name: String, grace: Duration, outlives: fn(&E) -> bool) -> Self {
         Self {
             name,
@@ -60,8 +65,13 @@ impl<E> Kept<E> {
             ghosts_until: None,
             freshness: Freshness::Pending,
             max_entries: MAX_ENTRIES,
-            n_left_out: 0,
+            refusals: Refusals::default(),
         }
+    }
+
+    /// Counts here what is refused and left out.
+    pub(crate) fn count_in(&mut self, counts: Arc<ListCounts>) {
+        self.refusals.count_in(counts);
     }
 
     /// What the list is of.
@@ -91,14 +101,14 @@ impl<E> Kept<E> {
 
     /// Takes over what a store knows without asking.
     pub(crate) fn handle_known(&mut self, known: Known<E>) {
-        self.replace(known.items);
+        self.replace(known.items, 0);
         self.freshness = if known.is_current { Freshness::Current } else { Freshness::Stale };
     }
 
     pub(crate) fn handle_news(&mut self, news: News<E>, now: Instant) {
         match news {
-            News::Whole { items, history_lost } => {
-                let before = self.replace(items);
+            News::Whole { items, n_cut, history_lost } => {
+                let before = self.replace(items, n_cut);
                 if history_lost {
                     self.keep_as_ghosts(before, now);
                 }
@@ -146,20 +156,24 @@ impl<E> Kept<E> {
         }
     }
 
-    /// Takes over a whole list; returns the one before.
-    fn replace(&mut self, items: Vec<Item<E>>) -> BTreeMap<EntryKey, Result<Option<E>, BadEntry>> {
-        self.leave_out(items.len().saturating_sub(self.max_entries));
+    /// Takes over a whole list, of which the store has cut off so many; returns the one before.
+    fn replace(&mut self, items: Vec<Item<E>>, n_cut: usize) -> Entries<E> {
+        self.leave_out(n_cut + items.len().saturating_sub(self.max_entries));
         for Item { key, read } in items.iter().take(self.max_entries) {
             self.say_if_bad(key, read);
         }
         let items = items.into_iter().take(self.max_entries);
-        let entries = items.map(|Item { key, read }| (key, read)).collect();
+        let kept = |Item { key, read }| match self.entries.get(&key) {
+            Some(known) if *known == read => (key, known.clone()),
+            _ => (key, read),
+        };
+        let entries = items.map(kept).collect();
         std::mem::replace(&mut self.entries, entries)
     }
 
     /// So many entries are left out now. Says so when that begins.
     fn leave_out(&mut self, n_left_out: usize) {
-        if self.n_left_out == 0 && 0 < n_left_out {
+        if self.refusals.handle_left_out(n_left_out) {
             tracing::warn!(
                 list = self.name,
                 left_out = n_left_out,
@@ -168,7 +182,6 @@ impl<E> Kept<E> {
                  is read whole with fewer. Remove entries of instances that are gone"
             );
         }
-        self.n_left_out = n_left_out;
     }
 
     fn apply(&mut self, change: Change<E>) {
@@ -177,7 +190,7 @@ impl<E> Kept<E> {
                 self.ghosts.remove(&key);
                 let is_full = self.max_entries <= self.entries.len();
                 if is_full && !self.entries.contains_key(&key) {
-                    return self.leave_out(self.n_left_out.saturating_add(1));
+                    return self.leave_out(self.refusals.n_left_out().saturating_add(1));
                 }
                 self.say_if_bad(&key, &read);
                 self.entries.insert(key, read);
@@ -189,19 +202,17 @@ impl<E> Kept<E> {
         }
     }
 
-    /// A warning about an entry that is bad and was not so before.
-    fn say_if_bad(&self, key: &EntryKey, read: &Result<Option<E>, BadEntry>) {
-        let Err(error) = read else { return };
-        if self.entries.get(key).and_then(|known| known.as_ref().err()) != Some(error) {
+    /// A warning about an entry that is bad and was not so before. One that only went away in the
+    /// meantime is worth no second one.
+    fn say_if_bad(&mut self, key: &EntryKey, read: &Result<Option<E>, BadEntry>) {
+        let Err(error) = read else { return self.refusals.handle_good(key) };
+        let known = self.entries.get(key).and_then(|known| known.as_ref().err());
+        if known != Some(error) && self.refusals.handle_bad(key, error) {
             tracing::warn!(key = shown_key(key), %error, "registry key skipped");
         }
     }
 
-    fn keep_as_ghosts(
-        &mut self,
-        before: BTreeMap<EntryKey, Result<Option<E>, BadEntry>>,
-        now: Instant,
-    ) {
+    fn keep_as_ghosts(&mut self, before: Entries<E>, now: Instant) {
         let usable = before.into_iter().filter_map(|(key, read)| Some((key, read.ok()??)));
         let outlives = self.outlives;
         self.ghosts.extend(usable.filter(|(_, entry)| outlives(entry)));
@@ -230,17 +241,60 @@ mod tests {
         let mut kept = Kept::new("a.B".to_owned(), Duration::ZERO, |_| true);
         kept.max_entries = 3;
         let now = Instant::now();
-        let whole = |items: Vec<_>| News::Whole { items, history_lost: false };
+        let whole = |items: Vec<_>| News::Whole { items, n_cut: 0, history_lost: false };
         let shown = |kept: &Kept<u8>| kept.entries().map(|(_, n)| *n).collect::<Vec<_>>();
         kept.handle_news(whole((1..=5).map(item).collect()), now);
-        assert_eq!((shown(&kept), kept.n_left_out), (vec![1, 2, 3], 2));
+        assert_eq!((shown(&kept), kept.refusals.n_left_out()), (vec![1, 2, 3], 2));
         // What is there may change, and what goes makes room.
         let changes = vec![Change::Put(item(6)), Change::Put(item(3)), Change::Gone(vec![1])];
         kept.handle_news(News::Changes(changes), now);
-        assert_eq!((shown(&kept), kept.n_left_out), (vec![2, 3], 3));
+        assert_eq!((shown(&kept), kept.refusals.n_left_out()), (vec![2, 3], 3));
         kept.handle_news(News::Changes(vec![Change::Put(item(7))]), now);
         assert_eq!(shown(&kept), [2, 3, 7]);
         kept.handle_news(whole(vec![item(9)]), now);
-        assert_eq!((shown(&kept), kept.n_left_out), (vec![9], 0));
+        assert_eq!((shown(&kept), kept.refusals.n_left_out()), (vec![9], 0));
+    }
+    /// A store that tells the whole list with each change must not make every reader keep it anew.
+    #[test]
+    fn what_is_as_it_was_stays_what_it_was() {
+        let mut kept = Kept::new("a.B".to_owned(), Duration::ZERO, |_| true);
+        let now = Instant::now();
+        let item = |key: u8, text: &str| Item { key: vec![key], read: Ok(Some(Arc::from(text))) };
+        let whole =
+            |items: Vec<Item<Arc<str>>>| News::Whole { items, n_cut: 0, history_lost: false };
+        let shown = |kept: &Kept<Arc<str>>| {
+            kept.entries().map(|(_, text)| Arc::clone(text)).collect::<Vec<_>>()
+        };
+        kept.handle_news(whole(vec![item(1, "x"), item(2, "y")]), now);
+        let before = shown(&kept);
+        kept.handle_news(whole(vec![item(1, "x"), item(2, "z")]), now);
+        let after = shown(&kept);
+        assert!(Arc::ptr_eq(&before[0], &after[0]));
+        assert_eq!(&*after[1], "z");
+    }
+
+    /// A key that goes and comes back with the same fault is counted, and said once.
+    #[test]
+    fn a_bad_key_that_flaps_is_remembered() {
+        let mut kept = Kept::<u8>::new("a.B".to_owned(), Duration::ZERO, |_| true);
+        let counts = Arc::new(ListCounts::default());
+        kept.count_in(Arc::clone(&counts));
+        let bad = || Item { key: vec![1], read: Err(BadEntry::NoHost) };
+        let flap = || vec![Change::Put(bad()), Change::Put(bad()), Change::Gone(vec![1])];
+        for _ in 0..3 {
+            kept.handle_news(News::Changes(flap()), Instant::now());
+        }
+        assert_eq!(counts.refused(), 3);
+        assert!(!kept.refusals.handle_bad(&vec![1], &BadEntry::NoHost), "it is said already");
+    }
+
+    /// What the store itself has cut off is left out as well.
+    #[test]
+    fn what_a_store_cuts_off_counts_as_left_out() {
+        let mut kept = Kept::new("a.B".to_owned(), Duration::ZERO, |_| true);
+        kept.max_entries = 2;
+        let items = (1..=3).map(item).collect();
+        kept.handle_news(News::Whole { items, n_cut: 4, history_lost: false }, Instant::now());
+        assert_eq!(kept.refusals.n_left_out(), 5);
     }
 }

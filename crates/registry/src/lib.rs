@@ -44,6 +44,7 @@ mod memory;
 mod missing;
 pub mod nacos;
 mod on_demand;
+mod refusals;
 mod registrar;
 mod registry;
 mod remembered;

@@ -21,6 +21,7 @@ use crate::directory::Presence;
 use crate::endpoint::{EndpointKey, Freshness, RegisterMode, Registration, Snapshot};
 use crate::error::RegistryError;
 use crate::follow::{Followed, follow};
+use crate::refusals::ListCounts;
 use crate::remembered::{Remembered, follow_lists};
 use crate::rules::{RuleDocument, follow_rule};
 use crate::status::RegistryStatus;
@@ -54,6 +55,7 @@ struct Shared {
     feeds: Mutex<HashMap<ServiceKey, Weak<Feed>>>,
     rules: Mutex<HashMap<String, Weak<RuleFeed>>>,
     activity: Arc<Mutex<Activity>>,
+    counts: Arc<ListCounts>,
     definitions: Definitions,
     /// The application level, if the store has it.
     applications: Option<ApplicationLevel>,
@@ -72,6 +74,10 @@ pub struct Activity {
     /// What is registered for these services and not used, at most
     /// [`MAX_UNUSED`](crate::MAX_UNUSED) of each.
     pub unused: usize,
+    /// How often an entry of their lists was refused, because it cannot be read.
+    pub refused: u64,
+    /// Entries of their lists that are left out now, because the lists are too long.
+    pub left_out: u64,
 }
 
 impl Registry {
@@ -143,9 +149,10 @@ impl Registry {
     ) -> Self {
         let status = store.status();
         let (feeds, rules, activity) = Default::default();
+        let counts = Arc::<ListCounts>::default();
         let source = store.applications();
         let announcer = source.clone().map(|source| Announcer::start(source, &runtime));
-        let applications = source.map(|source| ApplicationLevel::new(source, &runtime));
+        let applications = source.map(|source| ApplicationLevel::new(source, &counts, &runtime));
         let remembered = snapshot.map(|path| Arc::new(Remembered::open(path, &runtime)));
         let shared = Shared {
             remembered,
@@ -155,6 +162,7 @@ impl Registry {
             feeds,
             rules,
             activity,
+            counts,
             definitions,
             applications,
             announcer,
@@ -333,7 +341,8 @@ impl Registry {
         let feeds = self.shared.feeds.lock().unwrap_or_else(PoisonError::into_inner);
         let subscriptions = feeds.values().filter(|feed| 0 < feed.strong_count()).count();
         let counted = self.shared.activity.lock().unwrap_or_else(PoisonError::into_inner);
-        Activity { subscriptions, ..*counted }
+        let (refused, left_out) = (self.shared.counts.refused(), self.shared.counts.left_out());
+        Activity { subscriptions, refused, left_out, ..*counted }
     }
 
     fn start_feed(&self, service: &ServiceKey) -> Feed {
@@ -344,6 +353,7 @@ impl Registry {
         let fallback = remembered.as_ref().and_then(|it| it.fallback(service));
         let mut watch = store.watch(service);
         let mut view = View::new(service.clone(), store.grace(), found, fallback.clone());
+        view.kept().count_in(Arc::clone(&self.shared.counts));
         // What is known already shows at once, without a turn of the runtime.
         if let Some(known) = watch.known() {
             view.kept().handle_known(known);

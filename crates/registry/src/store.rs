@@ -163,6 +163,8 @@ pub(crate) enum News<E = Entry> {
     /// error.
     Whole {
         items: Vec<Item<E>>,
+        /// How many more the store has, which were not taken.
+        n_cut: usize,
         /// The store has lost what it knew before (it was wiped, or begins again with each
         /// connection): entries may be missing only because their owners have not come back yet.
         history_lost: bool,

@@ -131,9 +131,11 @@ impl Watch for TableWatch {
             }
             let table = self.table.borrow_and_update();
             match table.status {
-                Freshness::Current => {
-                    Ok(News::Whole { items: table.items(&self.wanted), history_lost: false })
-                }
+                Freshness::Current => Ok(News::Whole {
+                    items: table.items(&self.wanted),
+                    n_cut: 0,
+                    history_lost: false,
+                }),
                 Freshness::Pending | Freshness::Stale => Err(StoreError::Away),
             }
         })

@@ -15,6 +15,8 @@ pub struct RegistryStats {
     pub(super) registrations: AtomicU64,
     pub(super) changes: AtomicU64,
     pub(super) unused: AtomicU64,
+    pub(super) refused: AtomicU64,
+    pub(super) left_out: AtomicU64,
     /// Seconds since 1970; 0 if there was none.
     pub(super) last_change: AtomicU64,
 }
@@ -30,6 +32,8 @@ impl RegistryStats {
         self.subscriptions.store(activity.subscriptions as u64, Relaxed);
         self.changes.store(activity.changes, Relaxed);
         self.unused.store(activity.unused as u64, Relaxed);
+        self.refused.store(activity.refused, Relaxed);
+        self.left_out.store(activity.left_out, Relaxed);
         self.last_change.store(activity.last_change.map_or(0, unix_seconds), Relaxed);
     }
 

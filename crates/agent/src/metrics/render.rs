@@ -329,7 +329,7 @@ fn gauge(len: usize) -> i64 {
 
 fn registries(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
     type Read = fn(&super::RegistryStats) -> u64;
-    let gauges: [(&str, &str, Read); 5] = [
+    let gauges: [(&str, &str, Read); 6] = [
         ("dubmesh_registry_connected", "1 while the registry can be reached", |stats| {
             u64::from(stats.connected.load(Relaxed))
         }),
@@ -345,6 +345,11 @@ fn registries(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
             |stats| stats.unused.load(Relaxed),
         ),
         (
+            "dubmesh_registry_left_out_entries",
+            "Entries of lists that are longer than an agent takes",
+            |stats| stats.left_out.load(Relaxed),
+        ),
+        (
             "dubmesh_registry_last_change_timestamp_seconds",
             "When the endpoints of a service last changed; 0 if never",
             |stats| stats.last_change.load(Relaxed),
@@ -358,11 +363,19 @@ fn registries(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
             metric.encode_family(&labels)?.encode_gauge(&read(stats))?;
         }
     }
-    let help = "Changes to the endpoints of services";
-    let name = "dubmesh_registry_changes";
-    let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for (registry, stats) in &all {
-        counter(&mut metric, &vec![("registry", registry)], stats.changes.load(Relaxed))?;
+    let counters: [(&str, &str, Read); 2] = [
+        ("dubmesh_registry_changes", "Changes to the endpoints of services", |stats| {
+            stats.changes.load(Relaxed)
+        }),
+        ("dubmesh_registry_refused_entries", "How often an entry could not be read", |stats| {
+            stats.refused.load(Relaxed)
+        }),
+    ];
+    for (name, help, read) in counters {
+        let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (registry, stats) in &all {
+            counter(&mut metric, &vec![("registry", registry)], read(stats))?;
+        }
     }
     Ok(())
 }

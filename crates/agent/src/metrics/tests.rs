@@ -115,6 +115,8 @@ fn everything_is_rendered() {
         changes: 1,
         last_change,
         unused: 3,
+        refused: 5,
+        left_out: 7,
     });
     registry.registered();
     hub.lag_meter(1).note(std::time::Instant::now(), Duration::from_millis(70));
@@ -152,6 +154,8 @@ fn everything_is_rendered() {
         ("dubmesh_registry_subscriptions{registry=\"main\"}", 2.0),
         ("dubmesh_registry_registrations{registry=\"main\"}", 1.0),
         ("dubmesh_registry_changes_total{registry=\"main\"}", 1.0),
+        ("dubmesh_registry_refused_entries_total{registry=\"main\"}", 5.0),
+        ("dubmesh_registry_left_out_entries{registry=\"main\"}", 7.0),
         ("dubmesh_build_info{version=\"0.1.0\"}", 1.0),
     ] {
         assert_eq!(samples.get(key), Some(&value), "{key} in {samples:#?}");

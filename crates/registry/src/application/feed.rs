@@ -16,6 +16,7 @@ use crate::definitions::Room;
 use crate::endpoint::Freshness;
 use crate::follow::{Followed, follow};
 use crate::kept::{Kept, shown_key};
+use crate::refusals::ListCounts;
 use crate::store::{Applications, EntryKey};
 
 use super::ask;
@@ -69,10 +70,13 @@ impl Feed {
         source: &Arc<dyn Applications>,
         application: &str,
         total_len: &Arc<AtomicUsize>,
+        counts: &Arc<ListCounts>,
         runtime: &Handle,
     ) -> Self {
         let name = format!("the instances of application {application}");
-        let list = List { kept: Kept::new(name, source.grace(), |_| true) };
+        let mut kept = Kept::new(name, source.grace(), |_| true);
+        kept.count_in(Arc::clone(counts));
+        let list = List { kept };
         let (listing, listed) = watch::channel(Listed::default());
         let watch = source.instances(application);
         let following = runtime.spawn(follow(watch, list, listing.into()));

@@ -158,7 +158,7 @@ impl<E: Send> EtcdWatch<E> {
         }
         let history_lost = revision < self.revision;
         self.revision = revision;
-        Ok(News::Whole { items, history_lost })
+        Ok(News::Whole { items, n_cut: 0, history_lost })
     }
 
     fn item(&self, kv: &KeyValue) -> Item<E> {
@@ -281,7 +281,7 @@ mod tests {
     async fn whole_len(watch: &mut EtcdWatch<Entry>) -> usize {
         assert!(watch.ready().await);
         match watch.next().await {
-            Ok(News::Whole { items, history_lost: false }) => items.len(),
+            Ok(News::Whole { items, history_lost: false, .. }) => items.len(),
             other => panic!("{other:?}"),
         }
     }

@@ -69,6 +69,10 @@ impl Hub {
             if known.as_ref().is_some_and(|known| info.last_ref_time < known.last_ref_time) {
                 return false;
             }
+            let mut info = info;
+            if let Some(known) = known {
+                info.share_with(known);
+            }
             *known = Some(Arc::new(info));
             true
         });

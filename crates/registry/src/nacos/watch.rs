@@ -93,7 +93,7 @@ impl<E: Send> NacosWatch<E> {
             self.look_around(live).await;
             let history_lost = std::mem::replace(&mut self.is_known, true);
             self.is_whole = true;
-            return Ok(News::Whole { items: self.items(), history_lost });
+            return Ok(self.whole(history_lost));
         }
         self.changed().await;
         if self.look_up_at <= Instant::now() {
@@ -102,7 +102,7 @@ impl<E: Send> NacosWatch<E> {
         }
         // Each push has the whole list. What was known is compared with it, and not kept here
         // a second time.
-        Ok(News::Whole { items: self.items(), history_lost: false })
+        Ok(self.whole(false))
     }
 
     /// Subscribes to what is wanted, and to nothing else.
@@ -174,7 +174,7 @@ impl<E: Send> NacosWatch<E> {
         }
     }
 
-    fn items(&mut self) -> Vec<Item<E>> {
+    fn whole(&mut self, history_lost: bool) -> News<E> {
         let mut lists: Vec<_> = self
             .subscribed
             .iter_mut()
@@ -183,7 +183,8 @@ impl<E: Send> NacosWatch<E> {
         if self.is_empty() {
             lists.extend(self.others.iter().map(|name| (name.clone(), Arc::default())));
         }
-        (self.read)(&lists)
+        let n_cut = lists.iter().map(|(_, info)| info.n_cut).sum();
+        News::Whole { items: (self.read)(&lists), n_cut, history_lost }
     }
 }
 

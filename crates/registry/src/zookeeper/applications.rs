@@ -134,7 +134,7 @@ impl Instances {
             let items = changes.into_iter().filter_map(put).collect();
             let history_lost = self.history.is_some_and(|known| known != live.history);
             (self.history, self.is_whole) = (Some(live.history), true);
-            return Ok(News::Whole { items, history_lost });
+            return Ok(News::Whole { items, n_cut: 0, history_lost });
         }
         loop {
             let mut changes = Vec::new();

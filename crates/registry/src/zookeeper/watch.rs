@@ -86,7 +86,7 @@ impl ZooKeeperWatch {
         }
         let history_lost = self.history.is_some_and(|known| known != live.history);
         (self.history, self.is_whole) = (Some(live.history), true);
-        Ok(News::Whole { items, history_lost })
+        Ok(News::Whole { items, n_cut: 0, history_lost })
     }
 }
 

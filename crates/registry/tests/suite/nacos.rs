@@ -28,6 +28,21 @@ async fn until(what: &str, mut is: impl FnMut() -> bool) {
     assert!(timeout(LONG, wait).await.is_ok(), "waited in vain for {what}");
 }
 
+/// More instances than are read: that some are missing shows, and ends with the long list.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_is_cut_counts_what_is_missing() {
+    let nacos = Nacos::start().await;
+    let registry = open(nacos.config());
+    let _subscription = registry.subscribe(&service("g/a.B:1.0"));
+    let list = |n: usize| -> serde_json::Value {
+        (0..n).map(|n| json!({"ip": format!("10.0.{}.{}", n / 250, n % 250), "port": 1})).collect()
+    };
+    nacos.set(PROVIDERS, &list(nacos_proto::MAX_HOSTS + 3));
+    until("what is cut", || registry.activity().left_out == 3).await;
+    nacos.set(PROVIDERS, &list(1));
+    until("the short list", || registry.activity().left_out == 0).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn finds_registers_and_withdraws_end_to_end() {
     for negotiates in [false, true] {
