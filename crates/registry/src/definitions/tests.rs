@@ -128,6 +128,36 @@ async fn etcd_holds_reports_and_broken_ones_are_skipped() {
     is_written_for_others(config).await;
 }
 
+/// Documents that are longer together than an answer may be, and one that is older than what many
+/// consumers write.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_documents_in_etcd_take_no_other_ones_away() {
+    let etcd = Etcd::start().unwrap();
+    let options = etcd_client::ConnectOptions::new();
+    let mut client =
+        etcd_client::Client::connect([etcd.client_url()], Some(options)).await.unwrap();
+    let mut put = async |place: &str, text: String| {
+        client.put(format!("/dubbo/metadata/{place}"), text, None).await.unwrap();
+    };
+    put("a.Old/provider/app", document("a.Old", "{}", "old")).await;
+    for n in 0..100 {
+        put(&format!("a.Old/consumer/app{n}"), "{}".to_owned()).await;
+    }
+    put("a.B/provider/old", document("a.B", "{}", "old")).await;
+    put("a.B/provider/good", document("a.B", "{}", "good")).await;
+    for n in 0..13 {
+        let pad = format!(r#"{{"version":"{n}","pad":"{}"}}"#, "x".repeat(1_400_000));
+        put(&format!("a.B/{n}/provider/app"), document("a.B", &pad, "long")).await;
+    }
+    put("a.B/provider/new", document("a.B", "{}", "new")).await;
+    let config = EtcdConfig::new([etcd.client_url()], Layout::dubbo());
+    let registry = Registry::open(RegistryConfig::Etcd(config)).unwrap();
+    for (service, method) in [("a.Old", "old(int)"), ("a.B", "new(int)"), ("a.B:12", "long(int)")] {
+        let mut watch = registry.definition(&service.parse().unwrap());
+        assert_eq!(method_of(&watch.settled().await), method);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn zookeeper_holds_reports_and_broken_ones_are_skipped() {
     let zookeeper = ZooKeeper::start().unwrap();
