@@ -12,7 +12,7 @@ use interop_harness::wait_until;
 use tempfile::TempDir;
 
 use crate::attacks::{Door, Scene};
-use crate::callers::Addresses;
+use crate::callers::{Addresses, floor};
 use crate::error::AttackError;
 
 /// The service that nobody has called before the attack.
@@ -30,6 +30,8 @@ pub(crate) struct Estate {
     consumer: Option<Agent>,
     provider: EmbeddedProvider,
     others: [EmbeddedProvider; 2],
+    /// A server that echoes.
+    floor: SocketAddr,
     _folder: TempDir,
 }
 
@@ -61,7 +63,8 @@ impl Estate {
             write(format!("dubbo://{}", provider.addr))?;
             (Agent::start(&launch, ingress)?, None)
         };
-        Ok(Self { attacked, consumer, provider, others, _folder: folder })
+        let floor = floor::start().map_err(AttackError::io("a server that echoes"))?;
+        Ok(Self { attacked, consumer, provider, others, floor, _folder: folder })
     }
 
     /// Where well-behaved callers call.
@@ -69,7 +72,7 @@ impl Estate {
         let agent = self.consumer.as_ref().unwrap_or(&self.attacked);
         let Ports { http, dubbo, .. } = agent.ports;
         let admin = self.door(Door::Admin);
-        Addresses { http: agent.addr(http), dubbo: agent.addr(dubbo), admin }
+        Addresses { http: agent.addr(http), dubbo: agent.addr(dubbo), admin, floor: self.floor }
     }
 
     /// Where the attacked agent is attacked.

@@ -30,7 +30,7 @@ fn table(plan: &Plan, rows: &[Row]) -> String {
     let seconds = plan.time.as_secs();
     let mut text = format!("\n{SCENARIO}: {seconds} s each, beside well-behaved callers\n");
     text += &format!(
-        "{:<20} {:>8} {:>8} {:>6} {:>10}  {:<8} {:>9} {:>9} {:>7} {:>13}  verdict\n",
+        "{:<20} {:>8} {:>8} {:>6} {:>10}  {:<8} {:>9} {:>9} {:>7} {:>9} {:>13}  verdict\n",
         "attack",
         "peak MB",
         "after MB",
@@ -40,6 +40,7 @@ fn table(plan: &Plan, rows: &[Row]) -> String {
         "p99 ms",
         "before ms",
         "x",
+        "floor ms",
         "failed"
     );
     for row in rows {
@@ -57,7 +58,7 @@ fn table(plan: &Plan, rows: &[Row]) -> String {
             } else {
                 text += &format!("{:<56}", "");
             }
-            text += &caller_columns(calls);
+            text += &caller_columns(calls, seen.floor.p99_ms);
             text += match (nth, row.is_good()) {
                 (0, true) => "  good\n",
                 (0, false) => "  BROKEN\n",
@@ -86,12 +87,14 @@ fn table(plan: &Plan, rows: &[Row]) -> String {
     text + &format!("\n{n_good} of {} attacks broke no limit\n", rows.len())
 }
 
-fn caller_columns(calls: &Calls) -> String {
+fn caller_columns(calls: &Calls, floor_ms: f64) -> String {
     let Calls { n_calls, n_failed, p99_ms, undisturbed_p99_ms, .. } = calls;
     let ratio = calls.p99_ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.1}"));
     let failed = format!("{n_failed}/{n_calls}");
     let name = calls.kind.name();
-    format!("  {name:<8} {p99_ms:>9.2} {undisturbed_p99_ms:>9.2} {ratio:>7} {failed:>13}")
+    format!(
+        "  {name:<8} {p99_ms:>9.2} {undisturbed_p99_ms:>9.2} {ratio:>7} {floor_ms:>9.2} {failed:>13}"
+    )
 }
 
 fn json_row(plan: &Plan, row: &Row, origin: &Value) -> Value {
@@ -111,6 +114,7 @@ fn json_row(plan: &Plan, row: &Row, origin: &Value) -> Value {
         "log_mb_per_minute": rounded(seen.log_mb_per_minute()),
         "foreign_cores": rounded(seen.foreign_cores),
         "callers": callers,
+        "floor": json_calls(&seen.floor),
         "done": seen.tally,
         "good": row.is_good(),
         "targets": row.targets.iter().map(Target::json).collect::<Vec<_>>(),

@@ -13,7 +13,7 @@ use interop_harness::Child;
 use serde_json::{Map, Value};
 
 use crate::attacks::{Attack, Incident};
-use crate::callers::{self, Call, Kind, Signals};
+use crate::callers::{self, Call, Caller, Kind, Signals};
 use crate::error::AttackError;
 use crate::estate::Estate;
 use crate::peer::count;
@@ -58,6 +58,8 @@ pub(crate) struct Seen {
     pub(crate) log_time: Duration,
     /// By kind of caller.
     pub(crate) calls: Vec<Calls>,
+    /// What they would have noticed of a server that echoes, on this machine at this time.
+    pub(crate) floor: Calls,
     /// What the hostile peer says that it did.
     pub(crate) tally: Map<String, Value>,
     /// Connections that callers keep to the attacked listener.
@@ -228,7 +230,8 @@ impl<'a> Stage<'a> {
         let pid = self.estate.attacked.child.pid();
         let before = (usage::rss_mb(pid), self.estate.attacked.child.output_len());
         let (beside, calls) = thread::scope(|scope| {
-            let threads = callers::start(scope, self.attack.callers, addresses, &signals);
+            let callers = [self.attack.callers, &[Caller::FLOOR]].concat();
+            let threads = callers::start(scope, &callers, addresses, &signals);
             let beside = self.make(&signals);
             signals.stop.store(true, Ordering::Relaxed);
             let calls = threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default());
@@ -242,7 +245,7 @@ impl<'a> Stage<'a> {
         let attacked = &mut self.estate.attacked.child;
         let (rss_peak_mb, rss_after_mb) = (usage::peak_rss_mb(pid), usage::rss_mb(pid));
         let door = self.attack.door;
-        let own = self.attack.callers.iter().filter(|caller| caller.kind.door() == door);
+        let own = self.attack.callers.iter().filter(|caller| caller.kind.door() == Some(door));
         Ok(Seen {
             rss_before_mb: before.0,
             rss_peak_mb,
@@ -256,6 +259,7 @@ impl<'a> Stage<'a> {
                 .iter()
                 .map(|caller| times.judge(caller.kind, &calls))
                 .collect(),
+            floor: times.judge(Kind::Floor, &calls),
             tally,
             n_caller_connections: own.map(|caller| f64::from(caller.n_threads)).sum(),
             recovery_s: times.recovery_s(&calls),

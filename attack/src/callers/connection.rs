@@ -9,7 +9,7 @@ use bench::check::java_hash;
 use bench::http::Client;
 use dubbo_proto::frame::HEADER_LEN;
 
-use super::{Addresses, Kind};
+use super::{Addresses, Kind, floor};
 use crate::dubbo;
 use crate::estate::LATE_INTERFACE;
 
@@ -25,6 +25,7 @@ pub(super) enum Connection {
     Http { client: Client, interface: &'static str },
     Dubbo { stream: TcpStream, n_calls: u64 },
     Health(Client),
+    Floor(TcpStream),
 }
 
 impl Connection {
@@ -35,6 +36,7 @@ impl Connection {
             Kind::Http => http(INTERFACE),
             Kind::Late => http(LATE_INTERFACE),
             Kind::Dubbo => Ok(Self::Dubbo { stream: connect(addresses.dubbo)?, n_calls: 0 }),
+            Kind::Floor => Ok(Self::Floor(connect(addresses.floor)?)),
             Kind::Health => Ok(Self::Health(Client::connect(addresses.admin)?)),
         }
     }
@@ -46,6 +48,11 @@ impl Connection {
             Self::Dubbo { stream, n_calls } => {
                 *n_calls += 1;
                 return ask_by_dubbo(stream, *n_calls);
+            }
+            Self::Floor(stream) => {
+                let mut answer = floor::MESSAGE;
+                stream.write_all(&answer)?;
+                return stream.read_exact(&mut answer).map(Ok);
             }
             Self::Http { client, interface } => {
                 let head =

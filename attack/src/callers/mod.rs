@@ -7,6 +7,7 @@
 //! another one is not.
 
 mod connection;
+pub(crate) mod floor;
 
 use std::io;
 use std::net::SocketAddr;
@@ -42,6 +43,8 @@ pub(crate) enum Kind {
     Late,
     /// `/healthz` of the admin listener, over a new connection each time.
     Health,
+    /// No agent, but a server that echoes.
+    Floor,
 }
 
 impl Caller {
@@ -60,6 +63,7 @@ impl Caller {
         interval: Duration::from_millis(50),
         calls_per_new: 1,
     };
+    pub(crate) const FLOOR: Self = Self { kind: Kind::Floor, n_threads: 1, ..Self::HTTP };
 
     /// The same over its first connections alone.
     pub(crate) const fn without_new_connections(self) -> Self {
@@ -74,15 +78,17 @@ impl Kind {
             Self::Dubbo => "dubbo",
             Self::Late => "late",
             Self::Health => "healthz",
+            Self::Floor => "floor",
         }
     }
 
-    /// The listener that is called.
-    pub(crate) fn door(self) -> Door {
+    /// The agent's listener that is called, if one is.
+    pub(crate) fn door(self) -> Option<Door> {
         match self {
-            Self::Http | Self::Late => Door::Http,
-            Self::Dubbo => Door::Dubbo,
-            Self::Health => Door::Admin,
+            Self::Http | Self::Late => Some(Door::Http),
+            Self::Dubbo => Some(Door::Dubbo),
+            Self::Health => Some(Door::Admin),
+            Self::Floor => None,
         }
     }
 }
@@ -93,6 +99,7 @@ pub(crate) struct Addresses {
     pub(crate) http: SocketAddr,
     pub(crate) dubbo: SocketAddr,
     pub(crate) admin: SocketAddr,
+    pub(crate) floor: SocketAddr,
 }
 
 /// One call.
@@ -182,6 +189,7 @@ fn run(caller: Caller, addresses: Addresses, offset: Duration, signals: &Signals
 /// Makes a call over a new connection, and closes it.
 fn call_once(kind: Kind, addresses: Addresses) -> Result<(), String> {
     call_over(&mut None, kind, addresses)
+        .map_err(|problem| format!("over a new connection: {problem}"))
 }
 
 /// Makes a call over a connection that is kept, unless it broke.

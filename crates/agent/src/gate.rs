@@ -22,8 +22,7 @@ use std::time::{Duration, Instant};
 use flow::capacity::Allowance;
 use flow::gate::{Arrival, Gate, Left, Pace, Pass, Shed};
 use flow::line::LinePolicy;
-use flow::queue::Key;
-use flow::queue::Priority;
+use flow::queue::{CallerId, Key, Priority};
 use tokio::sync::{Notify, oneshot};
 
 pub use self::direct::{DirectGates, OwnGates};
@@ -239,16 +238,15 @@ impl AppGate {
     /// Lets a call in, has it wait, or sheds it.
     #[inline]
     ///
-    /// `caller` is any number that is one caller's alone. `priority` is asked for only if the call
-    /// has to wait.
+    /// `priority` is asked for only if the call has to wait.
     pub fn admit(
         self: &Rc<Self>,
         now: Instant,
-        caller: u64,
+        caller: CallerId,
         deadline: Instant,
         priority: impl FnOnce() -> Priority,
     ) -> Admission {
-        let lent = if self.is_lending.get() { self.enter_lent(now, caller) } else { None };
+        let lent = if self.is_lending.get() { self.enter_lent(now, caller.number) } else { None };
         let pass = lent.or_else(|| self.gate.borrow_mut().enter(now));
         match pass {
             Some(pass) => Admission::In(self.admitted(pass)),

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use flow::queue::CallerId;
 use http::HeaderMap;
 
 use crate::args::ArgumentList;
@@ -36,13 +37,13 @@ pub struct Invocation<'a> {
 }
 
 /// The caller of what an agent sends of its own accord: copies, and calls that it makes again.
-pub(crate) const THIS_AGENT: u64 = 0;
+pub(crate) const THIS_AGENT: CallerId = CallerId::known(0);
 
 /// What is known of who makes a call, besides what the call itself says.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origin<'a> {
-    /// The caller, among those who take turns where calls wait: any number that is its alone.
-    pub caller: u64,
+    /// The caller, among those who take turns where calls wait.
+    pub caller: CallerId,
     /// The address that it comes from.
     pub address: Option<IpAddr>,
     /// The headers that it came with, if it came by HTTP.

@@ -36,6 +36,9 @@ mod turns;
 /// How often idle things are looked for. Timeouts of connections are kept to this precision.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 
+/// A worker with more connections than this keeps as little as it can for those that are idle.
+const CROWD_LEN: usize = 1_000;
+
 /// What is spoken on the connections of one listener, with its settings. All workers share it.
 pub trait ListenerProtocol: Send + Sync {
     /// Makes the session of a connection, and serves it by [`Worker::run_session`].
@@ -150,6 +153,7 @@ impl Worker {
             OwnGates::new(setup.direct_gates, setup.index),
         );
         let pool = Rc::new(pool);
+        let turns = Rc::new(Turns::new(pool.n_in_line()));
         let lag = setup.hub.lag_meter(setup.index);
         let worker = Rc::new(Self {
             index: setup.index,
@@ -163,7 +167,7 @@ impl Worker {
             connections,
             arrivals: Arrivals::new(),
             departures: Departures::default(),
-            turns: Rc::default(),
+            turns,
             n_open: Cell::new(0),
             lag,
             is_idle: Notify::new(),
@@ -196,10 +200,11 @@ impl Worker {
     pub async fn run(self: Rc<Self>, mut inbox: mpsc::UnboundedReceiver<ToWorker>) {
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
         sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut begin = pin!(self.arrivals.begin_each(|arrival| {
+        let serve = |arrival| {
             let Arrival { connection, protocol, _counted } = arrival;
             protocol.serve(&self, connection);
-        }));
+        };
+        let mut begin = pin!(self.arrivals.begin_each(serve));
         let mut call = pin!(self.turns.call_each());
         let mut close = pin!(self.departures.close_each());
         loop {
@@ -252,6 +257,11 @@ impl Worker {
     /// Ends the connections to endpoints, after what waits to be written.
     pub async fn close_connections(&self) {
         self.outbound.close().await;
+    }
+
+    /// Whether there are so many connections that what an idle one holds matters.
+    pub fn is_crowded(&self) -> bool {
+        CROWD_LEN < self.n_open.get()
     }
 
     /// Whether no new calls are taken.

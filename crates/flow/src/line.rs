@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::queue::{Entry, Key, Priority, Pushed, Queue};
+use crate::queue::{CallerId, Entry, Key, Priority, Pushed, Queue};
 
 /// How calls wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -50,8 +50,8 @@ impl Default for LinePolicy {
 /// A call that is to wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Arrival {
-    /// Who calls, by any number that is one caller's alone.
-    pub caller: u64,
+    /// Who calls.
+    pub caller: CallerId,
     /// The call's class.
     pub priority: Priority,
     /// When the caller gives up.
@@ -280,7 +280,7 @@ mod tests {
         let pace = Pace { usual: ms(50), least: ms(50), reach: 1.0 };
         let start = crate::test_start();
         let arrival = |caller| Arrival {
-            caller,
+            caller: CallerId::known(caller),
             priority: Priority::Normal,
             deadline: start + Duration::from_secs(9),
         };

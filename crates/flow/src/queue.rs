@@ -4,9 +4,14 @@
 //! waits has one call served, and the calls of a round go by their deadlines. So a single caller's
 //! calls go by deadline, and one that asks for everything gets no more than its turn.
 //!
+//! Callers who were answered before are known. Others are newcomers, of whom thousands may come at
+//! once: a few of them have their first turn in each round, so that who is known need not wait for
+//! all of them.
+//!
 //! Invariants:
 //! - No more than `max_len` calls wait. If another comes, the worst class gives way to a better
-//!   one, and the caller with the most waiting calls to one with fewer.
+//!   one, the caller with the most waiting calls to one with fewer, and the last newcomer to a
+//!   known caller of whom nothing waits.
 //! - Each step costs O(log n).
 
 use std::collections::{BTreeSet, HashMap};
@@ -48,12 +53,32 @@ impl Priority {
 }
 
 const N_CLASSES: usize = 3;
+/// So many newcomers have their first turn in a round. A worker begins that many calls in a
+/// millisecond or two.
+const NEWCOMERS_PER_ROUND: usize = 16;
+
+/// Who calls.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct CallerId {
+    /// Any number that is this caller's alone.
+    pub number: u64,
+    /// Whether a call of it was answered before.
+    pub is_known: bool,
+}
+
+impl CallerId {
+    /// A caller who was answered before.
+    #[must_use]
+    pub const fn known(number: u64) -> Self {
+        Self { number, is_known: true }
+    }
+}
 
 /// A call that is to wait, as the queue sees it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Entry {
-    /// Who calls, by any number that is one caller's alone.
-    pub caller: u64,
+    /// Who calls.
+    pub caller: CallerId,
     /// The call's class.
     pub priority: Priority,
     /// Earlier ones go first among the calls of a round.
@@ -107,10 +132,15 @@ struct Class {
     turns: BTreeSet<(u64, Instant, Key, u64)>,
     /// By how many calls of the caller wait.
     by_len: BTreeSet<(usize, u64)>,
+    /// Those who are not known, by the round of their next call.
+    newcomers: BTreeSet<(u64, u64)>,
+    /// The last round in which newcomers have their first turn, and how many have.
+    round_of_new: (u64, usize),
 }
 
 #[derive(Debug, Default)]
 struct Caller {
+    is_newcomer: bool,
     /// The round in which its next call is served.
     round: u64,
     calls: BTreeSet<(Instant, Key)>,
@@ -144,7 +174,7 @@ impl<T> Queue<T> {
     /// Whether calls of the same caller wait in the same class.
     #[must_use]
     pub fn has_others_of(&self, entry: &Entry) -> bool {
-        self.classes[entry.priority as usize].callers.contains_key(&entry.caller)
+        self.classes[entry.priority as usize].callers.contains_key(&entry.caller.number)
     }
 
     /// How many callers have more than one call waiting in this class. Counts no further than to
@@ -224,12 +254,14 @@ impl<T> Queue<T> {
         let worst = (own..N_CLASSES).rev().find(|class| 0 < self.classes[*class].len)?;
         let class = &self.classes[worst];
         let (len, caller) = *class.by_len.last()?;
-        let n_own = class.callers.get(&entry.caller).map_or(0, |caller| caller.calls.len());
-        // One more than the newcomer would have: or the two would displace each other in turns.
-        if worst == own && len <= n_own + 1 {
-            return None;
-        }
-        class.callers.get(&caller)?.calls.last().map(|(_, key)| *key)
+        let n_own = class.callers.get(&entry.caller.number).map_or(0, |own| own.calls.len());
+        // One more than the other would have: or the two would displace each other in turns.
+        let gives_way = match worst != own || n_own + 1 < len {
+            true => caller,
+            false if entry.caller.is_known && n_own == 0 => class.newcomers.last()?.1,
+            false => return None,
+        };
+        class.callers.get(&gives_way)?.calls.last().map(|(_, key)| *key)
     }
 }
 
@@ -237,11 +269,11 @@ impl Class {
     /// The caller's own earlier calls each take a round, and in the round of this one the others
     /// go first whose deadline is earlier.
     fn n_ahead(&self, entry: &Entry, at_most: usize) -> usize {
-        let own = self.callers.get(&entry.caller);
+        let own = self.callers.get(&entry.caller.number);
         let n_rounds = own.map_or(0, |own| {
             own.calls.iter().take(at_most).take_while(|call| call.0 <= entry.deadline).count()
         });
-        let round = own.map_or(self.round + 1, |own| own.round);
+        let round = own.map_or_else(|| self.first_round(entry.caller).0, |own| own.round);
         let until = (round, entry.deadline, Key(u64::MAX), u64::MAX);
         let n_in_round = self.turns.range(..=until).take(at_most).count();
         let n_others = n_rounds.saturating_mul(self.callers.len().saturating_sub(1));
@@ -249,18 +281,35 @@ impl Class {
     }
 
     fn insert(&mut self, entry: &Entry, key: Key) {
-        let round = self.round;
+        let CallerId { number, is_known } = entry.caller;
         self.len += 1;
-        // Who comes now is served in the next round: in this one it may have been served already.
-        let new = || Caller { round: round + 1, calls: BTreeSet::new() };
-        self.change(entry.caller, new, |caller| {
+        let (round, n_new) = self.first_round(entry.caller);
+        let is_newcomer = !is_known && !self.callers.contains_key(&number);
+        if is_newcomer {
+            self.round_of_new = (round, n_new);
+        }
+        let new = || Caller { is_newcomer, round, calls: BTreeSet::new() };
+        self.change(number, new, |caller| {
             caller.calls.insert((entry.deadline, key));
         });
     }
 
+    /// In which round somebody is served who comes now, and how many newcomers have their first
+    /// turn by then in that round. It is the next one for who is known: in this one it may have
+    /// been served already.
+    fn first_round(&self, caller: CallerId) -> (u64, usize) {
+        let next = self.round + 1;
+        match self.round_of_new {
+            _ if caller.is_known => (next, 0),
+            (round, _) if round < next => (next, 1),
+            (round, n) if n < NEWCOMERS_PER_ROUND => (round, n + 1),
+            (round, _) => (round + 1, 1),
+        }
+    }
+
     fn remove(&mut self, entry: &Entry, key: Key) {
         self.len -= 1;
-        self.change(entry.caller, Caller::default, |caller| {
+        self.change(entry.caller.number, Caller::default, |caller| {
             caller.calls.remove(&(entry.deadline, key));
         });
     }
@@ -280,6 +329,7 @@ impl Class {
                 self.by_len.remove(&(caller.calls.len(), id));
                 if let Some((deadline, key)) = caller.calls.first() {
                     self.turns.remove(&(caller.round, *deadline, *key, id));
+                    self.newcomers.remove(&(caller.round, id));
                 }
                 caller
             }
@@ -289,6 +339,9 @@ impl Class {
         let Some((deadline, key)) = caller.calls.first() else { return };
         self.turns.insert((caller.round, *deadline, *key, id));
         self.by_len.insert((caller.calls.len(), id));
+        if caller.is_newcomer {
+            self.newcomers.insert((caller.round, id));
+        }
         self.callers.insert(id, caller);
     }
 }

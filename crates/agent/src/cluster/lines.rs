@@ -22,6 +22,7 @@ use tokio::time::sleep_until;
 use super::{Allowed, Attempt, Cluster, Member};
 use crate::error::{CallError, Code};
 use crate::gate::{self, AppGate, Source};
+use crate::upstream::InLine;
 
 /// How often endpoints are looked at while calls wait: one may have been connected, or gone.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -55,6 +56,7 @@ struct Waiting {
     line: Rc<CallLine>,
     key: Key,
     outcome: oneshot::Receiver<Outcome>,
+    _counted: InLine,
 }
 
 impl Drop for Waiting {
@@ -129,7 +131,8 @@ impl Cluster {
             false => drop(tokio::task::spawn_local(Rc::clone(self).serve_lines())),
         }
         let key = waits.map_err(|(shed, _)| self.shed(shed, &pace))?;
-        let mut waiting = Waiting { line, key, outcome };
+        let _counted = self.pool.stand_in_line();
+        let mut waiting = Waiting { line, key, outcome, _counted };
         let outcome = (&mut waiting.outcome).await;
         outcome.unwrap_or_else(|_| {
             let message = "a call in line was forgotten; please report this";

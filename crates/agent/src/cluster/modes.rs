@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use flow::queue::CallerId;
 use flow::{AttemptLimits, Attempts, Next, Retry};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -45,7 +46,7 @@ impl Cluster {
         self: &Rc<Self>,
         rule: &MethodRule,
         call: RoutedCall<'_>,
-        caller: u64,
+        caller: CallerId,
     ) -> Outcome {
         let mode = rule.policy().mode;
         let all = self.attempts(call.times.deadline);
@@ -81,7 +82,7 @@ impl Cluster {
         self: &Rc<Self>,
         rule: &MethodRule,
         call: RoutedCall<'_>,
-        caller: u64,
+        caller: CallerId,
         (n, mut delay): (u32, Duration),
     ) -> Outcome {
         let Times { mut now, deadline } = call.times;

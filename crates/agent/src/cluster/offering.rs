@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use balance::Slot;
 use flow::line::Arrival;
-use flow::queue::Priority;
+use flow::queue::{CallerId, Priority};
 use flow::{AttemptLimits, Attempts, GiveUp, Next, Retry, Rewrites, Standing, has_to_queue};
 use registry::Freshness;
 use tracing::info;
@@ -108,13 +108,13 @@ impl Cluster {
 
     /// Makes a call, on another endpoint if one refuses it before it has begun. Calls of the same
     /// `caller` take turns with those of others where they wait.
-    pub async fn call(self: &Rc<Self>, call: RoutedCall<'_>, caller: u64) -> Outcome {
+    pub async fn call(self: &Rc<Self>, call: RoutedCall<'_>, caller: CallerId) -> Outcome {
         let attempts = self.attempts(call.times.deadline);
         self.call_with(attempts, call, caller).await
     }
 
     /// Makes a call at one endpoint and no other.
-    pub async fn call_once(self: &Rc<Self>, call: RoutedCall<'_>, caller: u64) -> Outcome {
+    pub async fn call_once(self: &Rc<Self>, call: RoutedCall<'_>, caller: CallerId) -> Outcome {
         let limits = AttemptLimits { max_attempts: 1, deadline: call.times.deadline };
         self.call_with(Attempts::new(limits), call, caller).await
     }
@@ -124,7 +124,7 @@ impl Cluster {
         self: &Rc<Self>,
         attempts: Attempts<Member>,
         call: RoutedCall<'_>,
-        caller: u64,
+        caller: CallerId,
     ) -> Outcome {
         let offer = self.offer(call.times.now, attempts, caller, &call, async |attempt, now| {
             self.send(attempt, &call, now).await
@@ -191,7 +191,7 @@ impl Cluster {
         self: &Rc<Self>,
         mut now: Instant,
         mut attempts: Attempts<Member>,
-        caller: u64,
+        caller: CallerId,
         facts: &dyn CallFacts,
         mut make: impl AsyncFnMut(&Attempt, Instant) -> Outcome,
     ) -> Outcome {
@@ -266,7 +266,7 @@ impl Cluster {
     async fn queue(
         self: &Rc<Self>,
         now: Instant,
-        (caller, deadline): (u64, Instant),
+        (caller, deadline): (CallerId, Instant),
         facts: &dyn CallFacts,
         choice: &Choice,
     ) -> Result<Attempt, CallError> {

@@ -10,6 +10,7 @@ use std::time::Instant;
 use bytes::{Buf, BytesMut};
 use dubbo_proto::frame::HEADER_LEN;
 use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, ReplyKind, ReplyTo, Serialization, encode_reply};
+use flow::queue::CallerId;
 use hessian::JavaType;
 use hessian::transcode::builtin::Builtin;
 use tracing::debug;
@@ -31,7 +32,7 @@ impl Cluster {
         self: &Rc<Self>,
         rule: &MethodRule,
         call: RoutedCall<'_>,
-        caller: u64,
+        caller: CallerId,
     ) -> Outcome {
         let policy = rule.policy();
         let mode = policy.mode;

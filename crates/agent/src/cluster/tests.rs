@@ -10,6 +10,7 @@ use super::member::TOKEN;
 use super::offering::Choice;
 use super::*;
 use crate::call::{Outcome, Reply, Times};
+use crate::invocation::THIS_AGENT;
 use crate::testing::{NOWHERE, NoFacts, on_worker, pool};
 
 fn cluster(policy: &ClusterPolicy) -> Rc<Cluster> {
@@ -53,7 +54,7 @@ async fn offer(
 ) -> (Outcome, Vec<Rc<str>>) {
     let (now, asked) = (Instant::now(), RefCell::new(Vec::new()));
     let attempts = cluster.attempts(now + time);
-    let outcome = cluster.offer(now, attempts, 0, &NoFacts, async |attempt, _| {
+    let outcome = cluster.offer(now, attempts, THIS_AGENT, &NoFacts, async |attempt, _| {
         asked.borrow_mut().push(Rc::clone(attempt.upstream().address()));
         let n_asked = asked.borrow().len();
         assert_eq!(in_flight(cluster), 1, "one attempt at a time");
@@ -183,9 +184,10 @@ fn an_attempt_that_is_dropped_is_given_back() {
         let cluster = cluster(&policy(2));
         cluster.update(&list(2));
         let now = Instant::now();
-        let never = cluster.offer(now, cluster.attempts(now + LONG), 0, &NoFacts, async |_, _| {
-            std::future::pending().await
-        });
+        let never =
+            cluster.offer(now, cluster.attempts(now + LONG), THIS_AGENT, &NoFacts, async |_, _| {
+                std::future::pending().await
+            });
         let mut never = Box::pin(never);
         let is_pending = std::future::poll_fn(|context| {
             std::task::Poll::Ready(never.as_mut().poll(context).is_pending())

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use dubbo_proto::{RequestTemplate, Serialization};
-use flow::queue::Priority;
+use flow::queue::{CallerId, Priority};
 use link_proto::{CallId, Meta, RouteDef, RouteId, Status};
 use wire::Conn;
 
@@ -110,7 +110,7 @@ impl LinkSession {
         }
         let Times { now, deadline } = call.times;
         let class = || call.priority(&target.def);
-        match target.backend.gate.admit(now, self.number(), deadline, class) {
+        match target.backend.gate.admit(now, CallerId::known(self.number()), deadline, class) {
             Admission::In(admitted) => match target.backend.gate.sent_at(now) {
                 None => self.begin(&target, call, admitted),
                 Some(at) => self.begin_at(at, target, call, admitted),

@@ -15,7 +15,7 @@ mod links;
 mod reconnects;
 mod rounds;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
@@ -210,6 +210,7 @@ pub struct Pool {
     links: RefCell<Shared<LinkPeer>>,
     dubbos: RefCell<Shared<DubboPeer>>,
     gates: OwnGates,
+    n_in_line: Rc<Cell<usize>>,
 }
 
 /// How an upstream is set up; the first cluster that uses an address decides.
@@ -277,6 +278,15 @@ fn more_than_its_share(own: usize, in_flight: usize, max: usize) -> CallError {
     CallError::new(Code::Overloaded, message)
 }
 
+/// Counts one call that waits in line.
+pub struct InLine(Rc<Cell<usize>>);
+
+impl Drop for InLine {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
 impl Pool {
     /// An empty pool of the agent called `agent_name`, whose connections draw from `memory` and
     /// are in the table `connections`. `threads` encode long requests, and `gates` are before the
@@ -297,7 +307,19 @@ impl Pool {
             links: RefCell::default(),
             dubbos: RefCell::default(),
             gates,
+            n_in_line: Rc::default(),
         }
+    }
+
+    /// How many calls of this worker wait in line for an endpoint.
+    pub fn n_in_line(&self) -> Rc<Cell<usize>> {
+        Rc::clone(&self.n_in_line)
+    }
+
+    /// One more does, until what is returned is dropped.
+    pub fn stand_in_line(&self) -> InLine {
+        self.n_in_line.set(self.n_in_line.get() + 1);
+        InLine(self.n_in_line())
     }
 
     /// The upstream at an address, connecting if there is none yet.

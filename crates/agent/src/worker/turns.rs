@@ -10,6 +10,11 @@
 //! served, until the sockets of all were looked at again. Who has just come waits in a queue of
 //! its own, so that thousands of old sessions that end at once are not in its way. Where nobody
 //! else has anything to do, that costs a look at the sockets.
+//!
+//! Where a long line of calls waits for endpoints, the first calls of others come to it one at a
+//! time: unread they wait without a deadline, and in line with one. Those who are served already
+//! go on. Half of those who begin are those who came last, so that not everybody has to wait for
+//! a crowd.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -37,6 +42,11 @@ const FREE: Duration = Duration::from_micros(20);
 const TIME_PER_LOOK: Duration = Duration::from_micros(200);
 /// Each turn changes an average by one part of so many.
 const AVERAGE_PARTS: u32 = 4;
+/// The first call of a session is read in one of so many turns.
+const FIRST_TURNS: u8 = 2;
+/// Where more calls than this wait for endpoints, first calls come one at a time, with this pause.
+const LONG_LINE_LEN: usize = 256;
+const LONG_LINE_PAUSE: Duration = Duration::from_millis(1);
 
 /// What the sessions of a worker share that are not quick.
 #[derive(Debug, Default)]
@@ -49,11 +59,18 @@ pub(super) struct Turns {
     average: Cell<Duration>,
     /// Somebody waits.
     added: Notify,
+    /// How many calls wait for endpoints.
+    n_in_line: Rc<Cell<usize>>,
+    /// When somebody was called last for a first call.
+    first_at: Cell<Option<Instant>>,
 }
 
 /// Who waits for time. The two queues take turns.
 #[derive(Debug, Default)]
 struct Waiting {
+    /// With their first calls.
+    first: VecDeque<Rc<Ticket>>,
+    is_turn_of_last: bool,
     /// For the first time.
     new: VecDeque<Rc<Ticket>>,
     known: VecDeque<Rc<Ticket>>,
@@ -62,16 +79,27 @@ struct Waiting {
 
 impl Waiting {
     fn is_empty(&self) -> bool {
+        self.is_empty_but_for_first() && self.first.is_empty()
+    }
+
+    fn is_empty_but_for_first(&self) -> bool {
         self.new.is_empty() && self.known.is_empty()
     }
 
     fn pop(&mut self) -> Option<Rc<Ticket>> {
         self.is_turn_of_new = !self.is_turn_of_new;
-        let (first, second) = match self.is_turn_of_new {
-            true => (&mut self.new, &mut self.known),
-            false => (&mut self.known, &mut self.new),
-        };
-        first.pop_front().or_else(|| second.pop_front())
+        match self.is_turn_of_new {
+            true => self.new.pop_front().or_else(|| self.known.pop_front()),
+            false => self.known.pop_front().or_else(|| self.new.pop_front()),
+        }
+    }
+
+    fn pop_first(&mut self) -> Option<Rc<Ticket>> {
+        self.is_turn_of_last = !self.is_turn_of_last;
+        match self.is_turn_of_last {
+            true => self.first.pop_front(),
+            false => self.first.pop_back(),
+        }
     }
 }
 
@@ -83,24 +111,64 @@ struct Ticket {
     is_called: Cell<bool>,
 }
 
+impl Ticket {
+    fn call(&self) {
+        self.is_called.set(true);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
 impl Turns {
+    /// Nobody waits. `n_in_line` is how many calls wait for endpoints.
+    pub(super) fn new(n_in_line: Rc<Cell<usize>>) -> Self {
+        Self { n_in_line, ..Self::default() }
+    }
+
     /// Gives time after each look at the sockets, for ever.
     pub(super) async fn call_each(&self) {
         loop {
             if self.waiting.borrow().is_empty() {
                 self.added.notified().await;
             }
-            // Those who may do so run, and then the sockets of all are looked at.
-            tokio::task::yield_now().await;
-            self.spent.set(Duration::ZERO);
-            for _ in 0..self.n_per_look() {
-                let Some(ticket) = self.waiting.borrow_mut().pop() else { break };
-                ticket.is_called.set(true);
-                if let Some(waker) = ticket.waker.take() {
-                    waker.wake();
+            let is_only_first = self.waiting.borrow().is_empty_but_for_first();
+            if is_only_first && self.is_long_line() {
+                tokio::select! {
+                    () = tokio::time::sleep(LONG_LINE_PAUSE) => {}
+                    () = self.added.notified() => {}
                 }
+            } else {
+                // Those who may do so run, and then the sockets of all are looked at.
+                tokio::task::yield_now().await;
             }
+            self.spent.set(Duration::ZERO);
+            let n = self.n_per_look();
+            for _ in 0..n {
+                let Some(ticket) = self.waiting.borrow_mut().pop() else { break };
+                ticket.call();
+            }
+            self.call_first(n);
         }
+    }
+
+    /// Has some go on with their first calls: `n`, or as many as a long line allows.
+    fn call_first(&self, n: u128) {
+        let now = Instant::now();
+        let n = match self.is_long_line() {
+            false => n,
+            true if self.first_at.get().is_none_or(|at| at + LONG_LINE_PAUSE <= now) => 1,
+            true => return,
+        };
+        self.first_at.set(Some(now));
+        for _ in 0..n {
+            let Some(ticket) = self.waiting.borrow_mut().pop_first() else { break };
+            ticket.call();
+        }
+    }
+
+    fn is_long_line(&self) -> bool {
+        LONG_LINE_LEN < self.n_in_line.get()
     }
 
     /// How many turns fit between two looks at the sockets: one at least.
@@ -118,10 +186,14 @@ impl Turns {
         self.spent.get() < TIME_PER_LOOK && self.waiting.borrow().is_empty()
     }
 
-    fn add(&self, waker: &Waker, is_new: bool) -> Rc<Ticket> {
+    fn add(&self, waker: &Waker, n_turns: u8) -> Rc<Ticket> {
         let ticket = Rc::new(Ticket { waker: Some(waker.clone()).into(), ..Ticket::default() });
         let waiting = &mut *self.waiting.borrow_mut();
-        let queue = if is_new { &mut waiting.new } else { &mut waiting.known };
+        let queue = match n_turns {
+            0..FIRST_TURNS => &mut waiting.first,
+            FIRST_TURNS..NEW_TURNS => &mut waiting.new,
+            _ => &mut waiting.known,
+        };
         queue.push_back(Rc::clone(&ticket));
         self.added.notify_one();
         ticket
@@ -190,12 +262,17 @@ impl<F> InTurn<F> {
                 ticket.waker.borrow_mut().get_or_insert_with(|| waker.clone()).clone_from(waker);
                 false
             }
-            None if self.turns.has_time() => true,
+            None if self.turns.has_time() && !self.has_to_wait() => true,
             None => {
-                self.ticket = Some(self.turns.add(waker, self.n_turns < NEW_TURNS));
+                self.ticket = Some(self.turns.add(waker, self.n_turns));
                 false
             }
         }
+    }
+
+    /// Whether it would come with its first call to a long line.
+    fn has_to_wait(&self) -> bool {
+        self.n_turns < FIRST_TURNS && self.turns.is_long_line()
     }
 }
 
@@ -204,7 +281,8 @@ impl<F: Future> Future for InTurn<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let start = Instant::now();
-        let is_quick = self.ticket.is_none() && self.usage.is_quick(start);
+        let may_be_quick = self.ticket.is_none() && !self.has_to_wait();
+        let is_quick = may_be_quick && self.usage.is_quick(start);
         if !is_quick && !self.may_run(cx.waker()) {
             return Poll::Pending;
         }
@@ -301,6 +379,40 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn first_calls_come_one_by_one_to_a_long_line_and_others_go_on() {
+        let n_in_line = Rc::new(Cell::new(0));
+        let turns = Rc::new(Turns::new(Rc::clone(&n_in_line)));
+        let (n_served, n_first) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+        let tasks = tokio::task::LocalSet::new();
+        let calling = {
+            let turns = Rc::clone(&turns);
+            tasks.spawn_local(async move { turns.call_each().await })
+        };
+        let served = Rc::clone(&n_served);
+        tasks.spawn_local(InTurn::new(async move { short(&served).await }, &turns));
+        let until = async |n: &Cell<u32>, least: u32| {
+            let target = n.get() + least;
+            while n.get() < target {
+                tokio::task::yield_now().await;
+            }
+        };
+        tasks.run_until(until(&n_served, 10)).await;
+        n_in_line.set(LONG_LINE_LEN + 1);
+        for _ in 0..20 {
+            let first = Rc::clone(&n_first);
+            let task = async move { first.set(first.get() + 1) };
+            tasks.spawn_local(InTurn::new(task, &turns));
+        }
+        let start = Instant::now();
+        tasks.run_until(until(&n_first, 5)).await;
+        assert!(4 * LONG_LINE_PAUSE <= start.elapsed(), "{:?}", start.elapsed());
+        tasks.run_until(until(&n_served, 10)).await;
+        n_in_line.set(0);
+        tasks.run_until(until(&n_first, 20 - n_first.get())).await;
+        calling.abort();
+    }
+
     #[test]
     fn what_was_used_is_forgiven_and_who_is_not_seen_is_forgotten() {
         let now = Instant::now();
@@ -363,9 +475,9 @@ mod tests {
     fn who_has_just_come_does_not_wait_for_all_who_were_there() {
         let turns = Turns::default();
         for _ in 0..3 {
-            turns.add(Waker::noop(), false);
+            turns.add(Waker::noop(), NEW_TURNS);
         }
-        let new = turns.add(Waker::noop(), true);
+        let new = turns.add(Waker::noop(), FIRST_TURNS);
         let mut waiting = turns.waiting.borrow_mut();
         let order: Vec<bool> =
             std::iter::from_fn(|| waiting.pop()).map(|ticket| Rc::ptr_eq(&ticket, &new)).collect();

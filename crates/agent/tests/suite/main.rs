@@ -18,6 +18,7 @@ mod http_backend;
 mod http_connections;
 mod http_generic;
 mod http_memory;
+mod http_rest;
 mod http_rules;
 mod http_tls;
 mod inspect;

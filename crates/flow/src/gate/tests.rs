@@ -1,12 +1,12 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::queue::Priority;
+use crate::queue::{CallerId, Priority};
 
 const MS: Duration = Duration::from_millis(1);
 
 fn arrival(caller: u64, deadline: Instant) -> Arrival {
-    Arrival { caller, priority: Priority::Normal, deadline }
+    Arrival { caller: CallerId::known(caller), priority: Priority::Normal, deadline }
 }
 
 /// A gate whose app answers in 50 ms.

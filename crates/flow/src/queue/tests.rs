@@ -6,7 +6,12 @@ use super::*;
 
 fn entry(start: Instant, caller: u64, priority: Priority, deadline_ms: u64) -> Entry {
     let deadline = start + Duration::from_millis(deadline_ms);
-    Entry { caller, priority, deadline, until: deadline }
+    Entry { caller: CallerId::known(caller), priority, deadline, until: deadline }
+}
+
+fn newcomer(start: Instant, number: u64) -> Entry {
+    let caller = CallerId { number, is_known: false };
+    Entry { caller, ..entry(start, number, Priority::Normal, 10) }
 }
 
 fn pushed(queue: &mut Queue<u32>, entry: Entry, item: u32) -> Key {
@@ -61,6 +66,40 @@ fn a_full_queue_gives_way_to_those_with_less() {
 }
 
 #[test]
+fn who_is_known_goes_before_a_crowd_of_newcomers_which_goes_on() {
+    let (start, mut queue) = (crate::test_start(), Queue::new(2000));
+    for item in 0..1000 {
+        pushed(&mut queue, newcomer(start, u64::from(item)), item);
+    }
+    let one = entry(start, 5000, Priority::Normal, 90);
+    assert!(queue.n_ahead(&one, 1000) <= NEWCOMERS_PER_ROUND);
+    assert_eq!(queue.n_ahead(&newcomer(start, 4000), 2000), 1000);
+    // Whoever calls again and again has a turn in each round, and so have newcomers.
+    for round in 0..10 {
+        pushed(&mut queue, entry(start, 5000, Priority::Normal, 90), 5000);
+        let n_before = std::iter::from_fn(|| queue.pop()).take_while(|item| *item != 5000).count();
+        assert_eq!(n_before, NEWCOMERS_PER_ROUND, "round {round}");
+    }
+    let order: Vec<u32> = std::iter::from_fn(|| queue.pop()).collect();
+    assert!(order.is_sorted() && order.len() == 1000 - 10 * NEWCOMERS_PER_ROUND, "{order:?}");
+}
+
+#[test]
+fn a_queue_full_of_newcomers_has_room_for_who_is_known() {
+    let (start, mut queue) = (crate::test_start(), Queue::new(40));
+    for item in 0..40 {
+        pushed(&mut queue, newcomer(start, u64::from(item)), item);
+    }
+    assert_eq!(queue.push(newcomer(start, 99), 99), Pushed::Refused(99));
+    let Pushed::Displaces(_, gone) = queue.push(entry(start, 50, Priority::Normal, 90), 50) else {
+        panic!("the last newcomer must give way")
+    };
+    assert!(2 * NEWCOMERS_PER_ROUND <= gone.item as usize, "{gone:?}");
+    // Those who have a call waiting displace nobody.
+    assert_eq!(queue.push(entry(start, 50, Priority::Normal, 90), 51), Pushed::Refused(51));
+}
+
+#[test]
 fn what_is_too_late_comes_out_and_what_is_cancelled_is_gone() {
     let (start, mut queue) = (crate::test_start(), Queue::new(3));
     let key = pushed(&mut queue, entry(start, 1, Priority::Normal, 10), 1);
@@ -81,17 +120,21 @@ proptest! {
     /// Each call comes out once; the orders agree with each other all the time.
     #[test]
     fn every_call_comes_out_once(
-        steps in prop::collection::vec((0..5u8, 0..6u64, any_priority(), 0..50u64), 1..200),
+        steps in prop::collection::vec(
+            (0..5u8, 0..6u64, any_priority(), 0..50u64, any::<bool>()), 1..200,
+        ),
         max_len in 0..20usize,
     ) {
         let start = crate::test_start();
         let mut queue = Queue::new(max_len);
         let (mut came, mut left, mut keys) = (0, Vec::new(), Vec::new());
         let mut now = start;
-        for (step, caller, priority, ms) in steps {
+        for (step, caller, priority, ms, is_known) in steps {
             match step {
                 0..=2 => {
-                    match queue.push(entry(now, caller, priority, ms), came) {
+                    let mut entry = entry(now, caller, priority, ms);
+                    entry.caller.is_known = is_known;
+                    match queue.push(entry, came) {
                         Pushed::Waits(key) => keys.push(key),
                         Pushed::Displaces(key, gone) => {
                             keys.push(key);
@@ -114,6 +157,8 @@ proptest! {
             for class in &queue.classes {
                 prop_assert_eq!(class.turns.len(), class.callers.len());
                 prop_assert_eq!(class.by_len.len(), class.callers.len());
+                let n_new = class.callers.values().filter(|it| it.is_newcomer).count();
+                prop_assert_eq!(class.newcomers.len(), n_new);
             }
         }
         left.extend(std::iter::from_fn(|| queue.pop()));

@@ -7,7 +7,7 @@ use flow::capacity::{Capacity, REPORT_INTERVAL, Report};
 use flow::gate::{Arrival, Gate, Left, Pass, Shed};
 use flow::limit::{LimitPolicy, Sample};
 use flow::line::LinePolicy;
-use flow::queue::{Key, Priority};
+use flow::queue::{CallerId, Key, Priority};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -286,7 +286,7 @@ impl World {
         let gate = &mut self.apps[provider].workers[worker].gate;
         let priority = [Priority::High, Priority::Normal, Priority::Low][consumer % 3];
         let priority = if self.plan.faults.is_empty() { Priority::Normal } else { priority };
-        let arrival = Arrival { caller: consumer as u64, priority, deadline };
+        let arrival = Arrival { caller: CallerId::known(consumer as u64), priority, deadline };
         match gate.wait(self.now, arrival, id) {
             Ok(key) => {
                 self.tally.waited += 1;

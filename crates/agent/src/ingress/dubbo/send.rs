@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use flow::queue::Priority;
+use flow::queue::{CallerId, Priority};
 
 use super::flights::{Again, Counted, Flight, Sent};
 use super::services::Export;
@@ -151,7 +151,7 @@ impl DubboSession {
         route: &ClusterRoute,
         rule: &MethodRule,
     ) -> Result<(), CallError> {
-        let origin = Origin { caller: self.number(), address: Some(self.peer.ip()), headers: None };
+        let origin = Origin { caller: self.caller(), address: Some(self.peer.ip()), headers: None };
         route.cluster.check_rate(rule, received.now, &received.facts(), origin)
     }
 
@@ -168,7 +168,7 @@ impl DubboSession {
         let deadline =
             received.now + timeout.map_or(*max_timeout, |wanted| wanted.min(*max_timeout));
         let class = || priority::of(&received.facts(), Priority::default());
-        match backend.gate.admit(received.now, self.number(), deadline, class) {
+        match backend.gate.admit(received.now, self.caller(), deadline, class) {
             Admission::In(admitted) => {
                 self.send_to_app(received, export, deadline, reply_len, admitted);
             }
@@ -187,9 +187,9 @@ impl DubboSession {
         self.stats.finished(Duration::ZERO, None);
     }
 
-    /// A number that no other session of the worker has.
-    pub(super) fn number(self: &Rc<Self>) -> u64 {
-        Rc::as_ptr(self).addr() as u64
+    /// The consumer, by a number that no other session of the worker has.
+    pub(super) fn caller(self: &Rc<Self>) -> CallerId {
+        CallerId { number: Rc::as_ptr(self).addr() as u64, is_known: self.is_known.get() }
     }
 
     /// Sends a request that was let in.

@@ -58,6 +58,8 @@ pub struct DubboSession {
     /// Requests that nobody waits for, and that wait for an endpoint.
     pub(super) n_waiting_one_way: Cell<usize>,
     is_draining: Cell<bool>,
+    /// Whether a call of it was answered.
+    pub(super) is_known: Cell<bool>,
 }
 
 /// A request that came: what a [`Call`] borrows, and where the answer goes.
@@ -125,6 +127,7 @@ impl DubboSession {
             kept_len: Cell::new(0),
             n_waiting_one_way: Cell::new(0),
             is_draining: Cell::new(false),
+            is_known: Cell::new(false),
         })
     }
 
@@ -241,8 +244,9 @@ impl DubboSession {
     #[inline]
     fn finish(&self, flight: Flight, answer: &DubboAnswer<'_>, error: Option<&CallError>) {
         let Flight { to, started, counted, reply_len, entry, .. } = flight;
-        if let Some(error) = error {
-            debug!(%error, "call failed");
+        match error {
+            Some(error) => debug!(%error, "call failed"),
+            None => self.is_known.set(true),
         }
         let clock = entry.as_ref().and_then(|entry| entry.clock().cloned());
         if let Some(clock) = &clock {

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use flow::Attempts;
+use flow::queue::CallerId;
 use tokio::sync::oneshot;
 
 use super::flights::{Counted, Flight, Sent};
@@ -47,7 +48,7 @@ impl DubboSession {
         let received = Received { to, two_way, body, now, entry: Cell::default(), clock };
         let of_one_way = entry.take_if(|_| !two_way);
         let task = tokio::task::spawn_local(async move {
-            let outcome = pass_on(waiting, &received, session.number(), deadline).await;
+            let outcome = pass_on(waiting, &received, session.caller(), deadline).await;
             drop(kept);
             if two_way {
                 session.complete(number, outcome);
@@ -84,7 +85,12 @@ pub(super) enum Waiting {
 }
 
 /// Sends a request as soon as what it waits for is there.
-async fn pass_on(waiting: Waiting, received: &Received, caller: u64, deadline: Instant) -> Outcome {
+async fn pass_on(
+    waiting: Waiting,
+    received: &Received,
+    caller: CallerId,
+    deadline: Instant,
+) -> Outcome {
     match waiting {
         Waiting::ForEndpoint(route, attempts) => {
             let now = if attempts.is_first() { received.now } else { Instant::now() };

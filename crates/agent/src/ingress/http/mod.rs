@@ -253,6 +253,7 @@ async fn answer_request(
     let headers = CallHeaders::read(head, facts.has_ours)?;
     let more = headers.more_attachments()?;
     let (body, _hold) = read_body((body, session), config, &mut started).await?;
+    session.read_whole(head);
     let (form, target);
     let (style, mut invocation) = match head.uri.path() {
         "/" => {
@@ -267,7 +268,7 @@ async fn answer_request(
     if options.refs == RefStyle::Path {
         invocation.args = invocation.args.with_refs();
     }
-    let (caller, address) = (session.number(), Some(session.peer().ip()));
+    let (caller, address) = (session.caller(), Some(session.peer().ip()));
     invocation.origin = Origin { caller, address, headers: Some(&head.headers) };
     if let Some(entry) = entry {
         invocation.clock = entry.clock().cloned();

@@ -4,13 +4,14 @@
 //! - A connection on which no request is being answered ends after a bounded time.
 //! - A request that is being answered when the agent drains is answered.
 //!
-//! `io` is its bytes, `answering` how its requests are answered, `memory_account` what it holds in
-//! memory, `idle_frames` how many frames of HTTP/2 may come that ask for nothing.
+//! `http1` serves that version and `answering` its requests, `io` is its bytes, `memory_account`
+//! what it holds in memory, `idle_frames` how many frames of HTTP/2 may come that ask for nothing.
 //!
 //! Timeouts are kept by the worker's sweep, not by a timer per connection: moving a timer with
 //! every request would cost more than all the rest of this file.
 
 mod answering;
+mod http1;
 mod idle_frames;
 mod io;
 mod memory_account;
@@ -24,16 +25,15 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
+use flow::queue::CallerId;
 use http::Response;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::AsyncReadExt;
 use tracing::{debug, info};
 use wire::{Account, Connection, Peer, Taking, Watched};
 
-use self::answering::{Answered, Answering, Asked};
+use self::answering::{Answering, Asked};
 use self::idle_frames::Pace;
 use self::io::{LocalExecutor, SessionIo};
 use super::chunks::Chunks;
@@ -114,6 +114,10 @@ pub struct HttpSession {
     is_over: Cell<bool>,
     /// Of HTTP/1.
     answering: OnceCell<Answering>,
+    /// Whether a call of it was answered.
+    is_known: Cell<bool>,
+    /// Whether the last request is of a caller who may ask again, and was read to its end.
+    is_read_whole: Cell<bool>,
 }
 
 #[derive(Clone, Copy)]
@@ -141,6 +145,8 @@ impl HttpSession {
             pace: Cell::new(Pace::new()),
             is_over: Cell::new(false),
             answering: OnceCell::new(),
+            is_known: Cell::new(false),
+            is_read_whole: Cell::new(false),
             phase: Cell::new(Phase::Head),
             since: Cell::new(Instant::now()),
             n_active: Cell::new(0),
@@ -159,9 +165,11 @@ impl HttpSession {
         self.peer
     }
 
-    /// A number that no other session of the worker has. All streams of a connection have it.
-    pub(super) fn number(&self) -> u64 {
-        std::ptr::from_ref(self).addr() as u64
+    /// The caller, by a number that no other session of the worker has. All streams of a
+    /// connection have it.
+    pub(super) fn caller(&self) -> CallerId {
+        let number = std::ptr::from_ref(self).addr() as u64;
+        CallerId { number, is_known: self.is_known.get() }
     }
 
     /// Watches the chunks of the request's body, of which at most `max_len` bytes are taken. To be
@@ -261,27 +269,6 @@ impl HttpSession {
         }
     }
 
-    async fn serve_http1(
-        self: &Rc<Self>,
-        worker: Rc<Worker>,
-        listener: &Arc<HttpListener>,
-        io: SessionIo,
-    ) -> hyper::Result<()> {
-        let answering = Answering::new(worker, Arc::clone(listener));
-        let _ = self.answering.set(answering);
-        let service = service_fn(|request| Answered::new(self, request));
-        let connection = pin!(
-            http1::Builder::new()
-                // A caller that hangs up gives its call up.
-                .half_close(false)
-                .max_buf_size(listener.config.max_head_len.max(MIN_BUFFER_LEN))
-                .max_header_size(listener.config.max_head_len)
-                .writev(true)
-                .serve_connection(io, service)
-        );
-        self.until_end(connection, http1::Connection::graceful_shutdown).await
-    }
-
     async fn serve_http2(
         self: &Rc<Self>,
         worker: Rc<Worker>,
@@ -308,16 +295,19 @@ impl HttpSession {
                 .max_header_list_size(max_head_len)
                 .serve_connection(io, service)
         );
-        self.until_end(connection, http2::Connection::graceful_shutdown).await
+        let ended = self.until_end(connection, http2::Connection::graceful_shutdown, || false);
+        ended.await.unwrap_or(Ok(()))
     }
 
     /// Polls a connection to its end, and has it take no further requests once it is to leave. One
-    /// of HTTP/1 that has expired ends by what it reads.
+    /// of HTTP/1 that has expired ends by what it reads. `None` if it rests instead, as soon as
+    /// `rests` says that it may.
     async fn until_end<C>(
         &self,
         mut connection: Pin<&mut C>,
         leave: impl Fn(Pin<&mut C>),
-    ) -> hyper::Result<()>
+        rests: impl Fn() -> bool,
+    ) -> Option<hyper::Result<()>>
     where
         C: Future<Output = hyper::Result<()>>,
     {
@@ -332,37 +322,15 @@ impl HttpSession {
                 leave(connection.as_mut());
             }
             if self.is_over.get() {
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(Some(Ok(())));
             }
-            connection.as_mut().poll(cx)
+            match connection.as_mut().poll(cx) {
+                Poll::Ready(result) => Poll::Ready(Some(result)),
+                Poll::Pending if rests() => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
         })
         .await
-    }
-
-    /// Reads until it is clear which version of HTTP this is.
-    async fn read_start(&self, stream: &mut Connection) -> Option<Bytes> {
-        let mut start = BytesMut::new();
-        while HTTP2_START.starts_with(&start) && start.len() < HTTP2_START.len() {
-            start.reserve(MIN_BUFFER_LEN);
-            let read = {
-                let mut reading = pin!(stream.read_buf(&mut start));
-                poll_fn(|cx| {
-                    self.set_task(cx.waker());
-                    match self.expired.get() || self.draining.get() {
-                        true => Poll::Ready(Ok(0)),
-                        false => reading.as_mut().poll(cx),
-                    }
-                })
-                .await
-            };
-            if read.ok().filter(|len| *len != 0).is_none() {
-                if self.expired.get() {
-                    let _ = stream.try_write(prepared_answers::TIMEOUT);
-                }
-                return None;
-            }
-        }
-        Some(start.freeze())
     }
 }
 
@@ -426,6 +394,7 @@ impl Active {
     pub(super) fn begin(session: &Rc<HttpSession>) -> Self {
         session.n_active.set(session.n_active.get() + 1);
         session.phase.set(Phase::Busy);
+        session.is_read_whole.set(false);
         Self { session: Rc::clone(session), clock: OnceCell::new() }
     }
 
@@ -442,6 +411,8 @@ impl Active {
 
     /// Hands an answer to hyper, piece by piece.
     fn leave(self, answer: Answer, stream: Option<Rc<StreamAnswer>>) -> Response<Leaving> {
+        let session = &self.session;
+        session.is_known.set(session.is_known.get() || answer.status().is_success());
         let len = answer.body().len();
         let hold = match self.session.account.take(len) {
             Ok(hold) => hold,
