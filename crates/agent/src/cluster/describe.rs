@@ -106,6 +106,10 @@ impl Cluster {
         };
         let (standing, why) = state.explain(|| member.upstream.trouble(&self.service_name));
         let mut why: Vec<String> = why.into_iter().collect();
+        // Of one that is down, the reason is said already.
+        if state.standing != Standing::Down {
+            why.extend(member.upstream.unwell(Instant::now()).explain());
+        }
         if held {
             let reason = "held: the registry no longer lists it, but it still answers";
             why.push(reason.to_owned());

@@ -2,7 +2,8 @@
 //! [`ConnectionCount`] finds that they need.
 //!
 //! Invariants:
-//! - The first connection always stays; it stands for the endpoint.
+//! - The first connection always stays.
+//! - All connections stand for the endpoint: it is ready while one of them is.
 //! - A connection that gives no sign of life gets no calls while another one takes them.
 //! - A connection that goes gets no new calls, and ends when its last one is answered.
 
@@ -10,11 +11,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use balance::Evidence;
 use flow::connection_count::{Activity, Advice, ConnectionCount};
+use futures_util::future::select_all;
 use tracing::info;
 
 use super::{Peer, Standing, Upstream};
 use crate::config::ConnectionLimit;
+use crate::error::CallError;
 
 /// One of several connections is asked for a sign of life if none came for so long.
 const QUIET: Duration = Duration::from_millis(50);
@@ -40,6 +44,31 @@ struct Lane<P: Peer> {
     seen: Cell<Seen>,
     /// Its peer was asked for a sign of life in vain.
     pauses: Cell<bool>,
+}
+
+/// How many connections to an endpoint have something wrong.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Unwell {
+    /// That are down.
+    pub n_down: usize,
+    /// That leave a question open.
+    pub n_silent: usize,
+    /// How many there are.
+    pub n: usize,
+}
+
+impl Unwell {
+    /// In words; `None` if nothing is wrong.
+    pub fn explain(self) -> Option<String> {
+        match (self.n_down, self.n_silent) {
+            (0, 0) => None,
+            (down, 0) => Some(format!("{down} of {} connections down", self.n)),
+            (0, silent) => Some(format!("{silent} of {} connections silent", self.n)),
+            (down, silent) => {
+                Some(format!("{down} of {} connections down, {silent} silent", self.n))
+            }
+        }
+    }
 }
 
 /// What a connection had done at the last look.
@@ -98,7 +127,7 @@ impl<P: Peer> LaneGroup<P> {
         }
     }
 
-    /// The connection that stands for the endpoint.
+    /// The connection that always stays.
     #[inline]
     pub(super) fn first(&self) -> &Rc<Upstream<P>> {
         &self.first.upstream
@@ -111,10 +140,81 @@ impl<P: Peer> LaneGroup<P> {
     }
 
     /// The connection for a call: the one with the fewest in flight, of those that take calls and
-    /// that are `wanted`, and that do not pause if there are others. The first one if there is
-    /// none.
+    /// that are `wanted`, and that do not pause if there are others. If there is none, one that
+    /// still connects, or else the first one.
     pub(super) fn pick(&self, wanted: impl Fn(&P) -> bool) -> Rc<Upstream<P>> {
-        Rc::clone(self.find(wanted).as_ref().unwrap_or(&self.first.upstream))
+        self.find(wanted).unwrap_or_else(|| {
+            let further = self.further.borrow();
+            let mut all = std::iter::once(&self.first).chain(&*further);
+            let connecting = all.find(|it| it.upstream.standing() == Standing::Connecting);
+            Rc::clone(&connecting.unwrap_or(&self.first).upstream)
+        })
+    }
+
+    /// The best state of any connection: while one takes calls, so does the endpoint.
+    #[inline]
+    pub(super) fn standing(&self) -> Standing {
+        let first = self.first.upstream.standing();
+        match first == Standing::Ready || !self.has_further() {
+            true => first,
+            false => self.standing_of_further(first),
+        }
+    }
+
+    #[cold]
+    fn standing_of_further(&self, first: Standing) -> Standing {
+        let mut best = first;
+        for lane in &*self.further.borrow() {
+            match lane.upstream.standing() {
+                Standing::Ready => return Standing::Ready,
+                Standing::Connecting => best = Standing::Connecting,
+                _ => {}
+            }
+        }
+        best
+    }
+
+    /// Why no connection takes calls; `None` while one does.
+    pub(super) fn trouble(&self) -> Option<CallError> {
+        if self.standing() == Standing::Ready {
+            return None;
+        }
+        self.pick(|_| true).conn().err()
+    }
+
+    /// The best of what the connections show, as [`Upstream::evidence`] says. All are asked, so
+    /// that the next look finds out.
+    pub(super) fn evidence(&self, now: Instant) -> Evidence {
+        let all = self.all();
+        let shown: Vec<_> = all.iter().map(|it| it.evidence(now)).collect();
+        let best = [Evidence::Answers, Evidence::Silent].into_iter().find(|it| shown.contains(it));
+        best.unwrap_or(Evidence::Gone)
+    }
+
+    /// How many connections have something wrong.
+    pub(super) fn unwell(&self, now: Instant) -> Unwell {
+        let all = self.all();
+        let mut unwell = Unwell { n_down: 0, n_silent: 0, n: all.len() };
+        for upstream in &all {
+            match (upstream.standing(), upstream.evidence(now)) {
+                (Standing::Connecting, _) | (_, Evidence::Answers) => {}
+                (_, Evidence::Silent) => unwell.n_silent += 1,
+                (_, Evidence::Gone) => unwell.n_down += 1,
+            }
+        }
+        unwell
+    }
+
+    /// Ends when [`LaneGroup::standing`] may have changed since it was made. It keeps no
+    /// connection alive.
+    pub(super) fn changed(&self) -> impl Future<Output = ()> + use<P> {
+        let all: Vec<_> = self.all().iter().map(|it| Box::pin(it.change())).collect();
+        async move { drop(select_all(all).await) }
+    }
+
+    /// The endpoint is known to be there: attempts that are due later are made now.
+    pub(super) fn connect_soon(&self) {
+        self.all().iter().for_each(|it| it.connect_soon());
     }
 
     /// The same; `None` if there is none.

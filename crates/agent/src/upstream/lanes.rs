@@ -15,7 +15,7 @@ use balance::Evidence;
 use wire::Conn;
 
 use super::dubbo::DubboPeer;
-use super::lane_group::{LaneGroup, Start};
+use super::lane_group::{LaneGroup, Start, Unwell};
 use super::{Peer, Setup, Standing, Upstream};
 use crate::config::ConnectionLimit;
 use crate::error::CallError;
@@ -23,7 +23,8 @@ use crate::error::CallError;
 /// Connections for long messages that nobody has used for so long are closed.
 const IDLE_TIME: Duration = Duration::from_secs(60);
 
-/// The connections to one endpoint. It stands as the first one for short messages does.
+/// The connections to one endpoint. It stands as the best one for short messages does: those for
+/// long ones are closed when they idle, and while they are down their calls go with the others.
 pub struct Lanes<P: Peer> {
     pub(super) short: LaneGroup<P>,
     long: RefCell<Option<Long<P>>>,
@@ -88,12 +89,24 @@ impl<P: Peer> Lanes<P> {
 
     /// Its state.
     pub fn standing(&self) -> Standing {
-        self.short.first().standing()
+        self.short.standing()
     }
 
     /// Whether the peer answers, as [`Upstream::evidence`] says.
     pub fn evidence(&self, now: Instant) -> Evidence {
-        self.short.first().evidence(now)
+        self.short.evidence(now)
+    }
+
+    /// How many connections have something wrong, also of those for long messages.
+    pub fn unwell(&self, now: Instant) -> Unwell {
+        let mut unwell = self.short.unwell(now);
+        if let Some(long) = &*self.long.borrow() {
+            let long = long.lanes.unwell(now);
+            unwell.n_down += long.n_down;
+            unwell.n_silent += long.n_silent;
+            unwell.n += long.n;
+        }
+        unwell
     }
 
     /// Since when it gives no sign of life on any connection, as [`Upstream::pauses_since`] says.
@@ -103,17 +116,17 @@ impl<P: Peer> Lanes<P> {
 
     /// Why it takes no calls, if it does not.
     pub fn trouble(&self) -> Option<CallError> {
-        self.short.first().conn().err()
+        self.short.trouble()
     }
 
     /// Waits until [`Lanes::standing`] may have changed.
     pub async fn changed(&self) {
-        self.short.first().changed().await;
+        self.short.changed().await;
     }
 
     /// The endpoint is known to be there: if an attempt is due later, it is made now.
     pub fn connect_soon(&self) {
-        self.short.first().connect_soon();
+        self.short.connect_soon();
     }
 
     /// The connection for a call; `None` while it is opened for the first time.
@@ -191,7 +204,7 @@ impl<P: Peer> Lanes<P> {
     /// others.
     #[cold]
     fn long_lane(&self, now: Instant, wanted: impl Fn(&P) -> bool) -> Option<Rc<Upstream<P>>> {
-        if self.short.first().standing() != Standing::Ready {
+        if self.short.standing() != Standing::Ready {
             return None;
         }
         let mut long = self.long.borrow_mut();

@@ -117,7 +117,7 @@ struct Inner<P: Peer> {
     /// Of the connection that is up, or of the last one.
     meter: RefCell<Option<Arc<Meter>>>,
     /// A change of `state`, for those who wait for a first connection.
-    changed: Notify,
+    changed: Arc<Notify>,
     /// The next attempt need not wait any longer.
     soon: Notify,
     /// An attempt is due, and others come first.
@@ -153,7 +153,7 @@ impl<P: Peer> Upstream<P> {
             down: RefCell::default(),
             state: RefCell::new(Connectivity::Connecting(None)),
             meter: RefCell::default(),
-            changed: Notify::new(),
+            changed: Arc::default(),
             soon: Notify::new(),
             awaits_turn: Cell::new(false),
             dropped: Cell::new(false),
@@ -286,9 +286,11 @@ impl<P: Peer> Upstream<P> {
         meter.as_ref().map_or(0, |meter| meter.bytes_read().wrapping_add(meter.bytes_written()))
     }
 
-    /// Waits until [`Upstream::standing`] may have changed.
-    pub async fn changed(&self) {
-        self.0.changed.notified().await;
+    /// Ends when [`Upstream::standing`] may have changed since it was made. It does not keep the
+    /// connection alive.
+    pub fn change(&self) -> impl Future<Output = ()> + use<P> {
+        let changed = Arc::clone(&self.0.changed).notified_owned();
+        async move { changed.await }
     }
 
     /// The endpoint is known to be there: if an attempt is due later, it is made now.

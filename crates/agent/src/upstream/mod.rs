@@ -30,6 +30,7 @@ use wire::{Account, Conn, Destination, SocketOptions};
 
 pub use self::credits::{Credit, LinkPurse};
 use self::dubbo::DubboPeer;
+pub use self::lane_group::Unwell;
 pub use self::lanes::{Found, Lanes, MessageLen};
 pub use self::lifecycle::{Peer, Signs, Upstream};
 use self::link::LinkPeer;
@@ -116,6 +117,14 @@ impl AnyUpstream {
             Self::Link(lanes) if lanes.is_away(service) => Evidence::Gone,
             Self::Link(upstream) => upstream.evidence(now),
             Self::Dubbo(upstream) => upstream.evidence(now),
+        }
+    }
+
+    /// How many of its connections have something wrong.
+    pub fn unwell(&self, now: Instant) -> Unwell {
+        match self {
+            Self::Link(lanes) => lanes.unwell(now),
+            Self::Dubbo(lanes) => lanes.unwell(now),
         }
     }
 

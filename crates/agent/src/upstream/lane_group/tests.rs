@@ -23,12 +23,16 @@ struct Script {
     waited: Cell<Duration>,
     in_flight: Cell<usize>,
     n_retired: Cell<usize>,
+    /// The connections that leave a question open, by the order in which they were made.
+    silent: RefCell<Vec<usize>>,
+    n_made: Cell<usize>,
 }
 
 struct ScriptedPeer(Rc<Script>);
 
 struct Scripted {
     script: Rc<Script>,
+    index: usize,
     output: BytesMut,
     is_closed: bool,
 }
@@ -60,7 +64,8 @@ impl Peer for ScriptedPeer {
     type Machine = Scripted;
 
     fn machine(&self, _: Instant) -> Scripted {
-        Scripted { script: Rc::clone(&self.0), output: BytesMut::new(), is_closed: false }
+        let index = self.0.n_made.replace(self.0.n_made.get() + 1);
+        Scripted { script: Rc::clone(&self.0), index, output: BytesMut::new(), is_closed: false }
     }
     fn is_ready(machine: &Scripted) -> bool {
         !machine.is_closed
@@ -75,8 +80,10 @@ impl Peer for ScriptedPeer {
     fn waited(machine: &Scripted, _: Instant) -> Duration {
         machine.script.waited.get()
     }
-    fn signs(_: &Scripted) -> Signs {
-        Signs { heard_at: Instant::now(), unanswered_since: None }
+    fn signs(machine: &Scripted) -> Signs {
+        let is_silent = machine.script.silent.borrow().contains(&machine.index);
+        let now = Instant::now();
+        Signs { heard_at: now, unanswered_since: is_silent.then_some(now) }
     }
     fn on_event(&self, event: Infallible) -> bool {
         match event {}
@@ -101,6 +108,12 @@ struct Estate {
 
 impl Estate {
     async fn start() -> Self {
+        let max = NonZeroUsize::new(4).unwrap();
+        Self::start_with(ConnectionLimit::Auto { max }, 1).await
+    }
+
+    /// Begins with `n` connections.
+    async fn start_with(limit: ConnectionLimit, n: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (script, connections) = (Rc::<Script>::default(), Connections::default());
@@ -116,12 +129,24 @@ impl Estate {
             let connections = connections.clone();
             Upstream::start(peer, destination, PATIENCE, connections, Reconnects::default())
         });
-        let limit = ConnectionLimit::Auto { max: NonZeroUsize::new(4).unwrap() };
         let now = Instant::now();
         let group = LaneGroup::start(limit, start, now);
         let mut estate = Self { script, group, listener, accepted: Vec::new(), now };
-        estate.settle(1).await;
+        estate.settle(n).await;
         estate
+    }
+
+    /// Two connections, as configured.
+    async fn of_two() -> Self {
+        let limit = ConnectionLimit::Fixed(NonZeroUsize::new(2).unwrap());
+        Self::start_with(limit, 2).await
+    }
+
+    /// Ends one of the connections for good.
+    async fn lose(&mut self, index: usize) {
+        let lane = Rc::clone(&self.group.all()[index]);
+        lane.close().await;
+        assert_eq!(lane.standing(), Standing::Down);
     }
 
     /// Waits until there are so many connections, all of them ready.
@@ -215,5 +240,54 @@ fn a_connection_that_is_not_held_up_stays_alone() {
         estate.script.in_flight.set(8);
         estate.pass(Duration::from_secs(60), 45);
         assert_eq!(estate.group.all().len(), 1);
+    });
+}
+
+/// A network may lose any of them, and calls go by the others.
+#[test]
+fn an_endpoint_is_ready_while_any_connection_is() {
+    on_local_runtime(async {
+        for lost in [0, 1] {
+            let mut estate = Estate::of_two().await;
+            estate.lose(lost).await;
+            assert_eq!(estate.group.standing(), Standing::Ready, "without {lost}");
+            assert_eq!(estate.group.trouble(), None, "without {lost}");
+            assert_eq!(estate.group.evidence(Instant::now()), Evidence::Answers);
+            assert_eq!(estate.group.unwell(Instant::now()).n_down, 1);
+            estate.lose(1 - lost).await;
+            assert_eq!(estate.group.standing(), Standing::Down);
+            assert!(estate.group.trouble().is_some());
+            assert_eq!(estate.group.evidence(Instant::now()), Evidence::Gone);
+        }
+    });
+}
+
+#[test]
+fn an_endpoint_answers_while_any_connection_does() {
+    on_local_runtime(async {
+        let estate = Estate::of_two().await;
+        let later = || Instant::now() + Duration::from_secs(60);
+        assert_eq!(estate.group.unwell(later()).explain(), None);
+        for silent in [0, 1] {
+            estate.script.silent.replace(vec![silent]);
+            assert_eq!(estate.group.evidence(later()), Evidence::Answers, "without {silent}");
+            let shown = estate.group.unwell(later()).explain();
+            assert_eq!(shown.as_deref(), Some("1 of 2 connections silent"), "without {silent}");
+        }
+        estate.script.silent.replace(vec![0, 1]);
+        assert_eq!(estate.group.evidence(later()), Evidence::Silent);
+    });
+}
+
+/// Whoever waits for a change learns of it, whichever connection has changed.
+#[test]
+fn a_change_of_any_connection_is_told() {
+    on_local_runtime(async {
+        for lost in [0, 1] {
+            let mut estate = Estate::of_two().await;
+            let changed = estate.group.changed();
+            estate.lose(lost).await;
+            tokio::time::timeout(PATIENCE, changed).await.expect("it is told");
+        }
     });
 }
