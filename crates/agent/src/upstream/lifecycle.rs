@@ -289,8 +289,7 @@ impl<P: Peer> Upstream<P> {
     /// Ends when [`Upstream::standing`] may have changed since it was made. It does not keep the
     /// connection alive.
     pub fn change(&self) -> impl Future<Output = ()> + use<P> {
-        let changed = Arc::clone(&self.0.changed).notified_owned();
-        async move { changed.await }
+        Arc::clone(&self.0.changed).notified_owned()
     }
 
     /// The endpoint is known to be there: if an attempt is due later, it is made now.
