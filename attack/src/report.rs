@@ -91,10 +91,8 @@ fn caller_columns(calls: &Calls, floor_ms: f64) -> String {
     let Calls { n_calls, n_failed, p99_ms, undisturbed_p99_ms, .. } = calls;
     let ratio = calls.p99_ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.1}"));
     let failed = format!("{n_failed}/{n_calls}");
-    let name = calls.kind.name();
-    format!(
-        "  {name:<8} {p99_ms:>9.2} {undisturbed_p99_ms:>9.2} {ratio:>7} {floor_ms:>9.2} {failed:>13}"
-    )
+    let latencies = format!("{p99_ms:>9.2} {undisturbed_p99_ms:>9.2} {ratio:>7} {floor_ms:>9.2}");
+    format!("  {:<8} {latencies} {failed:>13}", calls.kind.name())
 }
 
 fn json_row(plan: &Plan, row: &Row, origin: &Value) -> Value {

@@ -235,10 +235,8 @@ impl AppGate {
         self.tell_room();
     }
 
-    /// Lets a call in, has it wait, or sheds it.
+    /// Lets a call in, has it wait, or sheds it. `priority` is asked for only if it has to wait.
     #[inline]
-    ///
-    /// `priority` is asked for only if the call has to wait.
     pub fn admit(
         self: &Rc<Self>,
         now: Instant,

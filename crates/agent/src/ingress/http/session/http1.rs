@@ -18,7 +18,7 @@ use http::request::Parts;
 use http::{Version, header};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use wire::Connection;
 
 use super::answering::{Answered, Answering};
@@ -56,6 +56,8 @@ impl HttpSession {
             io.start = parts.read_buf;
             if io.start.is_empty() {
                 let Some(start) = self.next_bytes(io.stream.inner_mut()).await else {
+                    // As hyper ends one: by TLS, the peer is told.
+                    let _ = io.stream.inner_mut().shutdown().await;
                     return Ok(());
                 };
                 io.start = start;
