@@ -233,9 +233,9 @@ impl Cluster {
         if !policy.routing.from_registry || has_wildcard {
             return Vec::new();
         }
-        let caller = policy.routing.caller.params.get(APPLICATION).map(String::as_str);
+        let caller = policy.routing.caller.params.get(APPLICATION);
         let provider = endpoints.iter().find_map(|endpoint| endpoint.params.get(APPLICATION));
-        RuleName::all(&self.service, caller, provider.map(String::as_str))
+        RuleName::all(&self.service, caller, provider)
     }
 
     /// Tells when [`rule_names`](Self::rule_names) may have changed with the configuration.

@@ -13,8 +13,9 @@ mod instance;
 mod mapping;
 mod metadata;
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
+use parameters::Parameters;
 use serde_json::Value;
 
 pub use instance::{Instance, MetadataAddress, Storage};
@@ -118,14 +119,17 @@ fn port(value: &Value) -> Option<u16> {
 }
 
 /// The members of a map that are texts, numbers or booleans, as texts.
-fn texts(value: Option<&Value>) -> BTreeMap<String, String> {
+fn texts(value: Option<&Value>) -> Parameters {
     let members = value.and_then(Value::as_object).into_iter().flatten();
-    let text = |value: &Value| match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+    members.filter_map(|(name, value)| Some((name, as_text(value)?))).collect()
+}
+
+fn as_text(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::String(text) => Some(text.into()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string().into()),
         _ => None,
-    };
-    members.filter_map(|(name, value)| Some((name.clone(), text(value)?))).collect()
+    }
 }
 
 #[cfg(test)]

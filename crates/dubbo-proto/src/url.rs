@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+
+use parameters::Parameters;
 
 use crate::ProtoError;
 
@@ -37,9 +38,8 @@ pub struct DubboUrl {
     pub port: u16,
     /// Without the `/` in front. Mostly the interface, but a context path may come before it.
     pub path: String,
-    /// What comes after `?`. A name without `=` has itself as its value, as in Dubbo. Shared with
-    /// whoever keeps them: lists are long, and these are most of their memory.
-    pub params: Arc<BTreeMap<String, String>>,
+    /// What comes after `?`. A name without `=` has itself as its value, as in Dubbo.
+    pub params: Parameters,
 }
 
 impl FromStr for DubboUrl {
@@ -72,7 +72,7 @@ impl FromStr for DubboUrl {
             None => (None, None),
         };
         let (host, port) = parse_address(address, authority_offset)?;
-        let params = Arc::new(parse_params(query, text.len() - query.len())?);
+        let params = parse_params(query, text.len() - query.len())?;
         let (protocol, path) = (protocol.to_owned(), path.to_owned());
         Ok(Self { protocol, username, password, host, port, path, params })
     }
@@ -110,7 +110,7 @@ fn parse_address(address: &str, offset: usize) -> Result<(String, u16), ProtoErr
     Ok((host.to_owned(), port))
 }
 
-fn parse_params(query: &str, mut offset: usize) -> Result<BTreeMap<String, String>, ProtoError> {
+fn parse_params(query: &str, mut offset: usize) -> Result<Parameters, ProtoError> {
     let mut params = BTreeMap::new();
     for part in query.split('&') {
         let (name, value) = part.split_once('=').unwrap_or((part, part));
@@ -118,13 +118,13 @@ fn parse_params(query: &str, mut offset: usize) -> Result<BTreeMap<String, Strin
             if params.len() >= MAX_PARAMS {
                 return Err(ProtoError::Url { offset, rule: "at most 1024 parameters" });
             }
-            params.insert(name.to_owned(), value.to_owned());
+            params.insert(name, value);
         } else if !part.is_empty() {
             return Err(ProtoError::Url { offset, rule: "a parameter has a name" });
         }
         offset += part.len() + 1;
     }
-    Ok(params)
+    Ok(params.into_iter().collect())
 }
 
 impl fmt::Display for DubboUrl {

@@ -372,7 +372,7 @@ fn serializations(endpoint: &Endpoint) -> Vec<&'static str> {
 }
 
 fn param<'a>(endpoint: &'a Endpoint, name: &str) -> Option<&'a str> {
-    endpoint.params.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    endpoint.params.get(name).filter(|value| !value.is_empty())
 }
 
 fn endpoint_text(endpoint: &Endpoint) -> String {

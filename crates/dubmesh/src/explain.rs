@@ -1,7 +1,6 @@
 //! `dubmesh explain`: which endpoints Dubbo's routing rules leave for a call, and why.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,6 +9,7 @@ use agent::inspect::snapshot::{ExplainedEndpoint, ExplanationSnapshot, Page};
 use clap::Args;
 use dubbo_proto::ServiceKey;
 use flow::rules::{CallView, ConditionRule, RuleError, RuleSet, Selection, TagRule, UrlView};
+use parameters::Parameters;
 use registry::Endpoint;
 
 use crate::Exit;
@@ -247,15 +247,12 @@ fn select(
     service: &ServiceKey,
     endpoints: &[Endpoint],
 ) -> Selection {
-    let mut params: BTreeMap<String, String> = args.consumer.iter().cloned().collect();
     let ServiceKey { interface, version, group } = service;
-    for (name, value) in
-        [("interface", &**interface), ("version", version), ("group", group), ("side", "consumer")]
-    {
-        if !value.is_empty() {
-            params.entry(name.to_owned()).or_insert_with(|| value.to_owned());
-        }
-    }
+    let own =
+        [("interface", &**interface), ("version", version), ("group", group), ("side", "consumer")];
+    let own = own.into_iter().filter(|(_, value)| !value.is_empty());
+    let told = args.consumer.iter().map(|(name, value)| (&**name, &**value));
+    let params: Parameters = own.chain(told).collect();
     let attachment = |name: &str| {
         let mut all = args.attachments.iter().rev();
         all.find(|(key, _)| key == name).map(|(_, value)| Cow::Borrowed(value.as_str()))
@@ -279,7 +276,7 @@ fn select(
             protocol: endpoint.protocol.scheme(),
             host: &endpoint.host,
             port: endpoint.port,
-            path: endpoint.params.get("path").map_or(interface, String::as_str),
+            path: endpoint.params.get("path").unwrap_or(interface),
             params: &endpoint.params,
         })
         .collect();

@@ -138,7 +138,7 @@ fn text_of(listed: &ListedService) -> String {
 /// What tells endpoints apart, and who has registered them.
 fn facts(listed: &ListedEndpoint) -> Vec<(&'static str, String)> {
     let ListedEndpoint { endpoint, stands_for, levels } = listed;
-    let param = |name: &str| endpoint.params.get(name).cloned();
+    let param = |name: &str| endpoint.params.get(name).map(str::to_owned);
     let facts = [
         ("weight", Some(endpoint.weight.to_string())),
         ("level", Some(joined(levels))),
@@ -167,7 +167,7 @@ fn json_of(listed: &ListedService) -> Value {
             "agentOf": stands_for,
             "isAgent": stands_for.is_some() || endpoint.protocol == Protocol::Link,
             "level": joined(levels),
-            "parameters": &*endpoint.params,
+            "parameters": endpoint.params,
         })
     };
     json!({

@@ -1,7 +1,6 @@
 //! Where a service is, as arguments of commands that deal with one service.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -85,10 +84,9 @@ impl LocationArgs {
         variant: &VariantArgs,
     ) -> Result<ServiceKey, dubbo_proto::ProtoError> {
         let in_url = |name| self.url.as_ref().and_then(|url| url.params.get(name));
-        let version = variant.service_version.as_ref().or_else(|| in_url("version"));
-        let group = variant.group.as_ref().or_else(|| in_url("group"));
-        let or_none = |text: Option<&String>| text.map_or("", String::as_str).to_owned();
-        ServiceKey::new(interface, &or_none(version), &or_none(group))
+        let version = variant.service_version.as_deref().or_else(|| in_url("version"));
+        let group = variant.group.as_deref().or_else(|| in_url("group"));
+        ServiceKey::new(interface, version.unwrap_or_default(), group.unwrap_or_default())
     }
 
     /// Whether one endpoint was named, rather than a registry.
@@ -122,13 +120,11 @@ impl LocationArgs {
         let registry = Registry::open_with(hub, sources)?;
         let protocol = Protocol::from_scheme(&url.protocol).unwrap_or(Protocol::Dubbo);
         let mut endpoint = Endpoint::new(protocol, &url.host, url.port);
-        let told =
-            || url.params.get("serialization").and_then(|name| Serialization::from_name(name));
+        let told = || url.params.get("serialization").and_then(Serialization::from_name);
         endpoint.serializations = serialization.or_else(told).into_iter().collect();
         if let Some((major, minor)) = serialization.and_then(Serialization::since) {
             // In a registration, its name means this one from that release on.
-            let release = [("release".to_owned(), format!("{major}.{minor}.0"))];
-            endpoint.params = Arc::new(release.into());
+            endpoint.params = [("release", format!("{major}.{minor}.0"))].into();
         }
         let registration = Registration {
             service: service.clone(),

@@ -3,9 +3,10 @@
 //! `vectors/dubbo-3.3.6.json` has what they answered; interop/vectors-rules has the recipe.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use flow::rules::{CallView, ConditionRule, Configurators, RuleSet, TagRule, UrlView};
+use parameters::Parameters;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::Value;
@@ -22,7 +23,7 @@ struct Url {
     host: String,
     port: u16,
     path: String,
-    params: BTreeMap<String, String>,
+    params: Parameters,
 }
 
 impl Url {
@@ -35,7 +36,7 @@ impl Url {
             host: text("host").trim_matches(['[', ']']).to_owned(),
             port: u16::try_from(value["port"].as_u64().unwrap()).unwrap(),
             path: text("path"),
-            params: params.map(|(k, v)| (k.clone(), v.as_str().unwrap().to_owned())).collect(),
+            params: params.map(|(name, value)| (name, value.as_str().unwrap())).collect(),
         }
     }
 

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::Arc;
 
+use parameters::Parameters;
 use serde::de::{MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -52,10 +52,9 @@ pub struct Instance {
     /// `GROUP@@name` in what servers say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_name: Option<String>,
-    /// What it says about itself. Values that are no texts are left out. Shared, because this is
-    /// most of what a long list takes.
-    #[serde(default, deserialize_with = "texts", serialize_with = "shared")]
-    pub metadata: Arc<BTreeMap<String, String>>,
+    /// What it says about itself. Values that are no texts are left out.
+    #[serde(default, deserialize_with = "texts")]
+    pub metadata: Parameters,
 }
 
 fn one() -> f64 {
@@ -66,21 +65,21 @@ fn yes() -> bool {
     true
 }
 
-fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<BTreeMap<String, String>>, D::Error> {
+fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Parameters, D::Error> {
     struct Texts;
     impl<'de> Visitor<'de> for Texts {
-        type Value = BTreeMap<String, String>;
+        type Value = Parameters;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(f, "metadata of at most {MAX_METADATA} entries")
         }
 
         fn visit_unit<E>(self) -> Result<Self::Value, E> {
-            Ok(BTreeMap::new())
+            Ok(Parameters::default())
         }
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut texts = BTreeMap::new();
+            let mut texts = BTreeMap::<String, String>::new();
             while let Some(name) = map.next_key::<String>()? {
                 let text = match map.next_value()? {
                     Value::String(text) => text,
@@ -93,14 +92,10 @@ fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<BTreeMap<String, Stri
                 }
                 texts.insert(name, text);
             }
-            Ok(texts)
+            Ok(texts.into_iter().collect())
         }
     }
-    from.deserialize_any(Texts).map(Arc::new)
-}
-
-fn shared<S: Serializer>(texts: &Arc<BTreeMap<String, String>>, to: S) -> Result<S::Ok, S::Error> {
-    texts.serialize(to)
+    from.deserialize_any(Texts)
 }
 
 impl Instance {
@@ -116,14 +111,14 @@ impl Instance {
             ephemeral: true,
             cluster_name: None,
             service_name: None,
-            metadata: Arc::default(),
+            metadata: Parameters::default(),
         }
     }
 
     /// How much of [`MAX_METADATA_LEN`] the metadata take.
     #[must_use]
     pub fn metadata_len(&self) -> usize {
-        let len = |text: &String| text.encode_utf16().count();
+        let len = |text: &str| text.encode_utf16().count();
         self.metadata.iter().map(|(name, value)| len(name) + len(value)).sum()
     }
 
@@ -175,7 +170,7 @@ impl ServiceInfo {
         for host in self.hosts.iter_mut().flatten() {
             let known = by_address.get(&(&*host.ip, host.port));
             if let Some(known) = known.filter(|known| ***known == host.metadata) {
-                host.metadata = Arc::clone(known);
+                host.metadata = (*known).clone();
             }
         }
     }
@@ -272,7 +267,7 @@ mod tests {
         assert_eq!(now, told);
         let is_shared = |at: usize| {
             let [one, other] = [&before, &now].map(|it| &it.hosts[at].as_ref().unwrap().metadata);
-            Arc::ptr_eq(one, other)
+            one.is_shared_with(other)
         };
         assert!(is_shared(0) && !is_shared(2));
     }
@@ -292,8 +287,7 @@ mod tests {
         assert!(info.is_protected && info.last_ref_time == 1_700_000_000_000);
         let first = info.hosts[0].as_ref().unwrap();
         assert_eq!((first.port, first.weight, first.healthy), (20880, 2.5, false));
-        let metadata: Vec<_> =
-            first.metadata.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let metadata: Vec<_> = first.metadata.iter().collect();
         assert_eq!(metadata, [("n", "3"), ("protocol", "dubbo")]);
         let bad: Vec<_> = info.hosts.iter().filter_map(|host| host.as_ref().err()).collect();
         assert_eq!(bad.iter().map(|bad| bad.at).collect::<Vec<_>>(), [1, 2]);
@@ -331,7 +325,7 @@ mod tests {
     #[test]
     fn written_and_read_again_an_instance_is_the_same() {
         let mut instance = Instance::new("10.0.0.1", 20880);
-        instance.metadata = Arc::new([("k".into(), "é".into())].into());
+        instance.metadata = [("k", "é")].into();
         assert_eq!(instance.metadata_len(), 2);
         let text = serde_json::to_string(&instance).unwrap();
         assert_eq!(serde_json::from_str::<Instance>(&text).unwrap(), instance);

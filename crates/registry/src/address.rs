@@ -1,6 +1,5 @@
 //! Between endpoints and the URLs in which files and registries write them. Pure.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use dubbo_proto::{DubboUrl, Serialization};
@@ -33,12 +32,12 @@ fn unused(url: &DubboUrl, reason: NotUsed) -> Unused {
 pub(crate) fn listing(url: DubboUrl) -> Option<Listing> {
     let protocol = Protocol::from_scheme(&url.protocol)?;
     let (version, group) = (url.version().to_owned(), url.group().to_owned());
-    let stands_for = url.params.get(FOR).cloned();
     let mut params = url.params;
+    let stands_for = params.get(FOR).map(str::to_owned);
     // An agent has no path of its own: that of the app shows through.
     let has_path = protocol == Protocol::Dubbo && stands_for.is_none() && !url.path.is_empty();
     if has_path && params.get(PATH) != Some(&url.path) {
-        Arc::make_mut(&mut params).insert(PATH.to_owned(), url.path);
+        params = params.with(PATH, &url.path);
     }
     let endpoint = Endpoint::of_params(protocol, &url.host, url.port, params);
     Some(Listing { version, group, endpoint, stands_for, level: Level::Interface })
@@ -47,7 +46,7 @@ pub(crate) fn listing(url: DubboUrl) -> Option<Listing> {
 /// The URL under which a registration is written.
 pub(crate) fn url(registration: &Registration) -> DubboUrl {
     let Registration { service, endpoint, methods, app_address } = registration;
-    let mut params = (*endpoint.params).clone();
+    let mut params = endpoint.params.to_map();
     let path = params.remove(PATH).unwrap_or_else(|| service.interface.clone());
     let mut set = |name: &str, value: String| {
         if !value.is_empty() {
@@ -77,7 +76,7 @@ pub(crate) fn url(registration: &Registration) -> DubboUrl {
         host: endpoint.host.to_string(),
         port: endpoint.port,
         path,
-        params: Arc::new(params),
+        params: params.into_iter().collect(),
         ..DubboUrl::default()
     }
 }
@@ -114,13 +113,16 @@ mod tests {
         assert_eq!(warm_up.period, Duration::from_secs(60));
         let later = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_030);
         assert_eq!(warm_up.uptime(later), Duration::from_secs(30));
-        assert_eq!(endpoint.params.get("methods").map(String::as_str), Some("a,b"));
-        assert_eq!(endpoint.params.get("path").map(String::as_str), Some("a.B"));
+        assert_eq!(endpoint.params.get("methods"), Some("a,b"));
+        assert_eq!(endpoint.params.get("path"), Some("a.B"));
     }
 
     #[test]
     fn the_path_is_the_apps_and_not_its_agents() {
-        let path = |url| parse_listing(url).unwrap().endpoint.params.get("path").cloned();
+        let path = |url| {
+            let params = parse_listing(url).unwrap().endpoint.params;
+            params.get("path").map(str::to_owned)
+        };
         let dubbo = "dubbo://10.0.0.1:20880/ctx/a.B?interface=a.B";
         assert_eq!(path(dubbo).as_deref(), Some("ctx/a.B"));
         assert_eq!(path("dubbo://10.0.0.1:20880?interface=a.B"), None);

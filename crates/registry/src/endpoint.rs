@@ -2,12 +2,12 @@
 //!
 //! Invariant: a [`Snapshot`] lists each address once, ordered by [`EndpointKey`].
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use dubbo_proto::{DubboUrl, Serialization, ServiceKey};
+use parameters::Parameters;
 
 /// The weight of an endpoint that says nothing about it, as in Dubbo.
 pub const DEFAULT_WEIGHT: u32 = 100;
@@ -92,7 +92,7 @@ pub struct Endpoint {
     pub threads: Option<u32>,
     /// Everything that the registry knows, by Dubbo's parameter names; `path` is that of a
     /// provider's URL.
-    pub params: Arc<BTreeMap<String, String>>,
+    pub params: Parameters,
     /// Which of several registries lists it, if it comes from several.
     pub registry: Option<Arc<str>>,
 }
@@ -116,12 +116,7 @@ impl WarmUp {
 
 impl Endpoint {
     /// An endpoint with all that `params` say about it; what they leave out has Dubbo's default.
-    pub(crate) fn of_params(
-        protocol: Protocol,
-        host: &str,
-        port: u16,
-        params: Arc<BTreeMap<String, String>>,
-    ) -> Self {
+    pub(crate) fn of_params(protocol: Protocol, host: &str, port: u16, params: Parameters) -> Self {
         let url = DubboUrl { params, ..DubboUrl::default() };
         let timeout = url.param("timeout").and_then(|ms| ms.parse().ok()).filter(|ms| 0 < *ms);
         let started_at = url.timestamp_ms().map(Duration::from_millis);
@@ -157,17 +152,17 @@ impl Endpoint {
             serializations: Vec::new(),
             timeout: None,
             threads: None,
-            params: Arc::default(),
+            params: Parameters::default(),
             registry: None,
         }
     }
 
     /// The same endpoint with other parameters. What these do not tell stays as it is.
     #[must_use]
-    pub fn with_params(&self, params: BTreeMap<String, String>) -> Self {
-        let changed = Self::of_params(self.protocol, &self.host, self.port, Arc::new(params));
+    pub fn with_params(&self, params: Parameters) -> Self {
+        let changed = Self::of_params(self.protocol, &self.host, self.port, params);
         let is_changed = |names: &[&str]| {
-            names.iter().any(|name| self.params.get(*name) != changed.params.get(*name))
+            names.iter().any(|name| self.params.get(name) != changed.params.get(name))
         };
         let mut same = self.clone();
         if is_changed(&["weight"]) {
@@ -188,7 +183,7 @@ impl Endpoint {
     /// Whether its parameters switch it off, as a rule can: `disabled=true` or `enabled=false`.
     #[must_use]
     pub fn is_disabled(&self) -> bool {
-        let url = DubboUrl { params: Arc::clone(&self.params), ..DubboUrl::default() };
+        let url = DubboUrl { params: self.params.clone(), ..DubboUrl::default() };
         !url.is_enabled()
     }
 

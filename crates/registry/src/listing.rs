@@ -108,9 +108,8 @@ pub(crate) fn resolve<'a>(
 
 /// The agent's endpoint with what only the app has said about itself.
 fn stand_in(agent: &Endpoint, app: &Endpoint) -> Endpoint {
-    let mut params = (*app.params).clone();
-    params.extend(agent.params.iter().map(|(key, value)| (key.clone(), value.clone())));
-    let mut merged = Endpoint::of_params(agent.protocol, &agent.host, agent.port, Arc::new(params));
+    let params = app.params.iter().chain(agent.params.iter()).collect();
+    let mut merged = Endpoint::of_params(agent.protocol, &agent.host, agent.port, params);
     merged.registry.clone_from(&agent.registry);
     if merged.serializations.is_empty() {
         merged.serializations.clone_from(&app.serializations);

@@ -234,30 +234,24 @@ fn url(endpoint: &Endpoint) -> String {
     let params = endpoint.params.iter().filter(|(name, value)| {
         !name.contains('=') && !name.is_empty() && is_plain(name) && is_plain(value)
     });
-    let mut params: BTreeMap<String, String> =
-        params.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let mut params: BTreeMap<_, _> = params.collect();
+    let weight = endpoint.weight.to_string();
     if endpoint.weight != DEFAULT_WEIGHT {
-        params.insert("weight".to_owned(), endpoint.weight.to_string());
+        params.insert("weight", &weight);
     }
     // Where an agent stands in for an app, only the agent is in the list.
     params.remove("for");
-    let path = params.remove("path").unwrap_or_default();
+    let path = params.remove("path").unwrap_or_default().to_owned();
+    let params = params.into_iter().collect();
     let scheme = endpoint.protocol.scheme();
     if let Some(socket) = wire::address::unix_path(&endpoint.host) {
-        let query = DubboUrl { params: Arc::new(params), ..DubboUrl::default() }.to_string();
+        let query = DubboUrl { params, ..DubboUrl::default() }.to_string();
         let query = query.split_once('?').map_or("", |(_, query)| query);
         return format!("{scheme}+unix:{socket}?{query}");
     }
     let (protocol, host) = (scheme.to_owned(), endpoint.host.to_string());
-    DubboUrl {
-        protocol,
-        host,
-        port: endpoint.port,
-        path,
-        params: Arc::new(params),
-        ..DubboUrl::default()
-    }
-    .to_string()
+    DubboUrl { protocol, host, port: endpoint.port, path, params, ..DubboUrl::default() }
+        .to_string()
 }
 
 /// Replaces the file, so that nobody reads half of it.
@@ -296,13 +290,7 @@ mod tests {
     use crate::endpoint::Protocol;
 
     fn endpoint(host: &str, params: &[(&str, &str)]) -> Endpoint {
-        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        Endpoint::of_params(
-            Protocol::Dubbo,
-            host,
-            20880,
-            Arc::new(params.iter().map(owned).collect()),
-        )
+        Endpoint::of_params(Protocol::Dubbo, host, 20880, params.iter().copied().collect())
     }
 
     fn current(endpoints: Vec<Endpoint>) -> Snapshot {

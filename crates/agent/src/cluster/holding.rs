@@ -175,7 +175,7 @@ impl List {
 
 /// An endpoint's own address, and that of the app that it stands in for.
 fn addresses(endpoint: &Endpoint) -> impl Iterator<Item = String> {
-    [Some(endpoint.address()), endpoint.params.get(FOR).cloned()].into_iter().flatten()
+    [Some(endpoint.address()), endpoint.params.get(FOR).map(str::to_owned)].into_iter().flatten()
 }
 
 #[cfg(test)]
@@ -186,8 +186,7 @@ mod tests {
 
     fn endpoint(protocol: Protocol, port: u16, app: Option<&str>) -> Endpoint {
         let mut endpoint = Endpoint::new(protocol, "10.0.0.1", port);
-        let params = app.map(|app| (FOR.to_owned(), app.to_owned()));
-        endpoint.params = Arc::new(params.into_iter().collect());
+        endpoint.params = app.map(|app| (FOR, app)).into_iter().collect();
         endpoint
     }
 

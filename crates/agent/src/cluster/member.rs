@@ -90,12 +90,12 @@ impl MemberState {
             == (other.protocol, other.port, &other.host, &other.serializations)
             && [TOKEN, PATH, TLS, ZONE]
                 .iter()
-                .all(|name| own.params.get(*name) == other.params.get(*name))
+                .all(|name| own.params.get(name) == other.params.get(name))
     }
 
     /// The path of the provider's URL where it is another than the interface.
     pub(super) fn path(&self, interface: &str) -> Option<&str> {
-        self.endpoint.params.get(PATH).map(String::as_str).filter(|path| *path != interface)
+        self.endpoint.params.get(PATH).filter(|path| *path != interface)
     }
 
     /// The first serialization that the endpoint prefers and we write.
@@ -128,7 +128,7 @@ impl Cluster {
         let (endpoint, refused_serializations) =
             (endpoint.clone(), RefusedSerializations::default());
         let token = endpoint.params.get(TOKEN).filter(|token| !token.is_empty());
-        let token = token.map(|token| (TOKEN, token.clone()));
+        let token = token.map(|token| (TOKEN, token.to_owned()));
         let mut state = MemberState {
             endpoint,
             upstream,

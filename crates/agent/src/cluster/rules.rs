@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use dubbo_proto::ServiceKey;
 use flow::rules::{
     CallView, Configurators, Inputs, RuleSet, Selection, Step, Subset, TAG, UrlView, apply_subsets,
 };
+use parameters::Parameters;
 use registry::Endpoint;
 
 use super::{Allowed, Member, splits};
@@ -40,7 +41,7 @@ struct State {
     inputs: Inputs,
     configurators: Vec<Arc<Configurators>>,
     /// What rules see of the caller: its parameters, and the service that it asks for.
-    caller: BTreeMap<String, String>,
+    caller: Parameters,
     endpoints: Vec<Placed>,
     known: HashMap<Box<[u8]>, Rc<Allowed>>,
     /// Endpoints that only some calls go to.
@@ -87,7 +88,7 @@ impl Rules {
             set: RuleSet::default(),
             inputs: Inputs::default(),
             configurators: Vec::new(),
-            caller: BTreeMap::new(),
+            caller: Parameters::default(),
             endpoints: Vec::new(),
             known: HashMap::new(),
             subsets: Vec::new(),
@@ -147,16 +148,16 @@ impl Rules {
         if state.configurators.is_empty() {
             return Cow::Borrowed(endpoint);
         }
-        let mut seen = (*endpoint.params).clone();
-        seen.extend(state.caller.iter().map(|(key, value)| (key.clone(), value.clone())));
-        let mut params = (*endpoint.params).clone();
+        let join = |one: &Parameters, other: &Parameters| one.iter().chain(other.iter()).collect();
+        let mut seen: Parameters = join(&endpoint.params, &state.caller);
+        let mut params = endpoint.params.clone();
         for configurators in &state.configurators {
             let view = UrlView { params: &seen, ..view(endpoint, &self.service.interface) };
             let changes = configurators.changes(&view, &state.routing.caller.host);
-            seen.extend(changes.clone());
-            params.extend(changes);
+            seen = join(&seen, &changes);
+            params = join(&params, &changes);
         }
-        if params == *endpoint.params {
+        if params == endpoint.params {
             return Cow::Borrowed(endpoint);
         }
         let mut changed = endpoint.with_params(params);
@@ -234,14 +235,11 @@ impl State {
         self.subsets = routing.splits.iter().filter_map(Split::subset).cloned().collect();
         let configurators = routing.configurators.iter().map(|file| &file.rule);
         self.configurators = configurators.chain(&registry.configurators).cloned().collect();
-        self.caller = routing.caller.params.clone();
         let ServiceKey { interface, version, group } = service;
         let own = [("interface", interface.as_str()), ("version", version), ("group", group)];
-        for (name, value) in own.into_iter().chain([("side", "consumer")]) {
-            if !value.is_empty() {
-                self.caller.insert(name.to_owned(), value.to_owned());
-            }
-        }
+        let own = own.into_iter().chain([("side", "consumer")]);
+        let own = own.filter(|(_, value)| !value.is_empty());
+        self.caller = routing.caller.params.iter().chain(own).collect();
     }
 
     /// What the rules look at in a call, as bytes: two calls with the same have the same
@@ -294,7 +292,7 @@ fn view<'a>(endpoint: &'a Endpoint, interface: &'a str) -> UrlView<'a> {
         protocol: registry::Protocol::Dubbo.scheme(),
         host,
         port,
-        path: endpoint.params.get(super::PATH).map_or(interface, String::as_str),
+        path: endpoint.params.get(super::PATH).unwrap_or(interface),
         params: &endpoint.params,
     }
 }

@@ -279,7 +279,7 @@ fn an_update_keeps_the_endpoints_that_stay() {
         assert_eq!(after.len(), 3);
         assert!(before.iter().all(|old| after.iter().any(|new| Rc::ptr_eq(&old.0, &new.0))));
         let mut other = list(1).endpoints[0].clone();
-        other.params = Arc::new([(TOKEN.to_owned(), "secret".to_owned())].into());
+        other.params = [(TOKEN, "secret")].into();
         cluster.update(&Snapshot { endpoints: Arc::new([other]), ..list(0) });
         let [only] = &*members() else { panic!("one is listed") };
         assert!(before.iter().all(|old| !Rc::ptr_eq(&old.0, &only.0)));

@@ -1,6 +1,5 @@
 //! The keys of `[defaults]` and `[[cluster]]` that say by which rules calls find their endpoints.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
@@ -8,6 +7,7 @@ use std::sync::Arc;
 
 use balance::DEFAULT_NODES;
 use flow::rules::{ConditionRule, Configurators, RuleError, TagRule};
+use parameters::Parameters;
 
 use super::section::Section;
 use super::splits::{Split, splits};
@@ -97,7 +97,7 @@ pub struct Caller {
     /// Its address.
     pub host: String,
     /// Its parameters, such as `application`.
-    pub params: BTreeMap<String, String>,
+    pub params: Parameters,
 }
 
 /// A rule that was read from a file.
@@ -128,7 +128,7 @@ impl Default for RoutingPolicy {
             conditions: Vec::new(),
             configurators: Vec::new(),
             from_registry: true,
-            caller: Caller { host: LOOPBACK.to_owned(), params: BTreeMap::new() },
+            caller: Caller { host: LOOPBACK.to_owned(), params: Parameters::default() },
             zone: None,
             // As in Dubbo: `hash.arguments` and `hash.nodes`.
             hash: HashPolicy { key: HashKey::Arguments(vec![0]), nodes: DEFAULT_NODES },
@@ -141,7 +141,7 @@ impl Default for RoutingPolicy {
 
 /// Where nothing else is said: the caller is at our own address.
 pub(super) fn default_routing() -> RoutingPolicy {
-    let caller = Caller { host: own_host(), params: BTreeMap::new() };
+    let caller = Caller { host: own_host(), params: Parameters::default() };
     RoutingPolicy { caller, ..RoutingPolicy::default() }
 }
 
@@ -210,7 +210,8 @@ fn caller(section: &mut Section<'_>, base: &Caller) -> Caller {
     if pairs.is_empty() {
         return base.clone();
     }
-    let mut caller = Caller { host: base.host.clone(), params: BTreeMap::new() };
+    let mut caller = Caller { host: base.host.clone(), params: Parameters::default() };
+    let mut params = Vec::new();
     for (place, name, value) in pairs {
         match name {
             "host" if value.parse::<std::net::IpAddr>().is_err() => {
@@ -218,9 +219,10 @@ fn caller(section: &mut Section<'_>, base: &Caller) -> Caller {
                 section.wrong_at(&place, problem, "write one such as \"10.0.0.5\"");
             }
             "host" => caller.host = value.to_owned(),
-            _ => drop(caller.params.insert(name.to_owned(), value.to_owned())),
+            _ => params.push((name, value)),
         }
     }
+    caller.params = params.into_iter().collect();
     caller
 }
 
@@ -300,7 +302,7 @@ mod tests {
         let (b, c) = (config.clusters.policy("a.B"), config.clusters.policy("a.C"));
         assert_eq!((b.routing.conditions.len(), b.routing.from_registry), (1, false));
         assert_eq!((c.routing.conditions.len(), c.routing.from_registry), (0, true));
-        assert_eq!(c.routing.caller.params.get("application").map(String::as_str), Some("shop"));
+        assert_eq!(c.routing.caller.params.get("application"), Some("shop"));
         assert_eq!(read(folder.path(), keys).unwrap().clusters, config.clusters);
         std::fs::write(folder.path().join("a.yaml"), CONDITION.replace("gray", "blue")).unwrap();
         assert_ne!(read(folder.path(), keys).unwrap().clusters, config.clusters, "it is reloaded");

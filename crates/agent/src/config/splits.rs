@@ -1,11 +1,11 @@
 //! `[[cluster.split]]` and `[[defaults.split]]`: parts of a service's calls that go elsewhere.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
 use flow::rules::Subset;
+use parameters::Parameters;
 
 use super::clusters::covers;
 use super::section::Section;
@@ -280,11 +280,8 @@ fn when(section: &mut Section<'_>) -> Vec<CallTest> {
 
 fn target(section: &mut Section<'_>, name: Option<&Arc<str>>) -> Option<SplitTarget> {
     let tag = section.text("tag").map(str::to_owned);
-    let params: BTreeMap<String, String> = section
-        .pairs("endpoints")
-        .into_iter()
-        .map(|(_, name, value)| (name.to_owned(), value.to_owned()))
-        .collect();
+    let params: Parameters =
+        section.pairs("endpoints").into_iter().map(|(_, name, value)| (name, value)).collect();
     let service = OtherService::read(section, "version", "group");
     let force = section.flag("force", false);
     if force && service.is_some() {

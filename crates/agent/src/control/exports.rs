@@ -5,11 +5,12 @@
 //!   any of them.
 //! - It is withdrawn when no worker has reached the app for a while, and first thing in a drain.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use dubbo_proto::{PROTOCOL_VERSION, Serialization, ServiceKey};
+use parameters::Parameters;
 use registry::{Endpoint, Protocol, Registered, Registration, Registry};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -346,14 +347,14 @@ impl Keeper {
         if self.protocol == Protocol::Dubbo {
             let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             let preferred = endpoint.serializations.first().copied();
-            let params = dubbo_params(&self.application, preferred, since_1970.unwrap_or_default());
-            endpoint.params = Arc::new(params);
+            endpoint.params =
+                dubbo_params(&self.application, preferred, since_1970.unwrap_or_default());
             if let AppConfig::Http(app) = &export.app {
                 endpoint.timeout = app.timeout;
             }
         }
         if self.is_tls {
-            Arc::make_mut(&mut endpoint.params).insert(TLS.to_owned(), "true".to_owned());
+            endpoint.params = endpoint.params.with(TLS, "true");
         }
         let registration = Registration {
             service: self.service.clone(),
@@ -403,7 +404,7 @@ fn dubbo_params(
     application: &str,
     preferred: Option<Serialization>,
     since_1970: Duration,
-) -> BTreeMap<String, String> {
+) -> Parameters {
     [
         ("application", application),
         ("category", "providers"),
@@ -414,9 +415,7 @@ fn dubbo_params(
         ("serialization", preferred.map_or("hessian2", |it| it.name())),
         ("timestamp", &since_1970.as_millis().to_string()),
     ]
-    .into_iter()
-    .map(|(name, value)| (name.to_owned(), value.to_owned()))
-    .collect()
+    .into()
 }
 
 /// Waits until no worker has reached the app for [`GRACE`].
@@ -450,10 +449,10 @@ mod tests {
             ("timestamp", "7000"),
             ("dynamic", "true"),
         ] {
-            assert_eq!(params.get(name).map(String::as_str), Some(value), "{name}");
+            assert_eq!(params.get(name), Some(value), "{name}");
         }
         let unknown = dubbo_params("", None, Duration::ZERO);
-        assert_eq!(unknown["serialization"], "hessian2");
+        assert_eq!(unknown.get("serialization"), Some("hessian2"));
     }
 
     /// A service is withdrawn only if no worker reaches its app, and not for a short break.

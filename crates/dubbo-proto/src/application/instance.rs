@@ -3,9 +3,7 @@
 //! Two forms are met. In ZooKeeper it is Curator's record, with Dubbo's own in its payload; in
 //! etcd it is Dubbo's record alone.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
+use parameters::Parameters;
 use serde_json::{Value, json};
 
 use super::{ApplicationError, is_application, object, port, text, texts, wrong};
@@ -40,7 +38,7 @@ pub struct Instance {
     /// Whether it says that it may be used.
     pub is_enabled: bool,
     /// What it says of itself, by Dubbo's names.
-    pub metadata: Arc<BTreeMap<String, String>>,
+    pub metadata: Parameters,
 }
 
 /// Where the metadata of an instance are.
@@ -70,7 +68,7 @@ pub struct MetadataAddress {
     /// Its port; the host is that of the instance.
     pub port: u16,
     /// All parameters, such as the serialization.
-    pub params: Arc<BTreeMap<String, String>>,
+    pub params: Parameters,
 }
 
 /// Whether this can be a revision: it becomes a part of paths. Dubbo's are sums in hexadecimal.
@@ -101,8 +99,8 @@ impl Instance {
         if host.is_empty() || host.len() > 255 || !host.chars().all(is_host_char) {
             return Err(wrong("the host"));
         }
-        let metadata = Arc::new(texts(metadata));
-        if !metadata.get(REVISION).is_none_or(|revision| is_revision(revision)) {
+        let metadata = texts(metadata);
+        if !metadata.get(REVISION).is_none_or(is_revision) {
             return Err(wrong("the revision"));
         }
         let is_off = |name| root.get(name).and_then(Value::as_bool) == Some(false);
@@ -118,14 +116,13 @@ impl Instance {
     /// Which metadata it has; `None` if it offers nothing.
     #[must_use]
     pub fn revision(&self) -> Option<&str> {
-        let revision = self.metadata.get(REVISION).map(String::as_str);
-        revision.filter(|revision| !revision.is_empty() && *revision != EMPTY)
+        self.metadata.get(REVISION).filter(|revision| !revision.is_empty() && *revision != EMPTY)
     }
 
     /// Where its metadata are.
     #[must_use]
     pub fn storage(&self) -> Storage {
-        match self.metadata.get(STORAGE).map(String::as_str) {
+        match self.metadata.get(STORAGE) {
             Some("remote") => Storage::Remote,
             _ => Storage::Local,
         }
@@ -145,13 +142,13 @@ impl Instance {
             return Ok(MetadataAddress { protocol, port, params });
         }
         let Some(params) = self.metadata.get(URL_PARAMS).filter(|text| !text.is_empty()) else {
-            let (protocol, params) = ("dubbo".to_owned(), Arc::default());
+            let (protocol, params) = ("dubbo".to_owned(), Parameters::default());
             return Ok(MetadataAddress { protocol, port: self.port, params });
         };
         let params = object(params.as_bytes(), MAX_LEN)?;
         let port = params.get("port").and_then(port).ok_or(wrong("the metadata service's port"))?;
         let protocol = text(&params, "protocol").to_owned();
-        Ok(MetadataAddress { protocol, port, params: Arc::new(texts(Some(&params))) })
+        Ok(MetadataAddress { protocol, port, params: texts(Some(&params)) })
     }
 
     /// The port of a protocol that the metadata do not tell one of.
@@ -176,20 +173,16 @@ impl Instance {
         port: u16,
         revision: &str,
         storage: Storage,
-        params: &BTreeMap<String, String>,
+        params: &Parameters,
     ) -> Self {
-        let mut params = params.clone();
-        params.insert("port".to_owned(), port.to_string());
-        params.insert("protocol".to_owned(), "dubbo".to_owned());
+        let params = params.with("port", &port.to_string()).with("protocol", "dubbo");
         let endpoints = json!([{ "port": port, "protocol": "dubbo" }]);
-        let metadata = [
-            (REVISION, revision.to_owned()),
-            (STORAGE, storage.name().to_owned()),
-            (ENDPOINTS, endpoints.to_string()),
-            (URL_PARAMS, json!(params).to_string()),
-        ];
-        let metadata = metadata.map(|(name, value)| (name.to_owned(), value));
-        let metadata = Arc::new(metadata.into());
+        let metadata = Parameters::from([
+            (REVISION, revision),
+            (STORAGE, storage.name()),
+            (ENDPOINTS, &endpoints.to_string()),
+            (URL_PARAMS, &json!(params).to_string()),
+        ]);
         let (application, host) = (application.to_owned(), host.to_owned());
         Self { application, host, port, is_enabled: true, metadata }
     }
@@ -206,7 +199,7 @@ impl Instance {
         let Self { application, host, port, metadata, .. } = self;
         let id = self.id();
         let payload = json!({
-            "@class": PAYLOAD_CLASS, "id": id, "name": application, "metadata": **metadata,
+            "@class": PAYLOAD_CLASS, "id": id, "name": application, "metadata": metadata,
         });
         json!({
             "name": application, "id": id, "address": host, "port": port, "sslPort": null,
@@ -222,7 +215,7 @@ impl Instance {
         let Self { application, host, port, is_enabled, metadata } = self;
         json!({
             "serviceName": application, "host": host, "port": port, "enabled": is_enabled,
-            "healthy": true, "metadata": **metadata,
+            "healthy": true, "metadata": metadata,
         })
         .to_string()
     }

@@ -1,10 +1,10 @@
 //! What all instances of one revision offer.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use java_json::{JavaType, Schema};
 use md5::{Digest, Md5};
+use parameters::Parameters;
 use serde_json::{Map, Value, json};
 
 use super::{ApplicationError, Instance, object, port, text, texts, wrong};
@@ -40,7 +40,7 @@ pub struct OfferedService {
     /// As a rule the interface, with a context path before it if there is one.
     pub path: String,
     /// By Dubbo's names.
-    pub params: BTreeMap<String, String>,
+    pub params: Parameters,
 }
 
 impl Metadata {
@@ -103,9 +103,7 @@ impl OfferedService {
     #[must_use]
     pub fn url(&self, instance: &Instance) -> DubboUrl {
         let of_instance = instance.metadata.iter().filter(|(name, _)| !name.starts_with("dubbo."));
-        let all = of_instance.chain(&self.params);
-        let mut params: BTreeMap<_, _> =
-            all.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let mut params: BTreeMap<_, _> = of_instance.chain(self.params.iter()).collect();
         let ServiceKey { interface, version, group } = &self.service;
         let application = &instance.application;
         for (name, value) in [
@@ -116,7 +114,7 @@ impl OfferedService {
         ] {
             match value.is_empty() {
                 true => params.remove(name),
-                false => params.insert(name.to_owned(), value.clone()),
+                false => params.insert(name, value),
             };
         }
         let port = if self.port == 0 { instance.port_of(&self.protocol) } else { self.port };
@@ -125,7 +123,7 @@ impl OfferedService {
             host: instance.host.clone(),
             port,
             path: self.path.clone(),
-            params: Arc::new(params),
+            params: params.into_iter().collect(),
             ..DubboUrl::default()
         }
     }

@@ -20,14 +20,14 @@ impl DubboUrl {
     #[must_use]
     pub fn param(&self, name: &str) -> Option<&str> {
         let value = self.params.get(name).filter(|value| !value.is_empty());
-        value.or_else(|| self.params.get(&format!("default.{name}"))).map(String::as_str)
+        value.or_else(|| self.params.get(&format!("default.{name}")))
     }
 
     /// A parameter of one method, `{method}.{name}`, or else of the whole service.
     #[must_use]
     pub fn method_param(&self, method: &str, name: &str) -> Option<&str> {
         let value = self.params.get(&format!("{method}.{name}")).filter(|value| !value.is_empty());
-        value.map(String::as_str).or_else(|| self.param(name))
+        value.or_else(|| self.param(name))
     }
 
     /// The interface; the path where no parameter names it.

@@ -8,6 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use parameters::Parameters;
+
 use super::address;
 use super::error::{RuleError, RuleProblem};
 use super::parties::UrlView;
@@ -107,23 +109,24 @@ impl Configurators {
     /// `endpoint` has the parameters of a consumer's view: `side=consumer`, the caller's
     /// `application`, and `interface`, `group` and `version`.
     #[must_use]
-    pub fn changes(&self, endpoint: &UrlView<'_>, own_host: &str) -> BTreeMap<String, String> {
+    pub fn changes(&self, endpoint: &UrlView<'_>, own_host: &str) -> Parameters {
         let mut params = endpoint.params.clone();
         for one in &self.overrides {
             let now = UrlView { params: &params, ..*endpoint };
             if !one.is_meant(&now, own_host) {
                 continue;
             }
+            let mut changed: BTreeMap<_, _> = params.iter().collect();
             for (key, value) in &one.params {
                 let is_condition = key.starts_with('~') || NOT_CHANGED.contains(&key.as_str());
-                let is_kept = one.is_absent && params.contains_key(key);
+                let is_kept = one.is_absent && changed.contains_key(key.as_str());
                 if !is_condition && !is_kept {
-                    params.insert(key.clone(), value.clone());
+                    changed.insert(key, value);
                 }
             }
+            params = changed.into_iter().collect();
         }
-        params.retain(|key, value| endpoint.params.get(key) != Some(value));
-        params
+        params.iter().filter(|(key, value)| endpoint.params.get(key) != Some(value)).collect()
     }
 }
 

@@ -1,7 +1,8 @@
 //! Who takes part in a call: its caller, its endpoints, and the call itself, as rules see them.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+
+use parameters::Parameters;
 
 /// A caller or an endpoint, as a URL of Dubbo describes it.
 #[derive(Clone, Copy, Debug)]
@@ -15,13 +16,13 @@ pub struct UrlView<'a> {
     /// The path, without `/` in front.
     pub path: &'a str,
     /// Its parameters.
-    pub params: &'a BTreeMap<String, String>,
+    pub params: &'a Parameters,
 }
 
 impl<'a> UrlView<'a> {
     /// A parameter, and nothing else.
     pub(super) fn param(&self, key: &str) -> Option<&'a str> {
-        self.params.get(key).map(String::as_str)
+        self.params.get(key)
     }
 
     /// What a condition finds by the name `key`: a part of the URL, or a parameter.

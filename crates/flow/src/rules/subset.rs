@@ -1,7 +1,8 @@
 //! Subsets: endpoints with certain parameters, which a part of the calls goes to, and no other.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use parameters::Parameters;
 
 use super::parties::UrlView;
 use super::selection::{Clause, Effect, Selection};
@@ -12,7 +13,7 @@ pub struct Subset {
     /// What explanations call it.
     pub name: Arc<str>,
     /// The parameters, with their values.
-    pub params: BTreeMap<String, String>,
+    pub params: Parameters,
     /// Whether its calls go nowhere else, even if it has no endpoint.
     pub force: bool,
 }
@@ -21,7 +22,7 @@ impl Subset {
     /// Whether it has this endpoint.
     #[must_use]
     pub fn has(&self, endpoint: &UrlView<'_>) -> bool {
-        self.params.iter().all(|(name, value)| endpoint.param(name) == Some(value.as_str()))
+        self.params.iter().all(|(name, value)| endpoint.param(name) == Some(value))
     }
 }
 
@@ -62,16 +63,13 @@ mod tests {
     use super::*;
 
     fn subset(env: &str, force: bool) -> Subset {
-        let params = BTreeMap::from([("env".to_owned(), env.to_owned())]);
-        Subset { name: env.into(), params, force }
+        Subset { name: env.into(), params: [("env", env)].into(), force }
     }
 
     /// What is left of three endpoints: `gray`, `prod`, and one without a parameter.
     fn kept(subsets: &[Subset], chosen: Option<usize>, envs: &[&str]) -> Vec<usize> {
-        let params: Vec<BTreeMap<String, String>> = envs
-            .iter()
-            .map(|env| BTreeMap::from([("env".to_owned(), (*env).to_owned())]))
-            .collect();
+        let params: Vec<Parameters> =
+            envs.iter().map(|env| Parameters::from([("env", env)])).collect();
         let endpoints: Vec<UrlView<'_>> = params
             .iter()
             .map(|params| UrlView {

@@ -1,6 +1,6 @@
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
+use parameters::Parameters;
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -9,11 +9,11 @@ use super::*;
 
 const SHOP: &str = "conditions: ['application=shop => env=gray', '=> region=$region']";
 
-fn params(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+fn params(pairs: &[(&str, &str)]) -> Parameters {
+    pairs.iter().copied().collect()
 }
 
-fn view<'a>(host: &'a str, params: &'a BTreeMap<String, String>) -> UrlView<'a> {
+fn view<'a>(host: &'a str, params: &'a Parameters) -> UrlView<'a> {
     UrlView { protocol: "dubbo", host, port: 20880, path: "com.acme.Orders", params }
 }
 

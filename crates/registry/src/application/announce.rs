@@ -15,6 +15,7 @@ use dubbo_proto::application::{
     Instance, METADATA_SERVICE_VERSION, Metadata, OfferedService, Storage,
 };
 use dubbo_proto::{DubboUrl, ServiceKey};
+use parameters::Parameters;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -34,6 +35,10 @@ const MAX_TOLD: usize = 16;
 /// When it began. An instance says so once for all of its services. In their metadata, it would
 /// make another revision of the same services.
 const TIMESTAMP: &str = "timestamp";
+
+/// What an instance says of its metadata service, as its services say it.
+const TOLD_PARAMS: [&str; 6] =
+    ["dubbo", "release", "side", "serialization", "prefer.serialization", "ssl-enabled"];
 
 /// The metadata that can be told, by application; the newest first.
 #[derive(Clone, Debug, Default)]
@@ -76,7 +81,7 @@ struct Offer {
     place: Place,
     offered: OfferedService,
     /// What its URL says, for the metadata service.
-    params: BTreeMap<String, String>,
+    params: Parameters,
     established: watch::Sender<bool>,
 }
 
@@ -126,11 +131,9 @@ impl Announcer {
 
 fn offer(registration: &Registration, established: watch::Sender<bool>) -> Offer {
     let DubboUrl { protocol, host, port, path, params, .. } = address::url(registration);
-    let mut params = Arc::unwrap_or_clone(params);
-    params.remove("category");
-    let application = params.get("application").cloned().unwrap_or_default();
-    let (service, mut of_service) = (registration.service.clone(), params.clone());
-    of_service.remove(TIMESTAMP);
+    let params = params.without("category");
+    let application = params.get("application").unwrap_or_default().to_owned();
+    let (service, of_service) = (registration.service.clone(), params.without(TIMESTAMP));
     let offered = OfferedService { service, protocol, port, path, params: of_service };
     Offer { place: Place { application, host, port }, offered, params, established }
 }
@@ -254,25 +257,15 @@ impl Task {
             .then(|| self.source.keep(self.source.place_report(&metadata)));
         self.announced.add(Arc::new(metadata));
         let offers = self.offers.values().filter(|offer| offer.place == *place);
-        let mut params = offers.map(|offer| &offer.params).next().cloned().unwrap_or_default();
-        let since = params.remove(TIMESTAMP);
-        params.retain(|name, _| {
-            matches!(
-                name.as_str(),
-                "dubbo"
-                    | "release"
-                    | "side"
-                    | "serialization"
-                    | "prefer.serialization"
-                    | "ssl-enabled"
-            )
-        });
-        params.insert("version".to_owned(), METADATA_SERVICE_VERSION.to_owned());
+        let of_url = offers.map(|offer| &offer.params).next().cloned().unwrap_or_default();
+        let told = of_url.iter().filter(|(name, _)| TOLD_PARAMS.contains(name));
+        let params = told.chain([("version", METADATA_SERVICE_VERSION)]).collect();
         let storage = self.source.storage();
         let mut instance =
             Instance::offering(application, host, *port, &revision, storage, &params);
-        Arc::make_mut(&mut instance.metadata)
-            .extend(since.map(|since| (TIMESTAMP.to_owned(), since)));
+        if let Some(since) = of_url.get(TIMESTAMP) {
+            instance.metadata = instance.metadata.with(TIMESTAMP, since);
+        }
         let placed = self.source.place_instance(&instance);
         let (established, withdraw) = self.source.keep(placed);
         let telling = JoinSet::new();
@@ -331,7 +324,6 @@ impl Task {
 /// Whether a service can be registered at application level: its application has a name.
 pub(crate) fn can_announce(registration: &Registration) -> bool {
     let application = registration.endpoint.params.get("application");
-    let is_named = |name: &String| dubbo_proto::application::is_application(name);
     let ServiceKey { interface, .. } = &registration.service;
-    application.is_some_and(is_named) && !interface.is_empty()
+    application.is_some_and(dubbo_proto::application::is_application) && !interface.is_empty()
 }

@@ -3,7 +3,6 @@
 //! Instances of Dubbo 3.3 may have a second such service, by Triple. It is not asked: the first
 //! one is there, too, unless the instance speaks nothing but Triple.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -86,7 +85,7 @@ fn request(
     revision: &str,
 ) -> Result<(RequestTemplate, Vec<u8>), String> {
     // What it reads, it says as in any URL of a provider.
-    let url = DubboUrl { params: Arc::clone(&address.params), ..DubboUrl::default() };
+    let url = DubboUrl { params: address.params.clone(), ..DubboUrl::default() };
     let readable = url.serializations().into_iter().find(|it| it.values().is_some());
     let serialization = readable.unwrap_or(Serialization::DEFAULT);
     let version = url.param("version").unwrap_or(METADATA_SERVICE_VERSION);

@@ -153,7 +153,7 @@ impl Finder {
         for offered in metadata.services.iter().filter(|it| it.service.interface == *interface) {
             let mut url = offered.url(instance);
             if !instance.is_enabled {
-                Arc::make_mut(&mut url.params).insert("disabled".to_owned(), "true".to_owned());
+                url.params = url.params.with("disabled", "true");
             }
             let (version, group) = (url.version().to_owned(), url.group().to_owned());
             entries.push(match address::offer(url) {
@@ -190,18 +190,20 @@ fn why_nothing(interface: &str, resolved: &Resolved) -> Option<NotUsed> {
 
 #[cfg(test)]
 mod tests {
+    use parameters::Parameters;
+
     use super::*;
 
     #[test]
     fn what_is_missing_of_an_application_is_told_once_all_is_known() {
-        let instance =
-            Instance::offering("orders", "h", 1, "7", Default::default(), &BTreeMap::new());
+        let params = Parameters::default();
+        let instance = Instance::offering("orders", "h", 1, "7", Default::default(), &params);
         let service = OfferedService {
             service: "a.B".parse().unwrap(),
             protocol: "dubbo".to_owned(),
             port: 1,
             path: "a.B".to_owned(),
-            params: BTreeMap::new(),
+            params,
         };
         let metadata = Arc::new(Metadata::new("orders", vec![service]));
         let running = |metadata| Running { instance: Arc::new(instance.clone()), metadata };

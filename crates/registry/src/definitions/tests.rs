@@ -79,7 +79,7 @@ async fn is_written_for_others(config: RegistryConfig) {
     };
     let provider = Registry::open_with(config.clone(), sources).unwrap();
     let mut endpoint = Endpoint::new(Protocol::Link, "10.0.0.1", 1);
-    endpoint.params = Arc::new([("application".to_owned(), "orders".to_owned())].into());
+    endpoint.params = [("application", "orders")].into();
     let service: ServiceKey = "g/a.New:2.0".parse().unwrap();
     let methods = vec!["told".to_owned()];
     let registration =

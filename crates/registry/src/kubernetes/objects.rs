@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
+use parameters::Parameters;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -81,7 +81,7 @@ pub(super) struct Offer {
     pub(super) services: Vec<ServiceKey>,
     /// Name or number.
     pub(super) port: Option<String>,
-    pub(super) params: Arc<BTreeMap<String, String>>,
+    pub(super) params: Parameters,
     /// What of `dubmesh.io/services` is no name of a service.
     pub(super) wrong: Vec<String>,
 }
@@ -325,9 +325,7 @@ fn service(text: ServiceText) -> Option<Object> {
         }
     }
     let params = annotations.get(PARAMS).map_or("", String::as_str).split('&');
-    let pairs = params.filter_map(|pair| pair.split_once('='));
-    let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    offer.params = Arc::new(pairs.collect());
+    offer.params = params.filter_map(|pair| pair.split_once('=')).collect();
     Some(Object { name, content: Content::Service(offer) })
 }
 

@@ -3,9 +3,9 @@
 //! Invariant: at most [`MAX_ADDRESSES`] addresses are kept, whatever the API server lists.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
+use parameters::Parameters;
 
 use crate::endpoint::{Endpoint, Level, NotUsed, Protocol, Unused};
 use crate::listing::{Leftover, Listing};
@@ -94,7 +94,7 @@ impl State {
     /// The endpoints of all services, and what cannot be used, by interface.
     pub(super) fn rows(&self) -> (Vec<Row>, Vec<(String, Leftover)>) {
         let (mut rows, mut leftovers) = (Vec::new(), Vec::new());
-        let none = Arc::default();
+        let none = Parameters::default();
         for (name, slice) in &self.slices {
             let of = ObjectName { namespace: name.namespace.clone(), name: slice.service.clone() };
             let offer = self.offers.get(&of);
@@ -155,19 +155,19 @@ fn push(
     service: &ServiceKey,
     address: &Address,
     ports: Ports,
-    params: &Arc<BTreeMap<String, String>>,
+    params: &Parameters,
 ) {
     let host = address.ip.to_string();
-    let mut params = Arc::clone(params);
+    let mut params = params.clone();
     if let Some(zone) = &address.zone {
-        Arc::make_mut(&mut params).insert("zone".to_owned(), zone.clone());
+        params = params.with("zone", zone);
     }
     let app = ports.dubbo.map(|port| wire::address::join(&host, port));
     let both = [(Protocol::Dubbo, ports.dubbo), (Protocol::Link, ports.link)];
     for (protocol, port) in both {
         let Some(port) = port else { continue };
         let stands_for = app.clone().filter(|_| protocol == Protocol::Link);
-        let endpoint = Endpoint::of_params(protocol, &host, port, Arc::clone(&params));
+        let endpoint = Endpoint::of_params(protocol, &host, port, params.clone());
         let url = endpoint.key().to_string();
         let (version, group) = (service.version.clone(), service.group.clone());
         let listing = Listing { version, group, endpoint, stands_for, level: Level::Interface };

@@ -131,7 +131,7 @@ fn a_dubbo_endpoint_goes_among_the_providers() {
 #[test]
 fn a_parameter_cannot_smuggle_others_in() {
     let mut endpoint = Endpoint::new(Protocol::Link, "h", 1);
-    endpoint.params = std::sync::Arc::new([("x".to_owned(), "1&for=h:2".to_owned())].into());
+    endpoint.params = [("x", "1&for=h:2")].into();
     let error = dubbo().place(&registration(endpoint)).unwrap_err().to_string();
     assert!(error.contains("parameters"), "{error}");
 }

@@ -1,11 +1,11 @@
 //! What instances offer. Pure.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dubbo_proto::application::Instance as ApplicationInstance;
 use dubbo_proto::{DubboUrl, ServiceKey};
 use nacos_proto::{Host, Instance, MAX_METADATA_LEN, ServiceInfo, ServiceName};
+use parameters::Parameters;
 
 use crate::address;
 use crate::endpoint::{DEFAULT_WEIGHT, NotUsed, Registration, Unused};
@@ -86,7 +86,7 @@ pub(super) fn instances(
                     host: instance.ip.clone(),
                     port: instance.port,
                     is_enabled: is_well,
-                    metadata: Arc::clone(&instance.metadata),
+                    metadata: instance.metadata.clone(),
                 };
                 let read = checked(instance).map(|()| is_well.then(|| Arc::new(read)));
                 Some(Item { key: key(name, instance), read })
@@ -132,21 +132,21 @@ fn checked(instance: &Instance) -> Result<(), BadEntry> {
 fn entry(name: &ServiceName, instance: &Instance, any_healthy: bool) -> Result<Entry, BadEntry> {
     checked(instance)?;
     let parts = names::parts(&name.name);
-    let mut params = Arc::clone(&instance.metadata);
+    let mut params = instance.metadata.clone();
     if let Some(parts) = parts {
         // What a name of the full form says holds; an old one does not say which it leaves out.
         if name.name.matches(':').count() == 3 {
             for (param, value) in [("version", parts.version), ("group", parts.group)] {
-                set(&mut params, param, value);
+                params = set(params, param, value);
             }
         }
     }
-    let path = params.get("path").cloned();
-    let path = path.unwrap_or_else(|| parts.map_or("", |parts| parts.interface).to_owned());
-    let protocol = params.get("protocol").cloned().unwrap_or_else(|| DUBBO.to_owned());
-    if protocol != DUBBO || params.contains_key("for") {
+    let path = params.get("path").unwrap_or_else(|| parts.map_or("", |parts| parts.interface));
+    let path = path.to_owned();
+    let protocol = params.get("protocol").unwrap_or(DUBBO).to_owned();
+    if protocol != DUBBO || params.contains("for") {
         // An agent has no path of its own.
-        set(&mut params, "path", "");
+        params = set(params, "path", "");
     }
     let url = DubboUrl {
         protocol,
@@ -179,15 +179,12 @@ fn entry(name: &ServiceName, instance: &Instance, any_healthy: bool) -> Result<E
 }
 
 /// Sets a parameter, or removes it if its value is empty. What is so already stays shared: the
-/// parameters are most of what a long list takes.
-fn set(params: &mut Arc<BTreeMap<String, String>>, name: &str, value: &str) {
-    if params.get(name).map_or("", String::as_str) == value {
-        return;
-    }
-    let params = Arc::make_mut(params);
+/// parameters are much of what a long list takes.
+fn set(params: Parameters, name: &str, value: &str) -> Parameters {
     match value {
-        "" => drop(params.remove(name)),
-        value => drop(params.insert(name.to_owned(), value.to_owned())),
+        value if params.get(name).unwrap_or_default() == value => params,
+        "" => params.without(name),
+        value => params.with(name, value),
     }
 }
 
@@ -223,13 +220,10 @@ pub(super) fn place(
     if registration.endpoint.weight != DEFAULT_WEIGHT {
         instance.weight = f64::from(registration.endpoint.weight) / f64::from(DEFAULT_WEIGHT);
     }
-    instance.metadata = url.params;
-    let metadata = Arc::make_mut(&mut instance.metadata);
     // It would count twice.
-    metadata.remove("weight");
+    let params = url.params.iter().filter(|(name, _)| *name != "weight");
     let own = [("category", PROVIDERS), ("protocol", &url.protocol), ("path", &url.path)];
-    let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    metadata.extend(own);
+    instance.metadata = params.chain(own).collect();
     fit(&mut instance).map_err(|found| {
         let (address, max) = (registration.endpoint.key().to_string(), MAX_METADATA_LEN);
         RegistryError::LongMetadata { address, found, max }
@@ -239,12 +233,12 @@ pub(super) fn place(
 
 /// Leaves out what can be until the metadata are short enough; else says how long they are.
 pub(super) fn fit(instance: &mut Instance) -> Result<(), usize> {
-    Arc::make_mut(&mut instance.metadata).remove("methods");
+    instance.metadata = instance.metadata.without("methods");
     for name in DISPENSABLE {
         if instance.metadata_len() <= MAX_METADATA_LEN {
             break;
         }
-        Arc::make_mut(&mut instance.metadata).remove(name);
+        instance.metadata = instance.metadata.without(name);
     }
     match instance.metadata_len() {
         len if len <= MAX_METADATA_LEN => Ok(()),

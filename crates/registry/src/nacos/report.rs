@@ -83,7 +83,7 @@ async fn ids(
         for instance in info.hosts.iter().flatten() {
             let application = instance.metadata.get("application");
             // Thousands of instances are of the same one.
-            named.extend(application.filter(|it| !named.contains(*it)).cloned());
+            named.extend(application.filter(|it| !named.contains(*it)).map(str::to_owned));
         }
     }
     let mut ids = BTreeSet::new();

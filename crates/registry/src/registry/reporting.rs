@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use dubbo_proto::application::is_application;
 use dubbo_proto::{ServiceDefinition, ServiceKey};
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
@@ -50,10 +51,8 @@ impl DefinitionReport {
         runtime: &Handle,
     ) -> Option<Self> {
         let folder = sources.folder.clone()?;
-        let application = registration.endpoint.params.get("application").cloned()?;
-        if !dubbo_proto::application::is_application(&application) {
-            return None;
-        }
+        let application = registration.endpoint.params.get("application");
+        let application = application.filter(|name| is_application(name))?.to_owned();
         let service = registration.service.clone();
         let mut task = JoinSet::new();
         let report = async move {

@@ -55,8 +55,8 @@ impl Part {
         let Terms { name, zone, .. } = &self.terms;
         self.snapshot.endpoints.iter().cloned().map(move |mut endpoint| {
             endpoint.registry = Some(Arc::clone(name));
-            if let Some(zone) = zone.as_ref().filter(|_| !endpoint.params.contains_key(ZONE)) {
-                Arc::make_mut(&mut endpoint.params).insert(ZONE.to_owned(), zone.clone());
+            if let Some(zone) = zone.as_ref().filter(|_| !endpoint.params.contains(ZONE)) {
+                endpoint.params = endpoint.params.with(ZONE, zone);
             }
             endpoint
         })
@@ -130,14 +130,14 @@ fn weight(part: f64) -> u32 {
 
 fn listing(wanted: &ServiceKey, endpoint: Endpoint) -> Listing {
     let (version, group) = offered(wanted, &endpoint);
-    let stands_for = endpoint.params.get("for").cloned();
+    let stands_for = endpoint.params.get("for").map(str::to_owned);
     Listing { version, group, endpoint, stands_for, level: Level::Interface }
 }
 
 /// The version and group under which an endpoint was found: it matches what is wanted, or it would
 /// not be here.
 fn offered(wanted: &ServiceKey, endpoint: &Endpoint) -> (String, String) {
-    let said = |name: &str| endpoint.params.get(name).cloned().unwrap_or_default();
+    let said = |name: &str| endpoint.params.get(name).unwrap_or_default().to_owned();
     let is_one = |wanted: &str| wanted != "*" && !wanted.contains(',');
     let of = |wanted: &str, name: &str| match is_one(wanted) {
         true => wanted.to_owned(),

@@ -97,7 +97,7 @@ fn instance(port: u16, revision: &str) -> Instance {
 }
 
 fn metadata(params: &[(&str, &str)]) -> Metadata {
-    let params = params.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+    let params = params.iter().copied().collect();
     let offered = |text: &str, protocol: &str| OfferedService {
         service: service(text),
         protocol: protocol.into(),
@@ -184,7 +184,7 @@ async fn finds_step_by_step(mut store: impl Store) {
 
     // What we offer is found without asking us: nobody listens there.
     let ours = store.reporting();
-    let params = [("application".to_owned(), "mine".to_owned())];
+    let params = [("application", "mine")];
     let endpoint = Endpoint::new(Protocol::Dubbo, "10.0.0.9", 9).with_params(params.into());
     let registered = ours.register(&registration("a.C", endpoint)).unwrap();
     timeout(LONG, registered.established()).await.expect("our instance");
@@ -198,7 +198,7 @@ async fn finds_step_by_step(mut store: impl Store) {
 
 /// One that goes before anything was written of it is not waited for.
 async fn hasty_one_goes(ours: &Registry) {
-    let params = [("application".to_owned(), "hasty".to_owned())];
+    let params = [("application", "hasty")];
     let endpoint = Endpoint::new(Protocol::Dubbo, "10.0.0.8", 8).with_params(params.into());
     let hasty = ours.register(&registration("a.D", endpoint)).unwrap();
     hasty.withdraw().await.unwrap();

@@ -268,8 +268,8 @@ async fn definitions_are_written_and_found() {
     let sources = DefinitionSources { folder: Some(folder.path().into()), ..Default::default() };
     let writing = Registry::open_with(RegistryConfig::Nacos(nacos.config()), sources).unwrap();
     let mut ours = registration("a.C:2", link(1));
-    let application = [("application".to_owned(), "mine".to_owned())];
-    ours.endpoint.params = std::sync::Arc::new(application.into());
+    let application = [("application", "mine")];
+    ours.endpoint.params = application.into();
     let _ours = writing.register(&ours).unwrap();
     let key = ("dubbo".to_owned(), "a.C:2::provider:mine".to_owned());
     until("our definition", || nacos.state().documents.contains_key(&key)).await;
@@ -308,8 +308,8 @@ async fn finds_applications_and_registers_as_one() {
 
     let mut ours =
         registration("a.C", registry::Endpoint::new(registry::Protocol::Dubbo, "10.0.0.1", 7));
-    let params = [("application".to_owned(), "mine".to_owned())];
-    ours.endpoint.params = std::sync::Arc::new(params.into());
+    let params = [("application", "mine")];
+    ours.endpoint.params = params.into();
     nacos.write("mapping", "a.C", "other");
     let mut config = nacos.config();
     (config.applications.register, config.applications.metadata) =

@@ -192,8 +192,7 @@ fn register_as(
     let _entered = runtime.enter();
     let registry = registry::Registry::open(RegistryConfig::Memory(hub.clone())).unwrap();
     let mut endpoint = registry::Endpoint::new(protocol, &addr.ip().to_string(), addr.port());
-    let params = params.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    endpoint.params = std::sync::Arc::new(params.collect());
+    endpoint.params = params.iter().copied().collect();
     let registration = registry::Registration {
         service: service.parse().unwrap(),
         endpoint,

@@ -80,8 +80,7 @@ fn an_application_has_those_that_are_well() {
 
 fn registration(params: &[(&str, String)]) -> Registration {
     let mut endpoint = Endpoint::new(Protocol::Link, "10.0.0.1", 30880);
-    let params = params.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
-    endpoint.params = Arc::new(params.collect());
+    endpoint.params = params.iter().map(|(name, value)| (name, value)).collect();
     endpoint.weight = 200;
     let service = ServiceKey::new("a.B", "1", "g").unwrap();
     let methods = vec!["m".repeat(2000)];
@@ -95,7 +94,7 @@ fn what_is_registered_reads_back_and_is_short_enough() {
     let Value::Text(text) = &placed.value else { panic!("{placed:?}") };
     let (service, instance) = unplaced(text).unwrap();
     assert_eq!((service.group.as_str(), service.name.as_str()), ("G", "agents:a.B:1:g"));
-    assert!(instance.metadata_len() <= MAX_METADATA_LEN && !instance.metadata.contains_key("pid"));
+    assert!(instance.metadata_len() <= MAX_METADATA_LEN && !instance.metadata.contains("pid"));
     let info = ServiceInfo { hosts: vec![Ok(instance)], ..ServiceInfo::default() };
     let items = entries(&[(service, Arc::new(info))], &[]);
     let Ok(Some(Entry::Listing(listing))) = &items[0].read else { panic!("{items:?}") };

@@ -140,7 +140,7 @@ fn a_zone_of_a_registry_is_that_of_endpoints_that_say_none() {
     let found = endpoints(SeveralMode::Merged, &[part]);
     let shown: Vec<_> = found
         .iter()
-        .map(|it| (it.registry.as_deref().unwrap(), it.params["zone"].as_str()))
+        .map(|it| (it.registry.as_deref().unwrap(), it.params.get("zone").unwrap()))
         .collect();
     assert_eq!(shown, [("east", "z"), ("east", "own")]);
 }
