@@ -30,6 +30,7 @@ use crate::outbound::Outbound;
 use crate::upstream::{Pool, Standing};
 
 mod arrivals;
+mod core_time;
 mod inspect;
 mod turns;
 

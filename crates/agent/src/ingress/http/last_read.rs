@@ -36,16 +36,17 @@ impl LastRead {
         Self { buffer: Vec::new(), len: 0, owner: 0 }
     }
 
-    /// Reads from a connection into `to`, and keeps what was read.
+    /// Reads at most so many bytes from a connection into `to`, and keeps what was read.
     pub(super) fn poll_read(
         &mut self,
         session: &HttpSession,
         stream: Pin<&mut impl Read>,
         cx: &mut Context<'_>,
         mut to: ReadBufCursor<'_>,
+        most: usize,
     ) -> Poll<io::Result<()>> {
         self.buffer.resize(LEN, 0);
-        let room = to.remaining().min(LEN);
+        let room = to.remaining().min(LEN).min(most);
         let mut from = ReadBuf::new(self.buffer.get_mut(..room).unwrap_or_default());
         ready!(stream.poll_read(cx, from.unfilled()))?;
         to.put_slice(from.filled());

@@ -52,8 +52,10 @@ impl hyper::rt::Read for SessionIo {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
+            let most = this.session.pace(|pace| pace.room());
             return LAST_READ.with_borrow_mut(|last| {
-                ready!(last.poll_read(&this.session, Pin::new(&mut this.stream), cx, buffer))?;
+                let stream = Pin::new(&mut this.stream);
+                ready!(last.poll_read(&this.session, stream, cx, buffer, most))?;
                 let checked = this.check_pace(last.bytes());
                 last.forget();
                 Poll::Ready(checked)
@@ -67,7 +69,7 @@ impl hyper::rt::Read for SessionIo {
         let is_watched = session.phase.get() != Phase::Busy || session.chunks.get().is_some();
         let stream = Pin::new(&mut this.stream);
         let read = LAST_READ.with_borrow_mut(|last| {
-            ready!(last.poll_read(session, stream, cx, buffer))?;
+            ready!(last.poll_read(session, stream, cx, buffer, usize::MAX))?;
             if !is_watched {
                 last.forget();
                 return Poll::Ready(Ok(()));

@@ -1,0 +1,224 @@
+use super::*;
+
+/// Uses the core for so long, however many others run on it.
+fn use_core(time: Duration) {
+    let start = CoreTime::of_thread();
+    while CoreTime::of_thread().since(start) < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// A task that is always ready, and busy for so long in each turn.
+async fn busy(time: Duration, n_turns: &Cell<u32>) {
+    loop {
+        use_core(time);
+        n_turns.set(n_turns.get() + 1);
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_waits_for_one_long_turn_and_not_for_all() {
+    let turns = Rc::new(Turns::default());
+    let n_long = Rc::new(Cell::new(0));
+    let tasks = tokio::task::LocalSet::new();
+    for _ in 0..20 {
+        let n_long = Rc::clone(&n_long);
+        let task = async move { busy(5 * TIME_PER_LOOK, &n_long).await };
+        tasks.spawn_local(InTurn::new(task, &turns));
+    }
+    let calling = {
+        let turns = Rc::clone(&turns);
+        tasks.spawn_local(async move { turns.call_each().await })
+    };
+    let mut most = 0;
+    tasks
+        .run_until(async {
+            while n_long.get() < 20 {
+                tokio::task::yield_now().await;
+            }
+            for _ in 0..50 {
+                let before = n_long.get();
+                tokio::task::yield_now().await;
+                most = most.max(n_long.get() - before);
+            }
+        })
+        .await;
+    calling.abort();
+    assert!((1..=3).contains(&most), "{most} long turns between two looks");
+}
+
+#[tokio::test]
+async fn all_that_have_long_turns_get_theirs() {
+    let turns = Rc::new(Turns::default());
+    let counts: Vec<Rc<Cell<u32>>> = (0..3).map(|_| Rc::default()).collect();
+    let tasks = tokio::task::LocalSet::new();
+    for count in &counts {
+        let count = Rc::clone(count);
+        let task = async move { busy(2 * TIME_PER_LOOK, &count).await };
+        tasks.spawn_local(InTurn::new(task, &turns));
+    }
+    let all_have = async {
+        while counts.iter().any(|count| count.get() < 5) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tasks
+        .run_until(async {
+            tokio::select! {
+                () = turns.call_each() => {}
+                () = all_have => {}
+            }
+        })
+        .await;
+    let most = counts.iter().map(|count| count.get()).max();
+    assert!(most <= Some(7), "{counts:?}");
+}
+
+/// A task that wakes itself forever, with turns that cost nothing to speak of.
+async fn short(n_turns: &Cell<u32>) {
+    loop {
+        n_turns.set(n_turns.get() + 1);
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn first_calls_come_one_by_one_to_a_long_line_and_others_go_on() {
+    let n_in_line = Rc::new(Cell::new(0));
+    let turns = Rc::new(Turns::new(Rc::clone(&n_in_line)));
+    let (n_served, n_first) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let tasks = tokio::task::LocalSet::new();
+    let calling = {
+        let turns = Rc::clone(&turns);
+        tasks.spawn_local(async move { turns.call_each().await })
+    };
+    let served = Rc::clone(&n_served);
+    tasks.spawn_local(InTurn::new(async move { short(&served).await }, &turns));
+    let until = async |n: &Cell<u32>, least: u32| {
+        let target = n.get() + least;
+        while n.get() < target {
+            tokio::task::yield_now().await;
+        }
+    };
+    tasks.run_until(until(&n_served, 10)).await;
+    n_in_line.set(LONG_LINE_LEN + 1);
+    for _ in 0..20 {
+        let first = Rc::clone(&n_first);
+        let task = async move { first.set(first.get() + 1) };
+        tasks.spawn_local(InTurn::new(task, &turns));
+    }
+    let start = Instant::now();
+    tasks.run_until(until(&n_first, 5)).await;
+    assert!(4 * LONG_LINE_PAUSE <= start.elapsed(), "{:?}", start.elapsed());
+    tasks.run_until(until(&n_served, 10)).await;
+    n_in_line.set(0);
+    tasks.run_until(until(&n_first, 20 - n_first.get())).await;
+    calling.abort();
+}
+
+#[test]
+fn what_was_used_is_forgiven_and_who_is_not_seen_is_forgotten() {
+    let now = Instant::now();
+    let usage = Usage::unknown(now);
+    let proof = FORGIVEN_PARTS * UNKNOWN;
+    let quick = FORGIVEN_PARTS * QUICK;
+    assert!(!usage.is_quick(now) && !usage.is_quick(now + proof - quick));
+    assert!(usage.is_quick(now + proof) && usage.is_quick(now + FORGET));
+    assert!(!usage.is_quick(now + 2 * FORGET));
+    // What it uses adds up, from when it had nothing to be forgiven.
+    let later = now + FORGET / 2;
+    let usage = usage.after(later, FREE + QUICK / 2);
+    assert!(usage.is_quick(later) && usage.known_until == later + FORGET);
+    let usage = usage.after(later, FREE + QUICK / 2);
+    assert!(!usage.is_quick(later) && usage.is_quick(later + quick / 2));
+    // Turns of a call count for nothing, however many they are.
+    let calls = (0..100).fold(usage, |usage, _| usage.after(later, FREE));
+    assert_eq!(calls.forgiven_at, usage.forgiven_at);
+    // Who was forgotten begins anew.
+    let again = later + 2 * FORGET;
+    assert_eq!(usage.after(again, FREE + QUICK).forgiven_at, again + proof + quick);
+}
+
+#[tokio::test]
+async fn who_has_been_quick_does_not_wait_for_those_who_have_just_come() {
+    let turns = Rc::new(Turns::default());
+    let n_quick = Rc::new(Cell::new(0));
+    let n_new = Rc::new(Cell::new(0));
+    let tasks = tokio::task::LocalSet::new();
+    let quick = Rc::clone(&n_quick);
+    let mut task = InTurn::new(async move { short(&quick).await }, &turns);
+    task.usage.forgiven_at = Instant::now();
+    tasks.spawn_local(task);
+    let calling = Rc::clone(&turns);
+    tasks.spawn_local(async move { calling.call_each().await });
+    tasks
+        .run_until(async {
+            for _ in 0..40 {
+                let n_new = Rc::clone(&n_new);
+                let first_turn = async move {
+                    use_core(TIME_PER_LOOK);
+                    n_new.set(n_new.get() + 1);
+                };
+                tokio::task::spawn_local(InTurn::new(first_turn, &turns));
+            }
+            let before = n_quick.get();
+            while n_new.get() < 40 {
+                tokio::task::yield_now().await;
+            }
+            let n_quick = n_quick.get() - before;
+            assert!(30 <= n_quick, "{n_quick} quick turns beside 40 first ones");
+        })
+        .await;
+}
+
+#[test]
+fn who_has_just_come_does_not_wait_for_all_who_were_there() {
+    let turns = Turns::default();
+    for _ in 0..3 {
+        turns.add(Waker::noop(), NEW_TURNS);
+    }
+    let new = turns.add(Waker::noop(), FIRST_TURNS);
+    let mut waiting = turns.waiting.borrow_mut();
+    let order: Vec<bool> =
+        std::iter::from_fn(|| waiting.pop()).map(|ticket| Rc::ptr_eq(&ticket, &new)).collect();
+    assert_eq!(order, [true, false, false, false]);
+}
+
+#[tokio::test]
+async fn one_alone_has_all_the_time() {
+    let turns = Rc::new(Turns::default());
+    let n_turns = Rc::new(Cell::new(0));
+    let count = Rc::clone(&n_turns);
+    let task = async move { busy(2 * TIME_PER_LOOK, &count).await };
+    let until = async {
+        while n_turns.get() < 20 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = InTurn::new(task, &turns) => {}
+        () = turns.call_each() => {}
+        () = until => {}
+    }
+    // It waited for nobody but the sockets.
+    assert!(turns.waiting.borrow().new.len() + turns.waiting.borrow().known.len() <= 1);
+}
+
+/// A turn during which others run: the thread sleeps, as it does when it has to leave its core.
+#[tokio::test]
+async fn a_turn_counts_by_what_it_used_of_the_core() {
+    let turns = Turns::default();
+    let at_start = CoreTime::of_thread();
+    let start = Instant::now();
+    std::thread::sleep(50 * LONG);
+    let used = turns.used(start.elapsed(), Some(at_start));
+    assert!(used < start.elapsed() / 2, "{used:?}");
+    // Nobody looked before it began, and something came between since the last look.
+    turns.core_time.set(CoreTime::default());
+    let was_interrupted = CoreTime::of_thread().was_interrupted_since(CoreTime::default());
+    let expected = if was_interrupted { Duration::ZERO } else { LONG };
+    assert_eq!(turns.used(LONG, None), expected);
+    // A short one is taken as it is.
+    assert_eq!(turns.used(LONG / 2, None), LONG / 2);
+}
