@@ -50,6 +50,7 @@ pub struct ClientConnection<T> {
     serialization: Serialization,
     /// Numbers heartbeats and one-way requests.
     n_slotless: u32,
+    is_awaited: bool, // The sign of life has not come that has to come first.
     is_readonly: bool,
     is_finished: bool,
 }
@@ -58,7 +59,7 @@ impl<T> ClientConnection<T> {
     /// A fresh connection.
     #[must_use]
     pub fn new(config: ClientConfig, now: Instant) -> Self {
-        Self {
+        let mut new = Self {
             pending: Pending::new(config.max_in_flight),
             liveness: Liveness::new(config.heartbeat, now),
             frames: Frames::new(config.max_body_len),
@@ -68,10 +69,15 @@ impl<T> ClientConnection<T> {
             stats: ClientStats::default(),
             serialization: Serialization::DEFAULT,
             n_slotless: 0,
+            is_awaited: config.asks_first,
             is_readonly: false,
             is_finished: false,
             config,
+        };
+        if config.asks_first {
+            new.ask(now);
         }
+        new
     }
 
     /// Writes a call. Its token comes back with the reply, or when `deadline` passes.
@@ -184,7 +190,7 @@ impl<T> ClientConnection<T> {
     /// Whether new calls are welcome. Even then one can be refused when a limit is reached.
     #[must_use]
     pub const fn is_accepting(&self) -> bool {
-        !self.is_readonly && !self.is_finished
+        !self.is_readonly && !self.is_finished && !self.is_awaited
     }
 
     /// What was counted since the connection began.
@@ -205,6 +211,9 @@ impl<T> ClientConnection<T> {
         }
         if !input.is_empty() {
             self.liveness.heard(now);
+            if std::mem::take(&mut self.is_awaited) {
+                self.events.push_back(ClientEvent::Alive);
+            }
         }
         let handled = self.handle_frames(now, input);
         self.is_finished |= handled.is_err();
@@ -338,7 +347,7 @@ impl<T> ClientConnection<T> {
             match (frame.header.is_event, frame.header.is_request) {
                 (false, false) => self.handle_reply(frame),
                 (true, true) => self.handle_event(now, &frame)?,
-                (true, false) => {} // A heartbeat's answer: being heard was all we wanted.
+                (true, false) => self.stats.heartbeats_heard += 1,
                 (false, true) => self.refuse_request(&frame)?,
             }
         }

@@ -65,6 +65,12 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The same with a PING after this much silence, and an end after three times as much.
+    #[must_use]
+    pub fn with_heartbeat(self, time: Duration) -> Self {
+        Self { keepalive: time, ping_timeout: time.saturating_mul(2), ..self }
+    }
+
     /// The same with every value inside its bound.
     pub(crate) fn bounded(mut self) -> Self {
         let cut = self.name.floor_char_boundary(MAX_NAME_LEN);
@@ -107,5 +113,13 @@ mod tests {
         assert_eq!(config.stream_window, MIN_STREAM_WINDOW);
         assert_eq!(config.keepalive, Duration::from_millis(1));
         assert_eq!(config.ping_timeout, Duration::from_secs(86_400));
+    }
+
+    #[test]
+    fn the_usual_heartbeat_ends_a_link_after_three_of_them() {
+        let usual = Config::default();
+        let config = usual.clone().with_heartbeat(Duration::from_secs(5));
+        assert_eq!(config.keepalive, usual.keepalive);
+        assert_eq!(config.ping_timeout, usual.ping_timeout);
     }
 }

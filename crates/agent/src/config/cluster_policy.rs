@@ -27,6 +27,9 @@ pub struct ClusterPolicy {
     pub max_timeout_section: Arc<str>,
     /// Longest wait for a connection to an endpoint.
     pub connect_timeout: Duration,
+    /// An endpoint that is silent for so long is asked for a sign of life, and its connection ends
+    /// after three times as long; `None` for what its protocol has.
+    pub heartbeat: Option<Duration>,
     /// Serialization for endpoints whose registration does not tell; hessian2 unless configured.
     pub serialization: Serialization,
     /// How many endpoints one call may be offered to; only a call that no provider has begun is

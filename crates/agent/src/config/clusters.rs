@@ -11,6 +11,7 @@ use wire::SocketOptions;
 
 use super::defaults;
 use super::error::{KeyPlace, Problems};
+use super::heartbeat::heartbeat;
 use super::methods::{OF_CLUSTER, OF_DEFAULTS, check_repeated, methods};
 use super::routing::{KEYS as ROUTING_KEYS, default_routing, routing};
 use super::section::Section;
@@ -93,6 +94,7 @@ impl Default for ClusterPolicy {
             max_timeout: defaults::MAX_TIMEOUT,
             max_timeout_section: DEFAULTS.into(),
             connect_timeout: defaults::CONNECT_TIMEOUT,
+            heartbeat: None,
             serialization: defaults::SERIALIZATION,
             max_attempts: defaults::MAX_ATTEMPTS,
             max_in_flight: defaults::MAX_IN_FLIGHT,
@@ -124,6 +126,7 @@ fn policy(section: &mut Section<'_>, name: &str, base: &ClusterPolicy) -> Cluste
         max_timeout_section,
         max_timeout: section.ms("max_timeout_ms", defaults::LONGEST, base.max_timeout),
         connect_timeout: section.ms("connect_timeout_ms", defaults::LONGEST, base.connect_timeout),
+        heartbeat: heartbeat(section).or(base.heartbeat),
         serialization: section
             .choice("serialization", &Serialization::CONFIG_NAMES)
             .unwrap_or(base.serialization),

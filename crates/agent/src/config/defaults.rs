@@ -101,6 +101,14 @@ pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// As long as a body may take: what is read back is no longer than what was sent.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// A shorter one would give up peers that pause for a moment.
+pub(super) const LEAST_HEARTBEAT: Duration = Duration::from_millis(100);
+/// As Dubbo.
+pub(super) const DUBBO_HEARTBEAT: Duration = Duration::from_secs(60);
+/// A link is dead before most callers would notice by themselves.
+pub(super) const LINK_HEARTBEAT: Duration = Duration::from_secs(5);
+/// A PING costs little, and a connection of HTTP/2 may have many requests.
+pub(super) const HTTP2_HEARTBEAT: Duration = Duration::from_secs(15);
 /// How long a client's TLS handshake may take.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer than the idle timeout of common clients (60 s), so that they close first and never

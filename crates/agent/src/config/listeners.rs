@@ -12,6 +12,7 @@ use wire::tls::Protocols;
 use super::check::{hosts, registry};
 use super::conflicts::{Ingress, Listen, Listener, Places};
 use super::defaults;
+use super::heartbeat::heartbeat;
 use super::registries::RegistryDraft;
 use super::section::Section;
 use super::socket::listening;
@@ -90,6 +91,7 @@ fn http_ingress(
         cors: cors(section.table_as("cors", "ingress.cors")),
         tls: listener_tls(section.table_as("tls", "ingress.tls"), folder, HTTP_PROTOCOLS),
         write_timeout: write_timeout(&mut section),
+        heartbeat: heartbeat(&mut section).unwrap_or(defaults::HTTP2_HEARTBEAT),
     };
     section.finish();
     ingress
@@ -196,6 +198,7 @@ fn limits(section: &mut Section<'_>) -> DubboLimits {
         ),
         body_timeout: body_timeout(section),
         write_timeout: write_timeout(section),
+        heartbeat: heartbeat(section).unwrap_or(defaults::DUBBO_HEARTBEAT),
     }
 }
 
@@ -262,6 +265,7 @@ pub(super) fn link(
         window: section.number("window", 1..=defaults::MAX_LINK_WINDOW, defaults::LINK_WINDOW),
         body_timeout: body_timeout(&mut section),
         write_timeout: write_timeout(&mut section),
+        heartbeat: heartbeat(&mut section).unwrap_or(defaults::LINK_HEARTBEAT),
         tls: listener_tls(section.table_as("tls", "link.tls"), folder, &[link::tls::ALPN]),
     };
     let is_present = section.is_present();

@@ -12,6 +12,7 @@ mod clusters;
 mod conflicts;
 mod defaults;
 mod error;
+mod heartbeat;
 pub mod http_app;
 mod listeners;
 mod memory;
@@ -218,6 +219,9 @@ pub struct HttpIngressConfig {
     pub idle_timeout: Duration,
     /// How long a peer may leave its answers unread.
     pub write_timeout: Duration,
+    /// A peer of HTTP/2 that is silent for so long is asked for a sign of life, and its connection
+    /// ends after three times as long.
+    pub heartbeat: Duration,
     /// Names by which web pages may call, beside addresses and the names of this machine for
     /// itself.
     pub hosts: Vec<String>,
@@ -277,6 +281,9 @@ pub struct DubboLimits {
     pub body_timeout: Duration,
     /// How long a peer may leave its answers unread.
     pub write_timeout: Duration,
+    /// A consumer that is silent for so long is asked for a sign of life, and its connection ends
+    /// after three times as long.
+    pub heartbeat: Duration,
 }
 
 /// The listener for Dubbo's own consumers of exported services.
@@ -331,6 +338,9 @@ pub struct LinkListenerConfig {
     pub body_timeout: Duration,
     /// How long a peer may leave its answers unread.
     pub write_timeout: Duration,
+    /// An agent that is silent for so long is asked for a sign of life, and its link ends after
+    /// three times as long.
+    pub heartbeat: Duration,
     /// The TLS that other agents speak.
     pub tls: Option<ListenerTls>,
 }

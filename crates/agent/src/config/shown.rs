@@ -82,6 +82,7 @@ impl Config {
             body_timeout,
             idle_timeout,
             write_timeout,
+            heartbeat,
             hosts,
             cors,
             tls,
@@ -98,6 +99,7 @@ impl Config {
             "body_timeout_ms": ms(*body_timeout),
             "idle_timeout_ms": ms(*idle_timeout),
             "write_timeout_ms": ms(*write_timeout),
+            "heartbeat_ms": ms(*heartbeat),
             "hosts": hosts,
             "cors": cors.as_ref().map(cors_shown),
             "socket": listening(socket),
@@ -255,12 +257,14 @@ fn http_app(config: &HttpAppConfig) -> Value {
 }
 
 fn dubbo_limits(config: DubboLimits) -> Value {
-    let DubboLimits { max_connections, max_body_len, body_timeout, write_timeout } = config;
+    let DubboLimits { max_connections, max_body_len, body_timeout, write_timeout, heartbeat } =
+        config;
     json!({
         "max_connections": max_connections,
         "max_body_bytes": max_body_len,
         "body_timeout_ms": ms(body_timeout),
         "write_timeout_ms": ms(write_timeout),
+        "heartbeat_ms": ms(heartbeat),
     })
 }
 
@@ -285,6 +289,7 @@ fn link_shown(config: &LinkListenerConfig) -> Value {
         window,
         body_timeout,
         write_timeout,
+        heartbeat,
         tls,
     } = config;
     json!({
@@ -297,6 +302,7 @@ fn link_shown(config: &LinkListenerConfig) -> Value {
         "window": window,
         "body_timeout_ms": ms(*body_timeout),
         "write_timeout_ms": ms(*write_timeout),
+        "heartbeat_ms": ms(*heartbeat),
     })
 }
 
@@ -326,6 +332,7 @@ fn policy(config: &ClusterPolicy) -> Value {
         max_timeout,
         max_timeout_section: _,
         connect_timeout,
+        heartbeat,
         serialization,
         max_attempts,
         max_in_flight,
@@ -347,6 +354,7 @@ fn policy(config: &ClusterPolicy) -> Value {
         "timeout_ms": timeout.map(ms),
         "max_timeout_ms": ms(*max_timeout),
         "connect_timeout_ms": ms(*connect_timeout),
+        "heartbeat_ms": heartbeat.map(ms),
         "serialization": serialization.name(),
         "max_attempts": max_attempts,
         "max_in_flight": max_in_flight,

@@ -26,7 +26,7 @@ struct LinkListener {
 
 /// The section `[link]`.
 pub fn planned(config: &LinkListenerConfig) -> PlannedListener {
-    let LinkListenerConfig { window, body_timeout, write_timeout, .. } = *config;
+    let LinkListenerConfig { window, body_timeout, write_timeout, heartbeat, .. } = *config;
     PlannedListener {
         protocol: "link",
         listen: config.listen.clone(),
@@ -45,7 +45,8 @@ pub fn planned(config: &LinkListenerConfig) -> PlannedListener {
                 features: features::CREDITS,
                 max_buffered_bytes: MAX_LINK_WAITING_LEN,
                 ..link_proto::Config::default()
-            };
+            }
+            .with_heartbeat(heartbeat);
             Arc::new(LinkListener { protocol, write_timeout, memory: Group::new() })
         }),
     }

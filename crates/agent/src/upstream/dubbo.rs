@@ -1,12 +1,13 @@
 //! Calls to a Dubbo provider over Dubbo TCP.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use dubbo_proto::{
-    ClientConfig, ClientConnection, ClientEvent, ProtoError, RequestId, RequestTemplate, SendError,
-    Serialization, Status, error_text,
+    ClientConfig, ClientConnection, ClientEvent, DeadReason, ProtoError, RequestId,
+    RequestTemplate, SendError, Serialization, Status, error_text,
 };
 use tokio::sync::oneshot;
 use tracing::{debug, info};
@@ -34,6 +35,9 @@ pub struct DubboPeer {
     memory: Rc<Memory>,
     scratch: Scratch,
     threads: Threads,
+    /// It answers heartbeats, and its last connection ended because it answered none: what
+    /// accepts the next connection may be a proxy in its place.
+    is_doubted: Cell<bool>,
 }
 
 /// A connection to a provider.
@@ -46,8 +50,8 @@ pub struct DubboMachine(pub ClientConnection<ReplyTo>, Reading);
 struct Reading {
     /// When the last one was.
     at: Instant,
-    /// The provider has been silent for so long that it will not take what waits to be written.
-    is_dead: bool,
+    /// Why the provider will not take what waits to be written.
+    died_of: Option<DeadReason>,
 }
 
 impl Machine for DubboMachine {
@@ -69,7 +73,9 @@ impl Machine for DubboMachine {
     }
     fn poll_event(&mut self) -> Option<Self::Event> {
         let event = self.0.poll_event()?;
-        self.1.is_dead |= matches!(event, ClientEvent::Dead(_));
+        if let ClientEvent::Dead(reason) = &event {
+            self.1.died_of = Some(*reason);
+        }
         Some(TimedEvent { read_at: self.1.at, event })
     }
     fn transmit(&mut self) -> &mut BytesMut {
@@ -79,7 +85,7 @@ impl Machine for DubboMachine {
         self.0.is_finished()
     }
     fn is_broken(&self) -> bool {
-        self.1.is_dead
+        self.1.died_of.is_some()
     }
 }
 
@@ -103,7 +109,8 @@ impl Buffers for DubboMachine {
 impl DubboPeer {
     /// The endpoint at `address`.
     pub fn new(address: &str, setup: Setup, memory: Rc<Memory>, threads: Threads) -> Self {
-        Self { address: address.into(), setup, memory, scratch: Scratch::default(), threads }
+        let (scratch, is_doubted) = Default::default();
+        Self { address: address.into(), setup, memory, scratch, threads, is_doubted }
     }
 
     /// Most calls in flight.
@@ -139,15 +146,18 @@ impl Peer for DubboPeer {
     type Machine = DubboClient;
 
     fn machine(&self, now: Instant) -> DubboClient {
+        let usual = ClientConfig::default();
         let config = ClientConfig {
+            heartbeat: self.setup.heartbeat.unwrap_or(usual.heartbeat),
+            asks_first: self.is_doubted.get(),
             max_in_flight: self.setup.max_in_flight as usize,
             max_body_len: self.setup.max_reply_len.saturating_add(ATTACHMENTS_LEN),
             // Whoever took the request has set a limit to it.
             max_request_len: u32::MAX as usize,
             tells_time_left: self.setup.tells_time_left,
-            ..ClientConfig::default()
+            ..usual
         };
-        let reading = Reading { at: now, is_dead: false };
+        let reading = Reading { at: now, died_of: None };
         let machine = DubboMachine(ClientConnection::new(config, now), reading);
         Metered::new(machine, self.memory.endpoint())
     }
@@ -225,7 +235,14 @@ impl Peer for DubboPeer {
         false
     }
 
+    fn failure(machine: &DubboClient) -> Option<String> {
+        machine.1.died_of.map(|reason| reason.to_string())
+    }
+
     fn on_end(&self, conn: &Conn<DubboClient>, error: &CallError) {
+        let (is_dead, answers) = conn
+            .look(|machine| (machine.1.died_of.is_some(), machine.0.stats().heartbeats_heard != 0));
+        self.is_doubted.set(is_dead && (answers || self.is_doubted.get()));
         let pending: Vec<ReplyTo> = conn.with(|machine| machine.0.drain_pending().collect());
         for token in pending {
             token.complete(Err(error.clone()));

@@ -19,6 +19,7 @@ use tracing::{debug, info, warn};
 use wire::{Backoff, Connection, Destination, Meter, jitter};
 
 use super::reconnects::{Down, Reconnects, Turn};
+use super::signs::Signs;
 use crate::connections::{Activity, Connections, Direction, Session};
 use crate::error::{CallError, Code};
 
@@ -52,6 +53,8 @@ pub trait Peer: 'static {
     /// An event of the connection. Returns whether the peer takes calls now that it did not take
     /// before, or the other way round.
     fn on_event(&self, event: <Self::Machine as Machine>::Event) -> bool;
+    /// Why a connection has failed that the peer has not closed; `None` if it has not.
+    fn failure(machine: &Self::Machine) -> Option<String>;
     /// The connection has ended: completes whatever is pending with `error`.
     fn on_end(&self, conn: &Conn<Self::Machine>, error: &CallError);
     /// The connection is one too many: it gets no further calls, and is closed.
@@ -62,46 +65,10 @@ pub trait Peer: 'static {
     fn close(machine: &mut Self::Machine, now: Instant);
 }
 
-/// What a connection knows of its peer's signs of life.
-#[derive(Clone, Copy, Debug)]
-pub struct Signs {
-    /// When the last one came.
-    pub heard_at: Instant,
-    /// When the question was sent that is not answered, if there is one.
-    pub unanswered_since: Option<Instant>,
-}
-
-impl Signs {
-    /// Whether a connection with these signs of life counts as one that answers.
-    fn evidence(self, now: Instant) -> Evidence {
-        let is_silent = |since| SILENCE <= now.saturating_duration_since(since);
-        match self.unanswered_since.is_some_and(is_silent) {
-            true => Evidence::Silent,
-            false => Evidence::Answers,
-        }
-    }
-
-    /// Whether the peer, which has calls, is to be asked if it pauses.
-    fn hint_at_a_pause(self, now: Instant, quiet: Duration) -> bool {
-        self.unanswered_since.is_none() && quiet <= now.saturating_duration_since(self.heard_at)
-    }
-
-    /// Whether the peer is to be asked for another one.
-    fn need_a_question(self, now: Instant) -> bool {
-        self.unanswered_since.is_none() && FRESH <= now.saturating_duration_since(self.heard_at)
-    }
-}
-
 /// A question whether a peer pauses is open for so long, and for so many times the way there and
 /// back, if the peer pauses.
 const PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_RTTS: u32 = 4;
-
-/// A peer that was heard this lately need not be asked whether it answers.
-const FRESH: Duration = Duration::from_secs(1);
-/// A peer that leaves a question open this long does not answer: more than any pause that callers
-/// would not notice themselves.
-const SILENCE: Duration = Duration::from_secs(3);
 
 /// One endpoint as this worker sees it. Dropping it closes the connection in order.
 pub struct Upstream<P: Peer>(Rc<Inner<P>>);
@@ -430,7 +397,7 @@ impl<P: Peer> Inner<P> {
             }
         })
         .await;
-        let reason = ending.to_string();
+        let reason = conn.look(P::failure).unwrap_or_else(|| ending.to_string());
         let error = CallError::new(Code::ConnectionBroken, &*reason).at(&self.address);
         self.peer.on_end(&conn, &error);
         if matches!(ending, Ending::Finished) {
@@ -468,32 +435,5 @@ impl<P: Peer> Inner<P> {
             warn!(endpoint = %self.address, reason, "endpoint is down; connecting again");
         }
         self.changed.notify_waiters();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_question_that_stays_open_means_silence() {
-        let start = Instant::now();
-        let asked = Signs { heard_at: start, unanswered_since: Some(start) };
-        let moment = Duration::from_nanos(1);
-        assert_eq!(asked.evidence(start + SILENCE - moment), Evidence::Answers);
-        assert_eq!(asked.evidence(start + SILENCE), Evidence::Silent);
-        // Without a question nobody is silent, however long ago it was heard.
-        let heard = Signs { unanswered_since: None, ..asked };
-        assert_eq!(heard.evidence(start + 10 * SILENCE), Evidence::Answers);
-    }
-
-    #[test]
-    fn a_peer_is_asked_once_and_only_if_it_was_not_heard_lately() {
-        let start = Instant::now();
-        let heard = Signs { heard_at: start, unanswered_since: None };
-        assert!(!heard.need_a_question(start + FRESH - Duration::from_nanos(1)));
-        assert!(heard.need_a_question(start + FRESH));
-        let asked = Signs { unanswered_since: Some(start + FRESH), ..heard };
-        assert!(!asked.need_a_question(start + 2 * FRESH));
     }
 }

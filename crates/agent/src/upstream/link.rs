@@ -89,7 +89,7 @@ impl LinkPeer {
         memory: Rc<Memory>,
         threads: Threads,
     ) -> Self {
-        let config = link_proto::Config {
+        let mut config = link_proto::Config {
             name: agent_name.to_owned(),
             window: setup.max_in_flight,
             max_message_len: u32::try_from(setup.max_reply_len).unwrap_or(u32::MAX),
@@ -98,6 +98,9 @@ impl LinkPeer {
             max_buffered_bytes: MAX_LINK_WAITING_LEN,
             ..link_proto::Config::default()
         };
+        if let Some(heartbeat) = setup.heartbeat {
+            config = config.with_heartbeat(heartbeat);
+        }
         Self {
             address: address.into(),
             memory,
@@ -375,6 +378,10 @@ impl Peer for LinkPeer {
             other => debug!(endpoint = %self.address, event = ?other),
         }
         false
+    }
+
+    fn failure(machine: &LinkClient) -> Option<String> {
+        machine.failure().map(|error| error.to_string())
     }
 
     fn on_end(&self, conn: &Conn<LinkClient>, error: &CallError) {

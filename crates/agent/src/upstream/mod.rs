@@ -14,6 +14,7 @@ pub mod link;
 mod links;
 mod reconnects;
 mod rounds;
+mod signs;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -32,11 +33,12 @@ pub use self::credits::{Credit, LinkPurse};
 use self::dubbo::DubboPeer;
 pub use self::lane_group::Unwell;
 pub use self::lanes::{Found, Lanes, MessageLen};
-pub use self::lifecycle::{Peer, Signs, Upstream};
+pub use self::lifecycle::{Peer, Upstream};
 use self::link::LinkPeer;
 pub use self::links::LinkCall;
 pub use self::reconnects::Reconnects;
 use self::rounds::Rounds;
+pub use self::signs::Signs;
 use crate::aside::Threads;
 use crate::call::{Outcome, Reply, RoutedCall};
 use crate::config::{AppCapacity, ClusterPolicy, ConnectionLimit, TlsClient};
@@ -227,6 +229,9 @@ pub struct Pool {
 pub struct Setup {
     /// Longest wait for a connection.
     pub connect_timeout: Duration,
+    /// After how much silence the peer is asked for a sign of life; `None` for what its protocol
+    /// has.
+    pub heartbeat: Option<Duration>,
     /// Most calls in flight.
     pub max_in_flight: u32,
     /// Longest body of a reply.
@@ -246,6 +251,7 @@ impl Setup {
     pub fn new(policy: &ClusterPolicy) -> Self {
         Self {
             connect_timeout: policy.connect_timeout,
+            heartbeat: policy.heartbeat,
             max_in_flight: policy.max_in_flight,
             max_reply_len: policy.max_reply_len,
             long_len: policy.long_len,

@@ -38,6 +38,7 @@ mod retries;
 mod rules;
 mod several_links;
 mod several_registries;
+mod silent_peers;
 mod static_list;
 mod support;
 mod tls;

@@ -1,16 +1,12 @@
 //! Several links to one provider's agent: when they end in order, break, or carry nothing more.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use agent::Agent;
 use registry::MemoryHub;
 
 use crate::support::load::Load;
+use crate::support::network::Network;
 use crate::support::{
     Behaviour, FakeProvider, Registered, block_on, consumer_with_metrics, n_calls, provider_agent,
     register_link, start, wait_until,
@@ -20,65 +16,6 @@ const N_LINKS: usize = 3;
 const N_CALLERS: usize = 12;
 /// How long a call may take.
 const TIMEOUT: Duration = Duration::from_millis(500);
-
-/// A network to one place, which may lose single connections.
-struct Network {
-    address: SocketAddr,
-    connections: Arc<Mutex<Vec<Connection>>>,
-}
-
-struct Connection {
-    client: TcpStream,
-    server: TcpStream,
-    /// What comes is dropped, and nobody is told.
-    is_lost: Arc<AtomicBool>,
-}
-
-impl Network {
-    fn start(place: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let connections = Arc::<Mutex<Vec<Connection>>>::default();
-        let known = Arc::clone(&connections);
-        thread::spawn(move || {
-            for client in listener.incoming() {
-                let (client, server) = (client.unwrap(), TcpStream::connect(place).unwrap());
-                let is_lost = Arc::<AtomicBool>::default();
-                for (from, to) in [(&client, &server), (&server, &client)] {
-                    let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    let is_lost = Arc::clone(&is_lost);
-                    thread::spawn(move || pass_on(from, to, &is_lost));
-                }
-                known.lock().unwrap().push(Connection { client, server, is_lost });
-            }
-        });
-        Self { address, connections }
-    }
-
-    fn n_made(&self) -> usize {
-        self.connections.lock().unwrap().len()
-    }
-
-    fn lose(&self, nth: usize) {
-        self.connections.lock().unwrap()[nth].is_lost.store(true, Ordering::SeqCst);
-    }
-
-    fn cut(&self, nth: usize) {
-        let connection = &self.connections.lock().unwrap()[nth];
-        let _ = connection.client.shutdown(Shutdown::Both);
-        let _ = connection.server.shutdown(Shutdown::Both);
-    }
-}
-
-fn pass_on(mut from: TcpStream, mut to: TcpStream, is_lost: &AtomicBool) {
-    let mut bytes = vec![0; 64 << 10];
-    while let Ok(len @ 1..) = from.read(&mut bytes) {
-        if !is_lost.load(Ordering::SeqCst) && to.write_all(&bytes[..len]).is_err() {
-            break;
-        }
-    }
-    let _ = to.shutdown(Shutdown::Both);
-}
 
 /// A provider behind an agent, and an agent of one worker that has several links to it.
 struct Linked {

@@ -43,6 +43,9 @@ pub enum ClientEvent<T> {
         /// What the caller gave with the call.
         token: T,
     },
+    /// The first sign of life that [`ClientConfig::asks_first`](crate::ClientConfig::asks_first)
+    /// asks for has come: calls are taken from now on.
+    Alive,
     /// The provider wants no new calls; those in flight will be answered.
     ReadOnly,
     /// The provider wants calls again.
@@ -98,6 +101,8 @@ pub enum SendError {
 pub struct ClientStats {
     /// Replies to calls that had expired, were cancelled, or never were.
     pub stale_replies: u64,
+    /// Answers to our heartbeats.
+    pub heartbeats_heard: u64,
     /// Heartbeats that we sent.
     pub heartbeats_sent: u64,
     /// Heartbeats that we answered.

@@ -143,6 +143,32 @@ fn silence_is_asked_about_and_ends_the_connection() {
     assert_eq!(client.poll_timeout(), None);
 }
 
+/// What takes connections where a provider was silent need not be the provider.
+#[test]
+fn no_call_is_taken_before_the_sign_of_life_that_was_asked_for() {
+    let now = start();
+    let config = ClientConfig { asks_first: true, ..ClientConfig::default() };
+    let mut client = ClientConnection::new(config, now);
+    assert_eq!(client.transmit()[..4], [0xda, 0xbb, 0xe2, 0]);
+    client.transmit().clear();
+    let refused = client.send(now, &template(), b"\x91", &[], now + SECOND, 1);
+    assert_eq!(refused, Err((1, SendError::NotAccepting)));
+    client.handle_bytes(now, &mut BytesMut::new()).unwrap();
+    assert!(!client.is_accepting(), "nothing has come");
+    client.handle_bytes(now, &mut frame_of(0x22, 20, 5, b"N")).unwrap();
+    client.handle_bytes(now, &mut frame_of(0x22, 20, 5, b"N")).unwrap();
+    assert_eq!(events(&mut client), [ClientEvent::Alive], "once");
+    assert!(client.is_accepting());
+    assert_eq!(client.stats().heartbeats_heard, 2);
+
+    let mut silent = ClientConnection::<u32>::new(config, now);
+    for n in 1..=3 {
+        silent.handle_timeout(now + n * Duration::from_secs(60));
+    }
+    let silence = Duration::from_secs(180);
+    assert_eq!(events(&mut silent), [ClientEvent::Dead(DeadReason::Silent { silence })]);
+}
+
 #[test]
 fn readonly_stops_new_calls_and_tells_once() {
     let now = start();

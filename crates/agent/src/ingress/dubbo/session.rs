@@ -109,6 +109,7 @@ impl DubboSession {
         let config = ServerConfig {
             max_body_len: listener.limits.max_body_len,
             body_timeout: listener.limits.body_timeout,
+            heartbeat: listener.limits.heartbeat,
             // What providers may answer is limited where it is read.
             payload_limit: u32::MAX as usize,
             pass_through: true,

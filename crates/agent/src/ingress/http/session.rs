@@ -59,9 +59,6 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const MAX_RESET_STREAMS: usize = 100;
 /// How long a connection of HTTP/2 that was told to end may take to do so.
 const END_TIME: Duration = Duration::from_secs(5);
-/// An HTTP/2 peer that is silent is asked for a sign of life after this time, and given up if it
-/// does not answer within as long again.
-const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// A connection of HTTP/1 that has been idle for so long keeps nothing to answer with.
 const REST_AFTER: Duration = Duration::from_secs(1);
 /// Smallest read buffer that hyper accepts.
@@ -283,11 +280,12 @@ impl HttpSession {
         self.is_http2.set(true);
         self.enter(Phase::Idle);
         let max_head_len = u32::try_from(listener.config.max_head_len).unwrap_or(u32::MAX);
+        let heartbeat = listener.config.heartbeat;
         let connection = pin!(
             http2::Builder::new(LocalExecutor(Rc::clone(self)))
                 .timer(TokioTimer::new())
-                .keep_alive_interval(Some(PING_INTERVAL))
-                .keep_alive_timeout(PING_INTERVAL)
+                .keep_alive_interval(Some(heartbeat))
+                .keep_alive_timeout(heartbeat.saturating_mul(2))
                 .max_concurrent_streams(MAX_STREAMS)
                 .initial_stream_window_size(STREAM_WINDOW)
                 .initial_connection_window_size(CONNECTION_WINDOW)

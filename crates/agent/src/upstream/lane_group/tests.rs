@@ -88,6 +88,9 @@ impl Peer for ScriptedPeer {
     fn on_event(&self, event: Infallible) -> bool {
         match event {}
     }
+    fn failure(_: &Scripted) -> Option<String> {
+        None
+    }
     fn on_end(&self, _: &Conn<Scripted>, _: &CallError) {}
     fn retire(&self, _: Instant) {
         self.0.n_retired.set(self.0.n_retired.get() + 1);

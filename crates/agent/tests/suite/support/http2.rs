@@ -1,7 +1,7 @@
 //! HTTP/2 whose frames are written by hand.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 use agent::Agent;
 
@@ -25,7 +25,11 @@ pub const END_HEADERS: u8 = 4;
 
 impl Http2 {
     pub fn to(agent: &Agent, initial_window: u32) -> Self {
-        let stream = TcpStream::connect(agent.addresses().http[0]).unwrap();
+        Self::connect(agent.addresses().http[0], initial_window)
+    }
+
+    pub fn connect(address: SocketAddr, initial_window: u32) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
         let mut http2 = Self { stream };
         http2.stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();

@@ -36,6 +36,7 @@ impl Consumer {
             max_body_len: 1 << 20,
             body_timeout: LONG,
             write_timeout: LONG,
+            heartbeat: LONG,
         };
         let (stats, memory) = (vec![hub.ingress("dubbo")], Group::new());
         let listener = Arc::new(DubboListener { offers, limits, stats, memory });
