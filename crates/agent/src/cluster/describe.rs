@@ -214,7 +214,7 @@ impl MemberState {
     ) -> Option<Serialization> {
         match &self.upstream {
             AnyUpstream::Dubbo(_) => Some(self.serialization(otherwise)),
-            AnyUpstream::Link(lanes) => lanes.peer().agreed(index, generation),
+            AnyUpstream::Link(lanes) => lanes.agreed(index, generation),
         }
     }
 }

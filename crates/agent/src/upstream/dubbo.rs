@@ -38,6 +38,9 @@ pub struct DubboPeer {
     /// It answers heartbeats, and its last connection ended because it answered none: what
     /// accepts the next connection may be a proxy in its place.
     is_doubted: Cell<bool>,
+    /// Replies that came too late on connections that have ended, of all connections to the
+    /// endpoint.
+    late_of_ended: Rc<Cell<u64>>,
 }
 
 /// A connection to a provider.
@@ -107,15 +110,26 @@ impl Buffers for DubboMachine {
 }
 
 impl DubboPeer {
-    /// The endpoint at `address`.
-    pub fn new(address: &str, setup: Setup, memory: Rc<Memory>, threads: Threads) -> Self {
+    /// The endpoint at `address`. All connections to it have the same `late_of_ended`.
+    pub fn new(
+        address: &str,
+        setup: Setup,
+        memory: Rc<Memory>,
+        threads: Threads,
+        late_of_ended: Rc<Cell<u64>>,
+    ) -> Self {
         let (scratch, is_doubted) = Default::default();
-        Self { address: address.into(), setup, memory, scratch, threads, is_doubted }
+        Self { address: address.into(), setup, memory, scratch, threads, is_doubted, late_of_ended }
     }
 
     /// Most calls in flight.
     pub fn max_in_flight(&self) -> usize {
         self.setup.max_in_flight as usize
+    }
+
+    /// Replies that came too late on connections that have ended.
+    pub(super) fn late_of_ended(&self) -> u64 {
+        self.late_of_ended.get()
     }
 
     fn outcome(
@@ -247,6 +261,9 @@ impl Peer for DubboPeer {
         for token in pending {
             token.complete(Err(error.clone()));
         }
+        // The connection is not up any more as soon as this is over.
+        let n_late = conn.look(|machine| machine.0.stats().stale_replies);
+        self.late_of_ended.set(self.late_of_ended.get().wrapping_add(n_late));
     }
 
     fn close(machine: &mut DubboClient, _: Instant) {
@@ -263,8 +280,9 @@ pub async fn call(lanes: &Lanes<DubboPeer>, call: &RoutedCall<'_>, form: DubboFo
     // Arguments are about as long in any form.
     let expected = &call.method.reply_len;
     let len = MessageLen { request: args.len_in_bytes(), reply: expected.get() };
-    let Found { conn, now, .. } =
+    let Found { upstream, conn, now } =
         lanes.conn_soon(len, call.times.deadline, call.times.now, |_| true).await?;
+    let peer = upstream.peer();
     let (route, serialization) = (call.method, form.serialization);
     let with_path = form.path.map(|path| route.template_for_path(serialization, path));
     let with_path = with_path.transpose()?;
@@ -281,13 +299,13 @@ pub async fn call(lanes: &Lanes<DubboPeer>, call: &RoutedCall<'_>, form: DubboFo
         send(&conn, &call, to).map_err(|(_, error)| refused(&error).at(lanes.address()))
     };
     let id = match len.request < LONG_LEN {
-        true => lanes.peer().scratch.with(|bytes| {
+        true => peer.scratch.with(|bytes| {
             args.encode(route, serialization, bytes)?;
             send(bytes, now)
         })?,
         false => {
-            let threads = &lanes.peer().threads;
-            let bytes = Box::pin(args.encoded_aside(route, serialization, threads)).await?;
+            let encoded = args.encoded_aside(route, serialization, &peer.threads);
+            let bytes = Box::pin(encoded).await?;
             send(&bytes, Instant::now())?
         }
     };

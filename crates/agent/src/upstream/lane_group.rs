@@ -143,12 +143,23 @@ impl<P: Peer> LaneGroup<P> {
     /// that are `wanted`, and that do not pause if there are others. If there is none, one that
     /// still connects, or else the first one.
     pub(super) fn pick(&self, wanted: impl Fn(&P) -> bool) -> Rc<Upstream<P>> {
-        self.find(wanted).unwrap_or_else(|| {
-            let further = self.further.borrow();
-            let mut all = std::iter::once(&self.first).chain(&*further);
-            let connecting = all.find(|it| it.upstream.standing() == Standing::Connecting);
-            Rc::clone(&connecting.unwrap_or(&self.first).upstream)
-        })
+        let picked = self.find(wanted).or_else(|| self.connecting());
+        picked.unwrap_or_else(|| Rc::clone(&self.first.upstream))
+    }
+
+    /// One that connects for the first time.
+    pub(super) fn connecting(&self) -> Option<Rc<Upstream<P>>> {
+        self.find_map(|it| (it.standing() == Standing::Connecting).then(|| Rc::clone(it)))
+    }
+
+    /// The first that is found among what `look` makes of them.
+    pub(super) fn find_map<R>(
+        &self,
+        mut look: impl FnMut(&Rc<Upstream<P>>) -> Option<R>,
+    ) -> Option<R> {
+        let further = self.further.borrow();
+        let mut all = std::iter::once(&self.first).chain(&*further);
+        all.find_map(|lane| look(&lane.upstream))
     }
 
     /// The best state of any connection: while one takes calls, so does the endpoint.
@@ -191,12 +202,12 @@ impl<P: Peer> LaneGroup<P> {
         best.unwrap_or(Evidence::Gone)
     }
 
-    /// How many connections have something wrong.
+    /// How many connections have something wrong, as far as that is known: nobody is asked.
     pub(super) fn unwell(&self, now: Instant) -> Unwell {
         let all = self.all();
         let mut unwell = Unwell { n_down: 0, n_silent: 0, n: all.len() };
         for upstream in &all {
-            match (upstream.standing(), upstream.evidence(now)) {
+            match (upstream.standing(), upstream.known_evidence(now)) {
                 (Standing::Connecting, _) | (_, Evidence::Answers) => {}
                 (_, Evidence::Silent) => unwell.n_silent += 1,
                 (_, Evidence::Gone) => unwell.n_down += 1,
@@ -227,6 +238,13 @@ impl<P: Peer> LaneGroup<P> {
         Some(Rc::clone(&found.upstream))
     }
 
+    /// The upstreams that there are now, and those that are leaving.
+    pub(super) fn all_with_leaving(&self) -> Vec<Rc<Upstream<P>>> {
+        let mut all = self.all();
+        all.extend(self.leaving.borrow().iter().map(|lane| Rc::clone(&lane.upstream)));
+        all
+    }
+
     /// The upstreams that there are now.
     pub(super) fn all(&self) -> Vec<Rc<Upstream<P>>> {
         let further = self.further.borrow();
@@ -242,18 +260,23 @@ impl<P: Peer> LaneGroup<P> {
         std::iter::once(&self.first).chain(&*further).chain(&*leaving).any(|it| it.in_flight() != 0)
     }
 
-    /// Since when none of the connections gives a sign of life, as [`Upstream::pauses_since`]
-    /// says: a network may lose one of them, and carry the others.
+    /// Since when none of the connections that are up gives a sign of life, as
+    /// [`Upstream::pauses_since`] says: a network may lose one of them, and carry the others.
     pub(super) fn pauses_since(&self, now: Instant, quiet: Duration) -> Option<Instant> {
-        let first = self.first.pauses_since(now, quiet);
         if !self.has_further() {
-            return first;
+            return self.first.pauses_since(now, quiet);
         }
-        // All of them are asked, whatever the first one has said.
         let further = self.further.borrow();
-        let ready = further.iter().filter(|it| it.upstream.standing() == Standing::Ready);
-        let further = ready.map(|lane| lane.pauses_since(now, quiet));
-        further.fold(first, |all, this| Some(all?.max(this?)))
+        let (mut latest, mut is_any_alive) = (None, false);
+        // All of them are asked, whatever the first one has said.
+        for lane in std::iter::once(&self.first).chain(&*further) {
+            if lane.upstream.standing() == Standing::Ready {
+                let since = lane.pauses_since(now, quiet);
+                is_any_alive |= since.is_none();
+                latest = latest.max(since);
+            }
+        }
+        latest.filter(|_| !is_any_alive)
     }
 
     /// Looks whether a connection gives no sign of life, and whether there should be one more, or

@@ -77,11 +77,6 @@ impl<P: Peer> Lanes<P> {
         }
     }
 
-    /// What differs between endpoints.
-    pub fn peer(&self) -> &P {
-        self.short.first().peer()
-    }
-
     /// Where it is, as `host:port`.
     pub fn address(&self) -> &Rc<str> {
         self.short.first().address()
@@ -213,10 +208,16 @@ impl<P: Peer> Lanes<P> {
             Long { lanes: Rc::new(lanes), used_at: now }
         });
         long.used_at = now;
-        long.lanes.find(wanted).or_else(|| {
-            let first = long.lanes.first();
-            (first.standing() == Standing::Connecting).then(|| Rc::clone(first))
-        })
+        long.lanes.find(wanted).or_else(|| long.lanes.connecting())
+    }
+
+    /// The first that is found among what `look` makes of the connections, also of those for long
+    /// messages.
+    pub(super) fn find_map<R>(
+        &self,
+        mut look: impl FnMut(&Rc<Upstream<P>>) -> Option<R>,
+    ) -> Option<R> {
+        self.short.find_map(&mut look).or_else(|| self.long.borrow().as_ref()?.lanes.find_map(look))
     }
 
     /// Opens and closes connections as the calls of late need them.
@@ -244,15 +245,21 @@ impl<P: Peer> Lanes<P> {
 }
 
 impl Lanes<DubboPeer> {
-    /// Replies that came too late so far, on the connections of now. `None` while there is none.
+    /// Most calls in flight, on each of them.
+    pub fn max_in_flight(&self) -> usize {
+        self.short.first().peer().max_in_flight()
+    }
+
+    /// Replies that came too late so far, also on connections that have ended. `None` while none
+    /// is up: then no more will come.
     pub fn late_replies(&self) -> Option<u64> {
-        let late = |upstream: &Rc<Upstream<DubboPeer>>| {
-            Some(upstream.conn().ok()?.look(|machine| machine.0.stats().stale_replies))
-        };
-        late(self.short.first())?;
-        let long = self.long.borrow().as_ref().map(|long| long.lanes.all());
-        let all = self.short.all().into_iter().chain(long.into_iter().flatten());
-        Some(all.filter_map(|upstream| late(&upstream)).sum())
+        let mut all = self.short.all_with_leaving();
+        if let Some(long) = &*self.long.borrow() {
+            all.append(&mut long.lanes.all_with_leaving());
+        }
+        let up = all.iter().filter_map(|it| it.look(|machine| machine.0.stats().stale_replies));
+        let sum = up.reduce(u64::wrapping_add)?;
+        Some(sum.wrapping_add(self.short.first().peer().late_of_ended()))
     }
 }
 
@@ -266,3 +273,6 @@ impl<P: Peer> Found<P> {
         Ok(Self { upstream, conn, now })
     }
 }
+
+#[cfg(test)]
+mod tests;

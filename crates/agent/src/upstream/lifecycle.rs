@@ -164,6 +164,12 @@ impl<P: Peer> Upstream<P> {
         signs.evidence(now)
     }
 
+    /// The same, as far as it is known: the peer is not asked.
+    pub fn known_evidence(&self, now: Instant) -> Evidence {
+        let signs = self.ready_conn().map(|conn| conn.look(P::signs));
+        signs.map_or(Evidence::Gone, |signs| signs.evidence(now))
+    }
+
     /// Since when a question is open, if that is for longer than an answer takes. To be asked only
     /// while there are calls: if nothing has come for `quiet`, it puts the question.
     pub fn pauses_since(&self, now: Instant, quiet: Duration) -> Option<Instant> {
@@ -241,9 +247,15 @@ impl<P: Peer> Upstream<P> {
 
     /// Calls in flight on the connection that is up.
     pub fn in_flight(&self) -> usize {
+        self.look(P::in_flight).unwrap_or_default()
+    }
+
+    /// Looks at the connection that is up, whether it takes calls or not; `None` while there is
+    /// none.
+    pub fn look<R>(&self, look: impl FnOnce(&P::Machine) -> R) -> Option<R> {
         match &*self.0.state.borrow() {
-            Connectivity::Ready(conn) => conn.look(P::in_flight),
-            Connectivity::Connecting(_) | Connectivity::Down(_) => 0,
+            Connectivity::Ready(conn) => Some(conn.look(look)),
+            Connectivity::Connecting(_) | Connectivity::Down(_) => None,
         }
     }
 
@@ -345,6 +357,7 @@ impl<P: Peer> Inner<P> {
             };
             if self.dropped.get() {
                 debug!(endpoint = %self.address, "closed");
+                *self.state.borrow_mut() = Connectivity::Down("closed".into());
                 break;
             }
             self.go_down(&reason);

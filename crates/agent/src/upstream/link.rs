@@ -129,7 +129,7 @@ impl LinkPeer {
         has_changed
     }
 
-    fn set_away(&self, service: &str, is_away: bool) -> bool {
+    pub(super) fn set_away(&self, service: &str, is_away: bool) -> bool {
         let mut all = self.away.borrow_mut();
         let known = all.iter().position(|known| **known == *service);
         match known {
@@ -386,6 +386,7 @@ impl Peer for LinkPeer {
 
     fn on_end(&self, conn: &Conn<LinkClient>, error: &CallError) {
         self.forget_credits();
+        self.away.borrow_mut().clear();
         let pending: Vec<ReplyTo> = conn.with(|link| link.drain_pending().collect());
         for token in pending {
             token.complete(Err(error.clone()));

@@ -7,6 +7,8 @@
 use std::rc::Rc;
 use std::time::Instant;
 
+use dubbo_proto::Serialization;
+
 use super::credits::{Credit, LinkPurse};
 use super::lanes::{Found, Lanes, MessageLen};
 use super::link::LinkPeer;
@@ -62,19 +64,18 @@ impl Lanes<LinkPeer> {
     /// What calls of a service need credits from; empty while they need none.
     #[inline]
     pub fn purses(&self, service: &str) -> impl Iterator<Item = Rc<LinkPurse>> + use<> {
-        let first = self.short.first().peer().purse(service);
-        let further = match self.short.has_further() {
-            false => Vec::new(),
-            true => self.further_purses(service),
+        let (only, all) = match self.short.has_further() {
+            false => (self.short.first().peer().purse(service), Vec::new()),
+            true => (None, self.all_purses(service)),
         };
-        first.into_iter().chain(further)
+        only.into_iter().chain(all)
     }
 
     #[cold]
-    fn further_purses(&self, service: &str) -> Vec<Rc<LinkPurse>> {
+    fn all_purses(&self, service: &str) -> Vec<Rc<LinkPurse>> {
         let all = self.short.all();
-        let further = all[1..].iter().filter(|it| it.standing() == Standing::Ready);
-        further.filter_map(|it| it.peer().purse(service)).collect()
+        let ready = all.iter().filter(|it| it.standing() == Standing::Ready);
+        ready.filter_map(|it| it.peer().purse(service)).collect()
     }
 
     /// Takes a credit for a call, if calls need one and there is one: of the link with the fewest
@@ -83,7 +84,7 @@ impl Lanes<LinkPeer> {
     pub fn credit(&self, service: &str, now: Instant) -> Option<Credit> {
         let has_room = |peer: &LinkPeer| peer.purse(service).is_some_and(|purse| purse.has_room());
         match self.short.has_further() {
-            false => self.peer().purse(service)?.take(now),
+            false => self.short.first().peer().purse(service)?.take(now),
             true => self.short.find(has_room)?.peer().purse(service)?.take(now),
         }
     }
@@ -107,23 +108,19 @@ impl Lanes<LinkPeer> {
 
     /// Since when the peer says that the app of a service gives no sign of life.
     pub(super) fn app_pauses_since(&self, service: &str) -> Option<Instant> {
-        match self.short.has_further() {
-            false => self.peer().credits.pauses_since(service),
-            true => self.short.all().iter().find_map(|it| it.peer().credits.pauses_since(service)),
-        }
+        self.find_map(|it| it.peer().credits.pauses_since(service))
     }
 
-    /// Whether the peer has said that it cannot reach the app of a service.
+    /// Whether the peer has said that it cannot reach the app of a service, on any link: it says so
+    /// on those by which the service was called.
     #[inline]
     pub fn is_away(&self, service: &str) -> bool {
-        self.peer().is_away(service) || self.short.has_further() && self.any_is_away(service)
+        self.find_map(|it| it.peer().is_away(service).then_some(())).is_some()
     }
 
-    #[cold]
-    fn any_is_away(&self, service: &str) -> bool {
-        let says_so = |it: &Rc<Upstream<LinkPeer>>| {
-            it.standing() == Standing::Ready && it.peer().is_away(service)
-        };
-        self.short.all().iter().any(says_so)
+    /// The serialization that was agreed for a route, by its index and generation, on whichever
+    /// link it was called.
+    pub fn agreed(&self, index: usize, generation: u64) -> Option<Serialization> {
+        self.find_map(|it| it.peer().agreed(index, generation))
     }
 }

@@ -15,6 +15,8 @@ mod links;
 mod reconnects;
 mod rounds;
 mod signs;
+#[cfg(test)]
+mod testing;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -229,8 +231,7 @@ pub struct Pool {
 pub struct Setup {
     /// Longest wait for a connection.
     pub connect_timeout: Duration,
-    /// After how much silence the peer is asked for a sign of life; `None` for what its protocol
-    /// has.
+    /// After how much silence the peer is asked for a sign of life, if that was configured.
     pub heartbeat: Option<Duration>,
     /// Most calls in flight.
     pub max_in_flight: u32,
@@ -394,9 +395,10 @@ impl Pool {
     /// The Dubbo upstream at an address, connecting if there is none yet.
     pub fn dubbo(&self, at: EndpointAddress<'_>, setup: Setup) -> Rc<Lanes<DubboPeer>> {
         shared(&self.dubbos, at, || {
-            let threads = self.threads.clone();
+            let (threads, late_of_ended) = (self.threads.clone(), Rc::default());
             self.lanes(at, setup, move |address, memory| {
-                DubboPeer::new(address, setup, memory, threads.clone())
+                let late_of_ended = Rc::clone(&late_of_ended);
+                DubboPeer::new(address, setup, memory, threads.clone(), late_of_ended)
             })
         })
     }

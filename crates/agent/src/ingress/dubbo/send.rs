@@ -317,7 +317,7 @@ impl DubboSession {
         let Some(conn) = lanes.conn(len, received.now)? else { return Ok(None) };
         check_room(&conn, received.body.len())?;
         let in_flight = conn.look(|app| app.0.in_flight());
-        check_share(self.n_others(number), in_flight, lanes.peer().max_in_flight())
+        check_share(self.n_others(number), in_flight, lanes.max_in_flight())
             .map_err(|error| error.at(lanes.address()))?;
         let to = (number != NO_NUMBER).then(|| self.token(number));
         match dubbo::send_whole(&conn, &received.call((), deadline), to) {
