@@ -13,8 +13,9 @@ use hessian::json::{self, JsonKind, JsonReader};
 use hessian::transcode::{InputOptions, Schema, check_scalars};
 use hessian::{JavaType, Limits};
 use memchr::memmem;
+use wire::Hold;
 
-use crate::aside::Threads;
+use crate::aside::Thread;
 use crate::error::{CallError, Code};
 use crate::route::{Parameters, Plan, Route, unsupported};
 
@@ -253,8 +254,8 @@ impl<'a> ArgumentList<'a> {
         self.encode_for(target, serialization, out)
     }
 
-    /// The arguments of a long request of `route`, encoded by one of these threads. Other calls get
-    /// on meanwhile.
+    /// The arguments of a long request of `route`, encoded by that thread. Other calls get on
+    /// meanwhile. `held` is what counts the memory that this takes: twice as much as they have.
     ///
     /// # Errors
     /// As [`ArgumentList::encode_for`].
@@ -262,9 +263,9 @@ impl<'a> ArgumentList<'a> {
         &self,
         route: &Route,
         serialization: Serialization,
-        threads: &Threads,
+        thread: Thread,
+        held: Hold,
     ) -> Result<Vec<u8>, CallError> {
-        let thread = threads.free().await;
         let (args, method) = (self.owned(), route.method.clone());
         let (parameters, plan) = (route.parameters.clone(), route.plan.for_encoding());
         let encode = move || {
@@ -275,7 +276,7 @@ impl<'a> ArgumentList<'a> {
             args.encode_for(target, serialization, &mut out)?;
             Ok(out)
         };
-        thread.run(encode).await
+        thread.run(held, encode).await
     }
 
     /// Appends the arguments to `out`.

@@ -5,15 +5,19 @@
 //! together. Other work waits for a free one. If none is free for a second, the work is done in
 //! place, so that no call fails for want of a thread.
 //!
-//! A thread finishes its work even if nobody waits for it any more. The message is not counted as
-//! the agent's memory then: that is at most one message for each core.
+//! Invariants:
+//! - Work for a call whose deadline has passed is not begun.
+//! - A thread finishes what it has begun, also if nobody waits for it any more. What is held for
+//!   the work, such as memory that is counted, is held until then.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::spawn_blocking;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::task::{spawn_blocking, spawn_local};
+
+use crate::error::{CallError, Code};
 
 /// Shorter messages are worked on in place: that takes less than a tenth of a millisecond, and
 /// to have a thread do it costs a part of that.
@@ -41,10 +45,32 @@ impl Threads {
     }
 
     /// Waits for a free thread. What the work needs is best copied once there is one.
-    pub async fn free(&self) -> Thread {
-        let permit = tokio::time::timeout(self.patience, Arc::clone(&self.free).acquire_owned());
-        Thread(permit.await.ok().and_then(Result::ok))
+    ///
+    /// # Errors
+    /// [`Code::Timeout`] if the deadline passes before.
+    pub async fn free(&self, deadline: Option<Instant>) -> Result<Thread, CallError> {
+        let patient = Instant::now().checked_add(self.patience);
+        let until = [deadline, patient].into_iter().flatten().min();
+        let permit = Arc::clone(&self.free).acquire_owned();
+        let permit = match until {
+            Some(until) => tokio::time::timeout_at(until.into(), permit).await.ok(),
+            None => Some(permit.await),
+        };
+        check_time(deadline)?;
+        Ok(Thread(permit.and_then(Result::ok)))
     }
+}
+
+/// Whether work on a message is still of use.
+///
+/// # Errors
+/// [`Code::Timeout`] if the call's deadline has passed.
+pub fn check_time(deadline: Option<Instant>) -> Result<(), CallError> {
+    if deadline.is_none_or(|deadline| Instant::now() < deadline) {
+        return Ok(());
+    }
+    let message = "the deadline passed while a long message was worked on, or waited for others";
+    Err(CallError::new(Code::Timeout, message))
 }
 
 /// A thread that is free to work; the caller's own if none was free in time.
@@ -52,25 +78,39 @@ impl Threads {
 pub struct Thread(Option<OwnedSemaphorePermit>);
 
 impl Thread {
-    /// Does the work there, and waits for it. Must be called on a runtime of tokio.
-    pub async fn run<R: Send + 'static>(self, work: impl FnOnce() -> R + Send + 'static) -> R {
+    /// Does the work there, and waits for it; `held` is dropped when it has ended. Must be called
+    /// on a worker's runtime.
+    pub async fn run<R: Send + 'static>(
+        self,
+        held: impl Sized + 'static,
+        work: impl FnOnce() -> R + Send + 'static,
+    ) -> R {
         let Some(permit) = self.0 else { return work() };
-        let work = move || {
+        let work = spawn_blocking(move || {
             let done = work();
             drop(permit);
             done
-        };
-        match spawn_blocking(work).await {
-            Ok(done) => done,
-            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        });
+        let (end, ended) = oneshot::channel();
+        spawn_local(async move {
+            let done = work.await;
+            drop(held);
+            // Whoever has asked may have gone.
+            let _ = end.send(done);
+        });
+        match ended.await {
+            Ok(Ok(done)) => done,
+            Ok(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             // The runtime ends, and drops whoever waits.
-            Err(_) => std::future::pending().await,
+            _ => std::future::pending().await,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
     use std::sync::mpsc::channel;
     use std::thread::{ThreadId, current};
 
@@ -81,12 +121,20 @@ mod tests {
         current().id()
     }
 
+    fn threads(n: usize) -> Threads {
+        Threads::new(n, Duration::MAX)
+    }
+
+    async fn free(threads: &Threads) -> Thread {
+        threads.free(None).await.unwrap()
+    }
+
     #[test]
     fn others_go_on_meanwhile() {
         on_worker(async || {
             let (go_on, wait) = channel();
-            let threads = Threads::new(1, Duration::MAX);
-            let work = async { threads.free().await.run(move || wait.recv()).await };
+            let threads = threads(1);
+            let work = async { free(&threads).await.run((), move || wait.recv()).await };
             let others = async {
                 tokio::task::yield_now().await;
                 go_on.send("others").unwrap();
@@ -99,11 +147,11 @@ mod tests {
     fn no_more_work_than_there_may() {
         on_worker(async || {
             let (go_on, wait) = channel();
-            let threads = Threads::new(1, Duration::MAX);
-            let first = async { threads.free().await.run(move || wait.recv()).await };
+            let threads = threads(1);
+            let first = async { free(&threads).await.run((), move || wait.recv()).await };
             let second = async {
                 let mut second =
-                    std::pin::pin!(async { threads.free().await.run(this_thread).await });
+                    std::pin::pin!(async { free(&threads).await.run((), this_thread).await });
                 let is_early = tokio::select! {
                     biased;
                     _ = &mut second => true,
@@ -122,18 +170,62 @@ mod tests {
     fn who_has_waited_long_works_in_place() {
         on_worker(async || {
             let none = Threads::new(0, Duration::from_millis(1));
-            assert_eq!(none.free().await.run(this_thread).await, this_thread());
+            assert_eq!(free(&none).await.run((), this_thread).await, this_thread());
+        });
+    }
+
+    #[test]
+    fn a_call_that_is_late_gets_no_thread() {
+        on_worker(async || {
+            let soon = Some(Instant::now() + Duration::from_millis(1));
+            assert_eq!(threads(0).free(soon).await.unwrap_err().code, Code::Timeout);
+            // Not even if one is free.
+            assert_eq!(threads(1).free(soon).await.unwrap_err().code, Code::Timeout);
+            assert!(check_time(soon).is_err() && check_time(None).is_ok());
+        });
+    }
+
+    /// Tells when it is dropped.
+    struct Held(Rc<Cell<bool>>);
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            self.0.set(true);
+        }
+    }
+
+    #[test]
+    fn what_is_held_for_work_is_held_until_its_end_whoever_waits() {
+        on_worker(async || {
+            let (threads, is_free) = (threads(1), Rc::<Cell<bool>>::default());
+            let (begun, begins) = oneshot::channel();
+            let (go_on, wait) = channel::<()>();
+            let thread = free(&threads).await;
+            let work = thread.run(Held(Rc::clone(&is_free)), move || {
+                begun.send(()).unwrap();
+                let _ = wait.recv();
+            });
+            let work = spawn_local(work);
+            begins.await.unwrap();
+            work.abort();
+            assert!(work.await.unwrap_err().is_cancelled());
+            assert!(!is_free.get(), "the thread works on");
+            drop(go_on);
+            // It has ended when another may begin.
+            free(&threads).await.run((), || ()).await;
+            while !is_free.get() {
+                tokio::task::yield_now().await;
+            }
         });
     }
 
     #[test]
     fn a_panic_is_its_callers() {
         on_worker(async || {
-            let threads = Threads::new(1, Duration::MAX);
-            let thread = threads.free().await;
-            let task = tokio::task::spawn_local(thread.run(|| panic!("bad bytes")));
+            let threads = threads(1);
+            let task = spawn_local(free(&threads).await.run((), || panic!("bad bytes")));
             assert!(task.await.unwrap_err().is_panic());
-            assert_eq!(threads.free().await.run(|| 1).await, 1, "the thread is free again");
+            assert_eq!(free(&threads).await.run((), || 1).await, 1, "the thread is free again");
         });
     }
 }

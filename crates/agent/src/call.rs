@@ -118,6 +118,8 @@ pub struct Reply {
     pub route: Option<Rc<Route>>,
     /// When it came, if that is known.
     pub came: Option<Came>,
+    /// When its caller gives up, where somebody still has to read it.
+    pub deadline: Option<Instant>,
 }
 
 /// When a reply came, and what its sender says of the time.

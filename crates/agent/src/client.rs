@@ -59,7 +59,7 @@ impl Client {
         options: &JsonOptions,
     ) -> Result<Vec<u8>, CallError> {
         let reply = invoke(&self.0.outbound, 0, invocation, Instant::now()).await?;
-        read_soon(&reply, options, self.0.threads(), |reader| reader.json()).await
+        read_soon(&reply, options, self.0.threads(), (), |reader| reader.json()).await?
     }
 
     /// Does what an agent's worker does every 100 ms: opens and closes connections as calls need

@@ -308,7 +308,7 @@ async fn send_args(
 ) -> Outcome {
     route.count_call();
     let (call, caller) = (invocation.call(&route.route, args, times), invocation.origin.caller);
-    let outcome = match route.cluster.method_rule(&call) {
+    let mut outcome = match route.cluster.method_rule(&call) {
         _ if invocation.is_copy => Box::pin(route.cluster.call_once(call, caller)).await,
         None => route.cluster.call(call, caller).await,
         Some(rule) => {
@@ -317,6 +317,9 @@ async fn send_args(
             Box::pin(route.cluster.call_ruled(&rule, call, caller)).await
         }
     };
+    if let Ok(reply) = &mut outcome {
+        reply.deadline = Some(times.deadline);
+    }
     outcome.map_err(|error| match error.is_overdue(times.deadline) {
         true => {
             let limit = route.cluster.limit(invocation.timeout);

@@ -18,18 +18,24 @@ use crate::exception;
 use crate::route::Route;
 
 /// Reads a reply, in the form that `options` ask for. One of `threads` reads a long one, so that
-/// other calls get on meanwhile.
+/// other calls get on meanwhile; `held` is dropped when that has ended.
+///
+/// # Errors
+/// [`Code::Timeout`] if no thread is free before the call's deadline.
 pub async fn read_soon<R: Send + 'static>(
     reply: &Reply,
     options: &JsonOptions,
     threads: &Threads,
+    held: impl Sized + 'static,
     read: impl FnOnce(&ReplyReader<'_>) -> R + Send + 'static,
-) -> R {
+) -> Result<R, CallError> {
     if reply.body.len() < LONG_LEN {
-        return read(&ReplyReader::new(reply, options));
+        return Ok(read(&ReplyReader::new(reply, options)));
     }
+    let thread = threads.free(reply.deadline).await;
+    let thread = thread.map_err(|error| error.at(&reply.endpoint))?;
     let reply = OwnReply::new(reply, options);
-    threads.free().await.run(move || read(&reply.reader())).await
+    Ok(thread.run(held, move || read(&reply.reader())).await)
 }
 
 /// What is needed to read a reply.
@@ -268,7 +274,14 @@ mod tests {
 
     fn reply(serialization: Serialization, body: &[u8]) -> Reply {
         let body = bytes::Bytes::copy_from_slice(body);
-        Reply { serialization, body, endpoint: "here".into(), route: None, came: None }
+        Reply {
+            serialization,
+            body,
+            endpoint: "here".into(),
+            route: None,
+            came: None,
+            deadline: None,
+        }
     }
 
     fn text(reply: &Reply, options: &str) -> (String, Vec<&'static str>) {

@@ -45,6 +45,14 @@ impl Leave {
             Self::Credit(credit) => credit.ended(now, error),
         }
     }
+
+    /// The endpoint has seen nothing of the call.
+    fn unused(self, now: Instant) {
+        match self {
+            Self::Pass(pass) => pass.unused(now),
+            Self::Credit(unused) => drop(unused),
+        }
+    }
 }
 
 impl Attempt {
@@ -94,8 +102,10 @@ impl Attempt {
     pub fn failed(mut self, now: Instant, error: &CallError) {
         let Some(ticket) = self.ticket.take() else { return };
         let latency = now.saturating_duration_since(self.started);
-        if let Some(leave) = self.leave.take() {
-            leave.ended(now, Some(error));
+        match self.leave.take() {
+            Some(leave) if is_unsent(error) => leave.unused(now),
+            Some(leave) => leave.ended(now, Some(error)),
+            None => {}
         }
         self.cluster.stats(&self.member).finished(latency, Some(error.code as u8));
         let ending = match self.is_refusal(error) {
@@ -126,8 +136,8 @@ impl Attempt {
 
     /// The endpoint has seen nothing of the call.
     pub fn unused(mut self, now: Instant) {
-        if let Some(Leave::Pass(pass)) = self.leave.take() {
-            pass.unused(now);
+        if let Some(leave) = self.leave.take() {
+            leave.unused(now);
         }
     }
 
@@ -150,6 +160,11 @@ impl Drop for Attempt {
             self.give_back(ticket, AttemptEnd::Unheard, self.started, latency);
         }
     }
+}
+
+/// Whether the time of a call was up before anything of it was sent: no endpoint had part in that.
+pub(super) fn is_unsent(error: &CallError) -> bool {
+    error.code == Code::Timeout && error.endpoint.is_none()
 }
 
 /// Whether a call failed because its endpoint cannot serve any: it has no app, or not this

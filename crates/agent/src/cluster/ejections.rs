@@ -12,6 +12,7 @@ use flow::AttemptEnd;
 use tracing::{info, warn};
 
 use super::Member;
+use super::attempt::is_unsent;
 use crate::error::{CallError, Code};
 use crate::metrics::{EjectedEndpoint, Hub};
 
@@ -96,6 +97,7 @@ pub(super) fn of_body(serialization: Serialization, body: &[u8]) -> AttemptEnd {
 /// about by what he asks for never counts against an endpoint.
 pub(super) fn of_error(error: &CallError) -> AttemptEnd {
     match error.code {
+        _ if is_unsent(error) => AttemptEnd::Unheard,
         Code::Exception => AttemptEnd::Threw,
         Code::Timeout => AttemptEnd::TimedOut,
         Code::ThreadPoolExhausted | Code::Overloaded => AttemptEnd::Full,
@@ -127,5 +129,17 @@ pub(super) fn of_error(error: &CallError) -> AttemptEnd {
         | Code::ProviderRejected
         | Code::Cancelled
         | Code::Internal => AttemptEnd::Unheard,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_whose_time_was_up_before_it_was_sent_says_nothing_of_its_endpoint() {
+        let unsent = CallError::new(Code::Timeout, "it waited for others");
+        assert_eq!(of_error(&unsent), AttemptEnd::Unheard);
+        assert_eq!(of_error(&unsent.at("h:1")), AttemptEnd::TimedOut);
     }
 }

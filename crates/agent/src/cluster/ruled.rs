@@ -203,5 +203,6 @@ fn reply(kind: ReplyKind, json: &[u8], call: &RoutedCall<'_>) -> Outcome {
         endpoint: OURSELVES.into(),
         route: None,
         came: None,
+        deadline: None,
     })
 }

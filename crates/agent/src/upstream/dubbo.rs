@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tracing::{debug, info};
 use wire::{Conn, Machine, TimedEvent};
 
-use super::{DubboForm, Found, Lanes, MessageLen, Peer, Setup, Signs, queued, sent};
+use super::{DubboForm, Found, Lanes, MessageLen, Peer, Setup, Signs, encoded_aside, queued, sent};
 use crate::aside::{LONG_LEN, Threads};
 use crate::call::{
     Call, Came, DubboAnswer, Encoded, Outcome, Payload, Reply, ReplyTo, RoutedCall, Times, Whole,
@@ -142,7 +142,7 @@ impl DubboPeer {
         if status == Status::Ok {
             let endpoint = Rc::clone(&self.address);
             let came = Some(Came { at, app: None });
-            return Ok(Reply { serialization, body, endpoint, route: None, came });
+            return Ok(Reply { serialization, body, endpoint, route: None, came, deadline: None });
         }
         Err(self.refusal(status, serialization, &body))
     }
@@ -304,8 +304,8 @@ pub async fn call(lanes: &Lanes<DubboPeer>, call: &RoutedCall<'_>, form: DubboFo
             send(bytes, now)
         })?,
         false => {
-            let encoded = args.encoded_aside(route, serialization, &peer.threads);
-            let bytes = Box::pin(encoded).await?;
+            let bytes = Box::pin(encoded_aside(args, call, serialization, &conn, &peer.threads));
+            let bytes = bytes.await?;
             send(&bytes, Instant::now())?
         }
     };

@@ -18,7 +18,7 @@ use self::request::{not_taken_whole, refused, request_out};
 use super::credits::{Credit, LinkCredits, LinkPurse};
 use super::lanes::{Found, Lanes, MessageLen};
 use super::links::LinkCall;
-use super::{Peer, Setup, Signs, queued, sent};
+use super::{Peer, Setup, Signs, encoded_aside, queued, sent};
 use crate::aside::{LONG_LEN, Threads};
 use crate::call::{
     APP_US, Call, Came, Outcome, Payload, Reply, ReplyTo, RoutedCall, Whole, note_end, wait,
@@ -177,7 +177,14 @@ impl LinkPeer {
             Status::OK => {
                 let serialization = codec::serialization(codec);
                 let endpoint = Rc::clone(&self.address);
-                return Ok(Reply { serialization, body: payload, endpoint, route: None, came });
+                return Ok(Reply {
+                    serialization,
+                    body: payload,
+                    endpoint,
+                    route: None,
+                    came,
+                    deadline: None,
+                });
             }
             Status::DUBBO_STATUS => match payload.split_first() {
                 Some((&status, text)) => CallError::from_provider(
@@ -445,7 +452,7 @@ pub async fn call(
         payload => {
             let (body, serialization) = match payload {
                 Payload::Json(args) => {
-                    let encoded = args.encoded_aside(call.method, serialization, &peer.threads);
+                    let encoded = encoded_aside(args, call, serialization, &conn, &peer.threads);
                     let body = Box::pin(encoded).await?;
                     now = Instant::now();
                     (Bytes::from(body), serialization)

@@ -46,6 +46,8 @@ fn short_ones_pass_by_http(agent: &agent::Agent, provider: &FakeProvider) {
 }
 
 const PATIENT: &str = "x-dubbo-timeout-ms: 30000";
+/// Shorter than a long message waits before the worker turns it into another form itself.
+const HURRIED: &str = "x-dubbo-timeout-ms: 700";
 
 #[test]
 fn straight_to_a_provider() {
@@ -153,7 +155,8 @@ fn short_ones_pass_what_is_worked_on(method: &'static str, len: usize, held_len:
         (call(agent, "nothing", &[STRING], "[\"x\"]").status == 200).then_some(())
     });
     let n_cores = std::thread::available_parallelism().unwrap().get();
-    let threads: Vec<_> = (0..n_cores).map(|_| block_on(agent.threads().free())).collect();
+    let threads: Vec<_> =
+        (0..n_cores).map(|_| block_on(agent.threads().free(None)).unwrap()).collect();
     std::thread::scope(|scope| {
         let long = scope.spawn(move || call(agent, method, &[STRING, PATIENT], &argument(len)));
         wait_until("the long message", || (held_len <= held()).then_some(()));
@@ -166,6 +169,31 @@ fn short_ones_pass_what_is_worked_on(method: &'static str, len: usize, held_len:
         assert_eq!((answer.status, answer.body.len()), (200, LONG_LEN + "\"\"".len()));
     });
     wait_until("the memory to be given back", || (held() == 0).then_some(()));
+}
+
+/// Nothing of a call is done whose time is up: neither is its request sent, nor its reply made JSON.
+#[test]
+fn a_call_whose_time_is_up_while_others_are_worked_on_is_given_up() {
+    let (hub, provider) = (MemoryHub::default(), FakeProvider::start(Behaviour::Good));
+    let _registered = register(&hub, provider.addr);
+    // A call that may still be at the provider would keep others away from it.
+    let agent = one_worker(&hub, "[defaults]\nendpoint_capacity = 1\n");
+    let echo = |argument: &str| call(&agent, "echo", &[STRING, HURRIED], argument);
+    wait_until("an answer", || (echo("[\"x\"]").status == 200).then_some(()));
+    let n_cores = std::thread::available_parallelism().unwrap().get();
+    let threads: Vec<_> =
+        (0..n_cores).map(|_| block_on(agent.threads().free(None)).unwrap()).collect();
+    let n_before = provider.n_requests();
+    for (method, len, n_requests) in [("echo", LONG_LEN, 0), ("long", 1, 1)] {
+        let n_before = provider.n_requests();
+        let answer = call(&agent, method, &[STRING, HURRIED], &argument(len));
+        assert_eq!((answer.status, &*answer.code()), (504, "timeout"), "{answer:?}");
+        assert!(answer.body.contains("the deadline passed while a long message"), "{answer:?}");
+        assert_eq!(provider.n_requests() - n_before, n_requests, "{method}");
+    }
+    assert_eq!(echo("[\"x\"]").status, 200, "the provider has room");
+    drop(threads);
+    assert_eq!(provider.n_requests(), n_before + 2);
 }
 
 #[test]

@@ -254,6 +254,7 @@ pub fn provider_reply(data: &[u8]) {
         endpoint: "here".into(),
         route: None,
         came: None,
+        deadline: None,
     };
     let options =
         pick(&["", "class=yes", "longs=text; enums=object", "big-numbers=text"], how >> 4);

@@ -116,7 +116,14 @@ impl Form<'_> {
             })?;
         out.advance(HEADER_LEN);
         let (serialization, body) = (self.serialization, out.freeze());
-        Ok(Reply { serialization, body, endpoint: "".into(), route: None, came: None })
+        Ok(Reply {
+            serialization,
+            body,
+            endpoint: "".into(),
+            route: None,
+            came: None,
+            deadline: None,
+        })
     }
 
     fn value(&self, answer: &Answer) -> Result<Done, CallError> {

@@ -94,9 +94,9 @@ async fn read_aside(
 ) -> Result<Contents, CallError> {
     // The answer is about as long as the reply.
     let len = reply.body.len();
-    let _answer = account.take(len).map_err(|refused| no_room_for_reply(len, &refused))?;
-    let _reply = account.count(len);
-    read_soon(reply, options, threads, move |reader| Contents::read(style, reader)).await
+    let answer = account.take(len).map_err(|refused| no_room_for_reply(len, &refused))?;
+    let held = (answer, account.count(len));
+    read_soon(reply, options, threads, held, move |reader| Contents::read(style, reader)).await?
 }
 
 /// Adds the attachments of a reply: all of them in one header, and the texts in headers of their
