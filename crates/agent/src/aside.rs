@@ -74,6 +74,7 @@ pub fn check_time(deadline: Option<Instant>) -> Result<(), CallError> {
 }
 
 /// A thread that is free to work; the caller's own if none was free in time.
+#[derive(Debug)]
 #[must_use]
 pub struct Thread(Option<OwnedSemaphorePermit>);
 

@@ -169,8 +169,9 @@ impl ServerConnection {
             return;
         }
         if !self.wants_input() {
-            // It is we who do not read.
+            // It is we who do not read: silence says nothing.
             self.unfinished.restart(now);
+            self.liveness.heard(now);
         } else if let Some(time) = self.unfinished.overdue(now) {
             self.is_finished = true;
             self.events.push_back(ServerEvent::Dead(DeadReason::Unfinished { time }));

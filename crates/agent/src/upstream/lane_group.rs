@@ -116,9 +116,10 @@ impl<P: Peer> LaneGroup<P> {
                 (0, Some(RefCell::new(ConnectionCount::new(max.get(), now))))
             }
         };
+        let first = Lane::start(&start);
         let further: Vec<_> = (0..n_further).map(|_| Lane::start(&start)).collect();
         Self {
-            first: Lane::start(&start),
+            first,
             has_further: Cell::new(!further.is_empty()),
             further: further.into(),
             leaving: RefCell::default(),

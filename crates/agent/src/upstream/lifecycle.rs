@@ -53,7 +53,7 @@ pub trait Peer: 'static {
     /// An event of the connection. Returns whether the peer takes calls now that it did not take
     /// before, or the other way round.
     fn on_event(&self, event: <Self::Machine as Machine>::Event) -> bool;
-    /// Why a connection has failed that the peer has not closed; `None` if it has not.
+    /// Why a connection that this side ends has failed; `None` if it has not.
     fn failure(machine: &Self::Machine) -> Option<String>;
     /// The connection has ended: completes whatever is pending with `error`.
     fn on_end(&self, conn: &Conn<Self::Machine>, error: &CallError);
@@ -343,6 +343,10 @@ impl<P: Peer> Inner<P> {
                 () = self.until_dropped() => break,
             };
             drop(turn);
+            // Both may have happened at once, and nobody would end what is served now.
+            if self.dropped.get() {
+                break;
+            }
             let reason = match connected {
                 Ok(stream) => {
                     let was_ready = Cell::new(false);
@@ -357,7 +361,6 @@ impl<P: Peer> Inner<P> {
             };
             if self.dropped.get() {
                 debug!(endpoint = %self.address, "closed");
-                *self.state.borrow_mut() = Connectivity::Down("closed".into());
                 break;
             }
             self.go_down(&reason);
@@ -372,6 +375,7 @@ impl<P: Peer> Inner<P> {
                 () = self.until_dropped() => {}
             }
         }
+        *self.state.borrow_mut() = Connectivity::Down("closed".into());
     }
 
     /// Waits until the next attempt may begin.
@@ -410,7 +414,11 @@ impl<P: Peer> Inner<P> {
             }
         })
         .await;
-        let reason = conn.look(P::failure).unwrap_or_else(|| ending.to_string());
+        let failure = match &ending {
+            Ending::Finished => conn.look(P::failure),
+            _ => None,
+        };
+        let reason = failure.unwrap_or_else(|| ending.to_string());
         let error = CallError::new(Code::ConnectionBroken, &*reason).at(&self.address);
         self.peer.on_end(&conn, &error);
         if matches!(ending, Ending::Finished) {

@@ -111,8 +111,8 @@ impl Lanes<LinkPeer> {
         self.find_map(|it| it.peer().credits.pauses_since(service))
     }
 
-    /// Whether the peer has said that it cannot reach the app of a service, on any link: it says so
-    /// on those by which the service was called.
+    /// Whether the peer has said that it cannot reach the app of a service, on any link: it says
+    /// so on those by which the service was called.
     #[inline]
     pub fn is_away(&self, service: &str) -> bool {
         self.find_map(|it| it.peer().is_away(service).then_some(())).is_some()

@@ -14,8 +14,8 @@ use crate::memory::{Buffers, Metered};
 /// The arguments of a call, for that connection. What it takes is counted there.
 ///
 /// # Errors
-/// As [`ArgumentList::encode_for`]; [`Code::Timeout`](crate::error::Code::Timeout), of no endpoint,
-/// if the deadline passes before they are encoded.
+/// As [`ArgumentList::encode_for`]; or [`Code::Timeout`](crate::error::Code::Timeout), of no
+/// endpoint, if the deadline passes before they are encoded.
 pub(super) async fn encoded_aside<M: Buffers>(
     args: &ArgumentList<'_>,
     call: &RoutedCall<'_>,

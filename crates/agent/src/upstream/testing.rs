@@ -23,16 +23,19 @@ pub(super) struct Script {
     pub(super) waited: Cell<Duration>,
     pub(super) in_flight: Cell<usize>,
     pub(super) n_retired: Cell<usize>,
-    /// The connections that leave a question open, by the order in which they were made.
+    /// The connections that leave a question open, by the order in which they were begun.
     pub(super) silent: RefCell<Vec<usize>>,
     /// Those that take no calls yet. Whatever their peers send has them look again.
     pub(super) unready: RefCell<Vec<usize>>,
     /// How often a peer was asked for a sign of life.
     pub(super) n_asked: Cell<usize>,
-    n_made: Cell<usize>,
+    n_begun: Cell<usize>,
 }
 
-pub(super) struct ScriptedPeer(Rc<Script>);
+pub(super) struct ScriptedPeer {
+    script: Rc<Script>,
+    index: usize,
+}
 
 pub(super) struct Scripted {
     script: Rc<Script>,
@@ -71,8 +74,7 @@ impl Peer for ScriptedPeer {
     type Machine = Scripted;
 
     fn machine(&self, _: Instant) -> Scripted {
-        let (script, output) = (Rc::clone(&self.0), BytesMut::new());
-        let index = script.n_made.replace(script.n_made.get() + 1);
+        let (script, index, output) = (Rc::clone(&self.script), self.index, BytesMut::new());
         Scripted { script, index, output, has_heard: false, is_closed: false }
     }
     fn is_ready(machine: &Scripted) -> bool {
@@ -103,7 +105,7 @@ impl Peer for ScriptedPeer {
     }
     fn on_end(&self, _: &Conn<Scripted>, _: &CallError) {}
     fn retire(&self, _: Instant) {
-        self.0.n_retired.set(self.0.n_retired.get() + 1);
+        self.script.n_retired.set(self.script.n_retired.get() + 1);
     }
     fn close(machine: &mut Scripted, _: Instant) {
         machine.is_closed = true;
@@ -126,7 +128,10 @@ impl Place {
     /// What starts a connection to it.
     pub(super) fn start(&self) -> impl Fn() -> Upstream<ScriptedPeer> + use<> {
         let script = Rc::clone(&self.script);
-        self.start_of(move || ScriptedPeer(Rc::clone(&script)))
+        self.start_of(move || {
+            let index = script.n_begun.replace(script.n_begun.get() + 1);
+            ScriptedPeer { script: Rc::clone(&script), index }
+        })
     }
 
     /// The same of another protocol.

@@ -171,7 +171,7 @@ fn short_ones_pass_what_is_worked_on(method: &'static str, len: usize, held_len:
     wait_until("the memory to be given back", || (held() == 0).then_some(()));
 }
 
-/// Nothing of a call is done whose time is up: neither is its request sent, nor its reply made JSON.
+/// Nothing is done for a call whose time is up: its request is not sent, nor its reply made JSON.
 #[test]
 fn a_call_whose_time_is_up_while_others_are_worked_on_is_given_up() {
     let (hub, provider) = (MemoryHub::default(), FakeProvider::start(Behaviour::Good));

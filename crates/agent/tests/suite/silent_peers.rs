@@ -19,7 +19,7 @@ use crate::support::{
 };
 
 /// How long a peer may be silent before it is asked for a sign of life.
-const HEARTBEAT: Duration = Duration::from_millis(300);
+const HEARTBEAT: Duration = Duration::from_millis(500);
 /// What a busy machine may take beyond the time that is configured.
 const SLACK: Duration = Duration::from_secs(6);
 

@@ -9,8 +9,8 @@ use crate::DEFAULT_PAYLOAD_LIMIT;
 pub struct ClientConfig {
     /// A heartbeat is sent after this much silence; three times as much ends the connection.
     pub heartbeat: Duration,
-    /// Whether the provider is asked for a sign of life at once, and no call is taken before one has
-    /// come: for a provider that fell silent, where something else may accept connections for it.
+    /// Whether the provider is asked for a sign of life at once, and no call is taken before one
+    /// has come: for one that fell silent, where something else may accept connections for it.
     pub asks_first: bool,
     /// The longest body that the provider may send. The call of a longer one fails.
     pub max_body_len: usize,

@@ -192,6 +192,28 @@ fn bodies_are_handed_out_unread() {
     assert_eq!(server.in_flight(), 1);
 }
 
+/// While nothing is read because the consumer takes no answers, it cannot show that it lives.
+#[test]
+fn a_consumer_that_is_not_read_does_not_count_as_silent() {
+    let now = start();
+    let second = Duration::from_secs(1);
+    let config =
+        ServerConfig { heartbeat: second, max_buffered_bytes: 1000, ..ServerConfig::default() };
+    let mut server = server(config, now);
+    let to = ReplyTo { id: 8, serialization: Serialization::Hessian2, takes_attachments: true };
+    server.reply(now, to, ReplyKind::Value, &[b'N'; 600], &[]).unwrap();
+    for n in 1..=10 {
+        server.handle_timeout(now + n * second);
+        assert!(!server.is_finished(), "after {n} s");
+    }
+    server.transmit().clear();
+    for n in 11..=13 {
+        assert!(!server.is_finished(), "after {n} s");
+        server.handle_timeout(now + n * second);
+    }
+    assert!(server.is_finished(), "it is read, and silent");
+}
+
 /// A request that never becomes whole: silent, or a byte a second.
 #[test]
 fn an_unfinished_request_has_a_deadline() {

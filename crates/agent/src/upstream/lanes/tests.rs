@@ -235,7 +235,7 @@ fn late_replies_count_on_all_connections_and_when_one_has_ended() {
         until("both", || all.iter().all(|it| it.standing() == Standing::Ready)).await;
         assert_eq!(lanes.late_replies(), Some(0));
         all.iter().for_each(|it| call_in_vain(it));
-        for stream in place.accepted.drain(..) {
+        for stream in std::mem::take(&mut place.accepted) {
             let mut provider = LateProvider::new(stream);
             provider.answer().await;
             place.accepted.push(provider.stream);

@@ -22,6 +22,7 @@ use super::{PATIENCE, SERVICE};
 
 /// What an app's connections and calls are held to.
 const SETUP: Setup = Setup {
+    heartbeat: None,
     connect_timeout: PATIENCE,
     max_in_flight: 100,
     max_reply_len: 1 << 20,

@@ -43,7 +43,8 @@ impl Network {
                 }
                 known.n_made.fetch_add(1, Ordering::SeqCst);
                 let (client, state) = (client.unwrap(), Arc::clone(&known));
-                match *known.is_held.lock().unwrap() {
+                let is_held = *known.is_held.lock().unwrap();
+                match is_held {
                     true => drop(thread::spawn(move || state.join(client, place))),
                     false => state.join(client, place),
                 }
