@@ -16,6 +16,8 @@ pub struct Stat {
     pub version: i32,
     /// The session that it goes with; 0 for a node that stays.
     pub owner: i64,
+    /// The length of its data.
+    pub data_len: usize,
     /// The last change of the list of its children.
     pub children_zxid: i64,
 }
@@ -75,6 +77,14 @@ pub enum Refusal {
     /// A node with children cannot be deleted.
     #[error("the node has children")]
     NotEmpty,
+    /// What it has answered is longer than is taken. What was asked for may be done.
+    #[error("an answer of {len} bytes; the limit is {max_len} (max_message_bytes)")]
+    TooLong {
+        /// As the server gave it.
+        len: u32,
+        /// What is allowed.
+        max_len: usize,
+    },
     /// Another reason.
     #[error("ZooKeeper's error {code}")]
     Other {
@@ -154,7 +164,8 @@ fn stat(reader: &mut Reader<'_>) -> Result<Stat, JuteError> {
     let version = reader.int()?;
     let (_children_version, _acl_version) = (reader.int()?, reader.int()?);
     let owner = reader.long()?;
-    let (_data_len, _n_children) = (reader.int()?, reader.int()?);
+    let (data_len, _n_children) = (reader.int()?, reader.int()?);
+    let data_len = usize::try_from(data_len).unwrap_or(0);
     let children_zxid = reader.long()?;
-    Ok(Stat { made_zxid, changed_zxid, made_at_ms, version, owner, children_zxid })
+    Ok(Stat { made_zxid, changed_zxid, made_at_ms, version, owner, data_len, children_zxid })
 }

@@ -1,7 +1,8 @@
 //! One connection to one server: bytes, requests and instants in; bytes and events out.
 //!
 //! Invariants:
-//! - A frame's length is checked before any of it is waited for.
+//! - A frame's length is checked before any of it is waited for. An answer that is too long is
+//!   left out as it comes, and takes nothing else with it.
 //! - Each request gets one answer, or is given up with the connection. Answers come in the order
 //!   of the requests; a server that breaks it is not trusted any more.
 //! - A watcher is told at most once, and never before the answer to the request that has set it.
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, BufMut, BytesMut};
 
-use crate::answer::{self, Refusal};
+use crate::answer::{self, Answer, Refusal};
 use crate::event::{Broken, Event};
 use crate::jute::{Reader, put_buffer};
 use crate::request::{Request, op, put_auth, put_remove_watches};
@@ -28,6 +29,9 @@ const EVENT_NONE: i32 = -1;
 
 /// The length before each frame.
 const LEN_LEN: usize = 4;
+
+/// What each frame after the handshake begins with: a request's number, a change's and a code.
+const HEADER_LEN: usize = 16;
 
 /// Requests that wait for their answers: far more than one process watches services.
 const MAX_PENDING: usize = 100_000;
@@ -65,6 +69,8 @@ pub struct Connection<R, W> {
     watches: HashMap<String, Vec<W>>,
     events: VecDeque<Event<R, W>>,
     out: BytesMut,
+    /// How many of the next bytes belong to an answer that is left out.
+    skipped_len: usize,
     began_at: Instant,
     heard_at: Instant,
     /// When an answer has come last, or a part of a frame.
@@ -85,6 +91,7 @@ impl<R, W: Watcher> Connection<R, W> {
             watches: HashMap::new(),
             events: VecDeque::new(),
             out: BytesMut::new(),
+            skipped_len: 0,
             began_at: now,
             heard_at: now,
             progressed_at: now,
@@ -158,11 +165,15 @@ impl<R, W: Watcher> Connection<R, W> {
     }
 
     fn take_frames(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), Broken> {
-        let max_len = self.settings.max_frame_len;
+        self.skip(now, input);
         while let Some(head) = input.first_chunk::<LEN_LEN>() {
             let len = u32::from_be_bytes(*head);
+            let max_len = self.settings.max_frame_len;
             let Some(frame_len) = usize::try_from(len).ok().filter(|len| *len <= max_len) else {
-                return Err(Broken::FrameTooLong { len, max_len });
+                if self.leave_out(now, len, input)? {
+                    continue;
+                }
+                break;
             };
             if input.len() < LEN_LEN + frame_len {
                 self.progressed_at = now;
@@ -173,6 +184,39 @@ impl<R, W: Watcher> Connection<R, W> {
             self.handle_frame(now, &frame)?;
         }
         Ok(())
+    }
+
+    /// Begins to leave out an answer that is too long: it is refused, and what was asked besides
+    /// goes on. `false` until its header is there.
+    fn leave_out(&mut self, now: Instant, len: u32, input: &mut BytesMut) -> Result<bool, Broken> {
+        let max_len = self.settings.max_frame_len;
+        let too_long = Broken::FrameTooLong { len, max_len };
+        let frame_len = i32::try_from(len).ok().and_then(|len| usize::try_from(len).ok());
+        let frame_len = frame_len.filter(|len| HEADER_LEN <= *len).ok_or(too_long)?;
+        let xid = self.expected().filter(|_| self.stage == Stage::Ready).ok_or(too_long)?;
+        let Some(header) = input.get(LEN_LEN..LEN_LEN + HEADER_LEN) else { return Ok(false) };
+        let mut reader = Reader::new(header);
+        let (found, zxid) = (reader.int()?, reader.long()?);
+        if found != xid {
+            return Err(too_long);
+        }
+        self.last_zxid = self.last_zxid.max(zxid);
+        input.advance(LEN_LEN + HEADER_LEN);
+        self.skipped_len = frame_len - HEADER_LEN;
+        self.skip(now, input);
+        if let Some(pending) = self.pending.pop_front() {
+            self.answer(now, pending, Err(Refusal::TooLong { len, max_len }));
+        }
+        Ok(true)
+    }
+
+    fn skip(&mut self, now: Instant, input: &mut BytesMut) {
+        let len = self.skipped_len.min(input.len());
+        if 0 < len {
+            input.advance(len);
+            self.skipped_len -= len;
+            self.progressed_at = now;
+        }
     }
 
     /// Sends what is due, and finds out whether the server is silent.
@@ -327,8 +371,14 @@ impl<R, W: Watcher> Connection<R, W> {
             Some(refusal) => Err(refusal),
             None => answer::decode(pending.op, reader)?,
         };
+        self.answer(now, pending, outcome);
+        Ok(())
+    }
+
+    /// Passes an answer on, and keeps the watch that the server has set with it.
+    fn answer(&mut self, now: Instant, pending: Pending<R, W>, outcome: Result<Answer, Refusal>) {
         let is_set = match &outcome {
-            Ok(_) => true,
+            Ok(_) | Err(Refusal::TooLong { .. }) => true,
             // The one watch that can be set on a node that is not there.
             Err(refusal) => pending.op == op::EXISTS && *refusal == Refusal::NoNode,
         };
@@ -340,7 +390,6 @@ impl<R, W: Watcher> Connection<R, W> {
             }
         }
         self.events.extend(pending.to.map(|to| Event::Answered { to, outcome }));
-        Ok(())
     }
 
     fn expected(&self) -> Option<i32> {

@@ -98,6 +98,7 @@ fn writes_and_reads_what_java_writes() {
         made_at_ms: 3,
         version: 5,
         owner: 8,
+        data_len: 9,
         children_zxid: 11,
     };
     let (names, data) = (vec!["b".to_owned(), "é".to_owned()], "é".as_bytes().to_vec());

@@ -292,6 +292,46 @@ fn a_frame_over_the_limit_is_refused_by_its_length() {
     }
 }
 
+/// One folder with long names must not take the connection from everybody else.
+#[test]
+fn an_answer_over_the_limit_is_left_out_and_the_next_one_read() {
+    let now = Instant::now();
+    for cut in [1, 3, 19, 20, 21, 500, 3000] {
+        let mut client = ready(settings(), now);
+        let watcher = told("a");
+        client.send(children("/a", Some(watcher.clone())), 1, now);
+        client.send(Request::Exists { path: "/b".into(), watcher: None }, 2, now);
+        let mut all = answer(1, 70, 0, &[1; 1985]);
+        all.unsplit(answer(2, 71, -101, &[]));
+        all.unsplit(event("/a"));
+        let mut input = BytesMut::new();
+        for piece in all.chunks(cut) {
+            input.extend_from_slice(piece);
+            client.handle_bytes(now, &mut input).unwrap();
+            assert!(input.len() < 1000, "it is not kept");
+        }
+        let too_long = Refusal::TooLong { len: 2001, max_len: 1000 };
+        for (n, refusal) in [(1, too_long), (2, Refusal::NoNode)] {
+            let event = client.poll_event();
+            let is_it = matches!(event, Some(Event::Answered { to, outcome: Err(it) })
+                if to == n && it == refusal);
+            assert!(is_it, "{cut}: {event:?}");
+        }
+        assert!(matches!(client.poll_event(), Some(Event::Fired(Told("a", _)))), "{cut}");
+        assert_eq!((client.last_zxid(), client.broken()), (71, None));
+    }
+    // What answers no question of ours is still refused.
+    for (len, xid) in [(2001_u32, 2_i32), (u32::MAX, 1)] {
+        let mut client = ready(settings(), now);
+        client.send(children("/a", None), 1, now);
+        let mut input = BytesMut::from(&len.to_be_bytes()[..]);
+        input.put_i32(xid);
+        input.put_bytes(0, 12);
+        let refused = client.handle_bytes(now, &mut input);
+        assert_eq!(refused, Err(Broken::FrameTooLong { len, max_len: 1000 }));
+    }
+}
+
 #[test]
 fn a_take_over_tells_which_part_failed() {
     let now = Instant::now();
