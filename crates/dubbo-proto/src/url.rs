@@ -78,6 +78,15 @@ impl FromStr for DubboUrl {
     }
 }
 
+/// Whether this can be a name or an address, without brackets. Nothing can be one, too.
+#[must_use]
+pub fn is_host(text: &str) -> bool {
+    /// The longest name in DNS.
+    const MAX_LEN: usize = 255;
+    let is_host_byte = |b: u8| b.is_ascii_alphanumeric() || b"-._:%*".contains(&b);
+    text.len() <= MAX_LEN && text.bytes().all(is_host_byte)
+}
+
 /// `host`, `host:port`, `[v6]`, `[v6]:port`, and Java's bare `v6:port`.
 fn parse_address(address: &str, offset: usize) -> Result<(String, u16), ProtoError> {
     let (host, port) = match address.strip_prefix('[') {
@@ -96,8 +105,7 @@ fn parse_address(address: &str, offset: usize) -> Result<(String, u16), ProtoErr
             None => (address, None),
         },
     };
-    let is_host_byte = |b: u8| b.is_ascii_alphanumeric() || b"-._:%*".contains(&b);
-    if host.len() > 255 || !host.bytes().all(is_host_byte) {
+    if !is_host(host) {
         return Err(ProtoError::Url { offset, rule: "a host of letters, digits and - . _ : %" });
     }
     let port = match port {

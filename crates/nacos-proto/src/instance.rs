@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use parameters::Parameters;
 use serde::de::{MapAccess, SeqAccess, Visitor};
@@ -22,8 +23,8 @@ pub const MAX_METADATA: usize = 1024;
 /// characters. Source: `ParamCheckRule.maxMetadataLength`, checked from Nacos 2.3 on.
 pub const MAX_METADATA_LEN: usize = 1024;
 
-/// As much as is kept of what is wrong with an instance, in characters.
-const MAX_REASON_LEN: usize = 200;
+/// As much as is kept of a bad instance's address, and of what is wrong with it, in characters.
+const MAX_LINE_LEN: usize = 200;
 
 /// One instance of a service. Source: `com.alibaba.nacos.api.naming.pojo.Instance`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -133,8 +134,8 @@ impl Instance {
 /// An entry of a list that is no instance.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BadHost {
-    /// Where it is in the list, from 0.
-    pub at: usize,
+    /// What tells it from others, wherever it is in the list: its address if it has one.
+    pub name: String,
     /// What is wrong with it.
     pub reason: String,
 }
@@ -197,13 +198,12 @@ impl<'de> Deserialize<'de> for Hosts {
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Hosts, A::Error> {
                 let mut hosts = Hosts::default();
                 while let Some(text) = list.next_element::<Box<RawValue>>()? {
-                    let at = hosts.read.len();
-                    if MAX_HOSTS <= at {
+                    if MAX_HOSTS <= hosts.read.len() {
                         hosts.n_cut += 1;
                         continue;
                     }
                     let read = serde_json::from_str(text.get());
-                    hosts.read.push(read.map_err(|error| BadHost { at, reason: reason(&error) }));
+                    hosts.read.push(read.map_err(|error| BadHost::new(text.get(), &error)));
                 }
                 hosts.read.shrink_to_fit();
                 Ok(hosts)
@@ -213,9 +213,29 @@ impl<'de> Deserialize<'de> for Hosts {
     }
 }
 
-/// What is wrong, in a line that is not longer than anybody reads.
-fn reason(error: &serde_json::Error) -> String {
-    error.to_string().chars().take(MAX_REASON_LEN).collect()
+impl BadHost {
+    fn new(text: &str, error: &serde_json::Error) -> Self {
+        #[derive(Deserialize)]
+        struct Address {
+            ip: String,
+            #[serde(default)]
+            port: Value,
+        }
+        let name = match serde_json::from_str(text) {
+            Ok(Address { ip, port }) => line(&format!("{ip}:{port}")),
+            Err(_) => {
+                let mut hasher = DefaultHasher::new();
+                text.hash(&mut hasher);
+                format!("#{:016x}", hasher.finish())
+            }
+        };
+        Self { name, reason: line(&error.to_string()) }
+    }
+}
+
+/// A line that is not longer than anybody reads.
+fn line(text: &str) -> String {
+    text.chars().take(MAX_LINE_LEN).collect()
 }
 
 impl<'de> Deserialize<'de> for ServiceInfo {
@@ -279,7 +299,8 @@ mod tests {
             "port":20880,"weight":2.5,"healthy":false,"enabled":true,"ephemeral":true,
             "clusterName":"DEFAULT","serviceName":"DEFAULT_GROUP@@providers:a.B::",
             "metadata":{"protocol":"dubbo","n":3,"no":null,"deep":{"x":[]}},
-            "instanceHeartBeatInterval":5000},{"ip":7},{"ip":"10.0.0.2","port":70000}],
+            "instanceHeartBeatInterval":5000},{"ip":7},{"ip":"10.0.0.2","port":70000},
+            {"ip":"10.0.0.3","port":["x"]}],
             "lastRefTime":1700000000000,"checksum":"","allIPs":false,
             "reachProtectionThreshold":true,"valid":true}"#;
         let info: ServiceInfo = serde_json::from_str(text).unwrap();
@@ -290,7 +311,12 @@ mod tests {
         let metadata: Vec<_> = first.metadata.iter().collect();
         assert_eq!(metadata, [("n", "3"), ("protocol", "dubbo")]);
         let bad: Vec<_> = info.hosts.iter().filter_map(|host| host.as_ref().err()).collect();
-        assert_eq!(bad.iter().map(|bad| bad.at).collect::<Vec<_>>(), [1, 2]);
+        let names: Vec<_> = bad.iter().map(|bad| bad.name.as_str()).collect();
+        assert!(names[0].starts_with('#'), "{names:?}");
+        assert_eq!(names[1..], ["10.0.0.2:70000", "10.0.0.3:[\"x\"]"]);
+        // The same one has the same name, wherever it is.
+        let moved: ServiceInfo = serde_json::from_str(r#"{"hosts":[1,2,3,{"ip":7}]}"#).unwrap();
+        assert_eq!(moved.hosts[3].as_ref().unwrap_err().name, names[0]);
     }
 
     #[test]

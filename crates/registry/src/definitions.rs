@@ -8,9 +8,12 @@
 //!
 //! A definition is looked for when somebody first asks for it, and again from time to time for as
 //! long as anybody wants it. While a source cannot be asked the last definition stays. What is
-//! broken, or of another service, gives one line in the log and counts as not there.
+//! broken, or too long, counts as not there; the log says so once for each state of it, and it is
+//! counted.
 
+mod document;
 mod folder;
+mod said;
 mod telnet;
 
 use std::collections::HashMap;
@@ -29,6 +32,11 @@ use tokio::task::AbortHandle;
 use wire::{Backoff, jitter};
 
 use crate::endpoint::Snapshot;
+use crate::refusals::ListCounts;
+
+use said::Said;
+
+pub(crate) use document::{Allowance, Document, Unread};
 
 /// How old a definition becomes before it is looked for again.
 const MAX_AGE: Duration = Duration::from_secs(60);
@@ -177,6 +185,8 @@ pub(crate) struct Definitions {
     fixed: Option<Lookup>,
     feeds: Mutex<HashMap<ServiceKey, Weak<Feed>>>,
     total_len: Arc<AtomicUsize>,
+    /// Where documents are counted that are of no use.
+    counts: Arc<ListCounts>,
 }
 
 impl Definitions {
@@ -187,6 +197,11 @@ impl Definitions {
     /// Nobody looks: this is known already.
     pub(crate) fn fixed(lookup: Lookup) -> Self {
         Self { fixed: Some(lookup), ..Self::default() }
+    }
+
+    /// Counts here what is of no use.
+    pub(crate) fn count_in(&mut self, counts: &Arc<ListCounts>) {
+        self.counts = Arc::clone(counts);
     }
 
     pub(crate) fn sources(&self) -> &DefinitionSources {
@@ -218,7 +233,9 @@ impl Definitions {
                 sender,
                 suspected: Arc::clone(&suspected),
                 total_len: Arc::clone(&self.total_len),
-                said: String::new(),
+                counts: Arc::clone(&self.counts),
+                said: Said::default(),
+                said_away: None,
                 refused: None,
             };
             let task = runtime.spawn(seeker.run()).abort_handle();
@@ -228,12 +245,6 @@ impl Definitions {
         });
         DefinitionWatch { lookups: feed.lookups.clone(), feed }
     }
-}
-
-/// A document that was read somewhere.
-pub(crate) struct Document {
-    pub(crate) origin: Origin,
-    pub(crate) text: Vec<u8>,
 }
 
 /// Documents on their way.
@@ -261,8 +272,11 @@ struct Seeker {
     sender: watch::Sender<Lookup>,
     suspected: Arc<Notify>,
     total_len: Arc<AtomicUsize>,
-    /// What was written to the log last, so as not to repeat it.
-    said: String,
+    counts: Arc<ListCounts>,
+    /// What the log has of the documents.
+    said: Said,
+    /// Why a source is away, as far as the log has that.
+    said_away: Option<String>,
     /// The endpoints among which nobody lists methods by telnet.
     refused: Option<Snapshot>,
 }
@@ -274,6 +288,8 @@ impl Seeker {
             let mut wait = jitter(MAX_AGE);
             match self.look().await {
                 Ok(found) => {
+                    self.said.handle_end();
+                    self.said_away = None;
                     match &found {
                         Some(Definition { origin: Origin::Provider(_), .. }) => {
                             wait = jitter(MAX_AGE_OF_TOLD);
@@ -284,7 +300,7 @@ impl Seeker {
                     self.publish(found);
                 }
                 Err(Away(reason)) => {
-                    self.say(&format!("cannot be looked for: {reason}"));
+                    self.say_away(reason);
                     wait = jitter(FIRST_RETRY);
                     // Nobody need wait for a source that is away.
                     self.sender.send_if_modified(|lookup| {
@@ -338,7 +354,7 @@ impl Seeker {
                         return Ok(Some(found));
                     }
                 }
-                Err(Away(reason)) => self.say(&format!("cannot be looked for: {reason}")),
+                Err(Away(reason)) => self.refuse(&format!("cannot be looked for: {reason}")),
             }
         }
         let documents = self.watched.reported().await?;
@@ -355,13 +371,20 @@ impl Seeker {
     fn first_good(&mut self, documents: Vec<Document>) -> Option<Definition> {
         let mut good = None;
         for Document { origin, text } in documents {
+            let text = match text {
+                Ok(text) => text,
+                Err(unread) => {
+                    self.refuse(&format!("in {origin} is ignored: {unread}"));
+                    continue;
+                }
+            };
             match ServiceDefinition::parse(&text) {
                 Ok(service) if !matches(&service, &self.service) => {}
                 Ok(service) if good.is_none() => {
                     good = self.definition(service, origin, text.len());
                 }
                 Ok(_) => {}
-                Err(error) => self.say(&format!("in {origin} is ignored: {error}")),
+                Err(error) => self.refuse(&format!("in {origin} is ignored: {error}")),
             }
         }
         good
@@ -391,7 +414,7 @@ impl Seeker {
         len: usize,
     ) -> Option<Definition> {
         let Some(room) = Room::take(&self.total_len, len) else {
-            self.say(&format!(
+            self.refuse(&format!(
                 "in {origin} is ignored: its {len} bytes would bring all definitions over \
                  {MAX_TOTAL_LEN}"
             ));
@@ -400,11 +423,23 @@ impl Seeker {
         Some(Definition { service, origin, _room: room })
     }
 
-    fn say(&mut self, what: &str) {
-        if self.said != what {
-            tracing::warn!(service = %self.service, "the service's definition {what}");
-            what.clone_into(&mut self.said);
+    /// A document is of no use. That is said and counted once, until something else is wrong.
+    fn refuse(&mut self, what: &str) {
+        if self.said.is_news(what) {
+            self.counts.note_refused();
+            self.warn(what);
         }
+    }
+
+    fn say_away(&mut self, reason: String) {
+        if self.said_away.as_ref() != Some(&reason) {
+            self.warn(&format!("cannot be looked for: {reason}"));
+            self.said_away = Some(reason);
+        }
+    }
+
+    fn warn(&self, what: &str) {
+        tracing::warn!(service = %self.service, "the service's definition {what}");
     }
 }
 
@@ -427,7 +462,7 @@ pub(crate) async fn own_documents(folder: PathBuf, service: &ServiceKey) -> Vec<
     let is_ours = |text: &Vec<u8>| {
         ServiceDefinition::parse(text).is_ok_and(|document| matches(&document, service))
     };
-    documents.into_iter().map(|document| document.text).filter(is_ours).collect()
+    documents.into_iter().filter_map(|document| document.text.ok()).filter(is_ours).collect()
 }
 
 /// A share of [`MAX_TOTAL_LEN`], given back when it is dropped.

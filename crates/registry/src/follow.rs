@@ -108,7 +108,7 @@ async fn until_error<E: Clone + PartialEq, V: Followed<E>>(
 
 /// Until when nothing is shown, if to show the list took from `began` to `ended`. That takes the
 /// longer the longer the list is, and a store may change it a thousand times a second.
-fn rest_after(began: Instant, ended: Instant) -> Instant {
+pub(crate) fn rest_after(began: Instant, ended: Instant) -> Instant {
     ended + (ended - began).min(MAX_SHOW_TIME) * REST_SHARE
 }
 

@@ -5,6 +5,7 @@
 //! - Only a list that was read takes entries away: being away never does.
 //! - Entries of a history that got lost stay for the grace, and not longer. They stay, too, while
 //!   the store is away again.
+//! - Where there are too many entries, what cannot be used makes room for what can.
 //! - What a new list has as it was stays what it was: its parameters are not there twice, however
 //!   often a store tells the whole list.
 //! - The list counts as current only while the store can be read and nothing is kept from a
@@ -22,7 +23,7 @@ use crate::refusals::{ListCounts, Refusals};
 use crate::store::{Change, EntryKey, Item, Known, News};
 
 /// Entries of one list: more than any service has instances, and few enough for an agent's memory.
-const MAX_ENTRIES: usize = 50_000;
+pub(crate) const MAX_ENTRIES: usize = 50_000;
 
 /// As much of a key that cannot be read as anybody is shown.
 const MAX_SHOWN_LEN: usize = 200;
@@ -53,6 +54,10 @@ pub(crate) struct Kept<E> {
 }
 
 type Entries<E> = BTreeMap<EntryKey, Result<Option<E>, BadEntry>>;
+
+fn is_usable<E>(read: &Result<Option<E>, BadEntry>) -> bool {
+    matches!(read, Ok(Some(_)))
+}
 
 impl<E: Clone + PartialEq> Kept<E> {
     pub(crate) fn new(name: String, grace: Duration, outlives: fn(&E) -> bool) -> Self {
@@ -157,8 +162,12 @@ impl<E: Clone + PartialEq> Kept<E> {
     }
 
     /// Takes over a whole list, of which the store has cut off so many; returns the one before.
-    fn replace(&mut self, items: Vec<Item<E>>, n_cut: usize) -> Entries<E> {
-        self.leave_out(n_cut + items.len().saturating_sub(self.max_entries));
+    fn replace(&mut self, mut items: Vec<Item<E>>, n_cut: usize) -> Entries<E> {
+        let n_over = items.len().saturating_sub(self.max_entries);
+        if 0 < n_over {
+            items.sort_by_key(|item| !is_usable(&item.read));
+        }
+        self.leave_out(n_cut + n_over);
         for Item { key, read } in items.iter().take(self.max_entries) {
             self.say_if_bad(key, read);
         }
@@ -190,7 +199,10 @@ impl<E: Clone + PartialEq> Kept<E> {
                 self.ghosts.remove(&key);
                 let is_full = self.max_entries <= self.entries.len();
                 if is_full && !self.entries.contains_key(&key) {
-                    return self.leave_out(self.refusals.n_left_out().saturating_add(1));
+                    self.leave_out(self.refusals.n_left_out().saturating_add(1));
+                    if !is_usable(&read) || !self.make_room() {
+                        return;
+                    }
                 }
                 self.say_if_bad(&key, &read);
                 self.entries.insert(key, read);
@@ -200,6 +212,13 @@ impl<E: Clone + PartialEq> Kept<E> {
                 self.entries.remove(&key);
             }
         }
+    }
+
+    /// Leaves out an entry that cannot be used; `false` if there is none.
+    fn make_room(&mut self) -> bool {
+        let useless = self.entries.iter().rev().find(|(_, read)| !is_usable(read));
+        let useless = useless.map(|(key, _)| key.clone());
+        useless.is_some_and(|key| self.entries.remove(&key).is_some())
     }
 
     /// A warning about an entry that is bad and was not so before. One that only went away in the
@@ -254,6 +273,24 @@ mod tests {
         kept.handle_news(whole(vec![item(9)]), now);
         assert_eq!((shown(&kept), kept.refusals.n_left_out()), (vec![9], 0));
     }
+
+    /// However much garbage there is, and wherever it is in the list.
+    #[test]
+    fn what_can_be_used_comes_before_what_cannot() {
+        let mut kept = Kept::new("a.B".to_owned(), Duration::ZERO, |_| true);
+        kept.max_entries = 3;
+        let now = Instant::now();
+        let bad = |n: u8| Item { key: vec![n], read: Err(BadEntry::NoHost) };
+        let other = |n: u8| Item { key: vec![n], read: Ok(None) };
+        let shown = |kept: &Kept<u8>| kept.entries().map(|(_, n)| *n).collect::<Vec<_>>();
+        let items = vec![bad(1), bad(2), other(3), bad(4), item(8)];
+        kept.handle_news(News::Whole { items, n_cut: 0, history_lost: false }, now);
+        assert_eq!((shown(&kept), kept.refusals.n_left_out()), (vec![8], 2));
+        let put = |items: Vec<_>| News::Changes(items.into_iter().map(Change::Put).collect());
+        kept.handle_news(put(vec![bad(5), item(9), item(7), item(6)]), now);
+        assert_eq!((shown(&kept), kept.refusals.n_left_out()), (vec![7, 8, 9], 6));
+    }
+
     /// A store that tells the whole list with each change must not make every reader keep it anew.
     #[test]
     fn what_is_as_it_was_stays_what_it_was() {

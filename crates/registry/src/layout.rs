@@ -126,6 +126,8 @@ pub(crate) enum BadEntry {
     NoHost,
     #[error("not an instance: {reason}")]
     BadHost { reason: String },
+    #[error("it cannot be read: {reason}")]
+    Refused { reason: String },
     #[error("not an instance of an application: {0}")]
     BadInstance(#[from] dubbo_proto::application::ApplicationError),
 }

@@ -27,6 +27,11 @@ impl ListCounts {
         self.refused.load(Relaxed)
     }
 
+    /// Something else was refused, such as a document.
+    pub(crate) fn note_refused(&self) {
+        self.refused.fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn left_out(&self) -> u64 {
         self.left_out.load(Relaxed)
     }
@@ -52,7 +57,7 @@ impl Refusals {
     /// is to be said: not if it was, for this reason, and the key was never good since.
     #[must_use]
     pub(crate) fn handle_bad(&mut self, key: &EntryKey, error: &BadEntry) -> bool {
-        self.counts.refused.fetch_add(1, Relaxed);
+        self.counts.note_refused();
         let (key, reason) = (hash(key), hash(&error.to_string()));
         if self.said.len() >= MAX_SAID && !self.said.contains_key(&key) {
             self.said.clear();

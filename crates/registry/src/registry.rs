@@ -74,7 +74,8 @@ pub struct Activity {
     /// What is registered for these services and not used, at most
     /// [`MAX_UNUSED`](crate::MAX_UNUSED) of each.
     pub unused: usize,
-    /// How often an entry of their lists was refused, because it cannot be read.
+    /// How often an entry of their lists, or a document about them, was refused, because it cannot
+    /// be read.
     pub refused: u64,
     /// Entries of their lists that are left out now, because the lists are too long.
     pub left_out: u64,
@@ -144,12 +145,13 @@ impl Registry {
     pub(crate) fn over(
         store: Box<dyn Store>,
         runtime: Handle,
-        definitions: Definitions,
+        mut definitions: Definitions,
         snapshot: Option<PathBuf>,
     ) -> Self {
         let status = store.status();
         let (feeds, rules, activity) = Default::default();
         let counts = Arc::<ListCounts>::default();
+        definitions.count_in(&counts);
         let source = store.applications();
         let announcer = source.clone().map(|source| Announcer::start(source, &runtime));
         let applications = source.map(|source| ApplicationLevel::new(source, &counts, &runtime));

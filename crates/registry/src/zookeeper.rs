@@ -60,6 +60,7 @@ use watch::ZooKeeperWatch;
 mod applications;
 mod connection;
 mod index;
+mod instances;
 mod machine;
 mod node;
 mod report;

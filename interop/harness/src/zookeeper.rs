@@ -56,6 +56,8 @@ pub struct ZooKeeperOptions {
     pub tls: Option<ZooKeeperTls>,
     /// Further lines of its configuration file.
     pub settings: Vec<String>,
+    /// How many bytes a node may have (`jute.maxbuffer`); 1 MiB without it.
+    pub max_node_len: Option<usize>,
 }
 
 /// The files, in PEM, for clients over TLS.
@@ -224,6 +226,9 @@ impl ZooKeeper {
             });
         written.map_err(|source| HarnessError::File { path: path.clone(), source })?;
         let mut jvm_args = vec!["-Dzookeeper.forceSync=no".into()];
+        if let Some(max_len) = self.options.max_node_len {
+            jvm_args.push(format!("-Djute.maxbuffer={max_len}").into());
+        }
         if self.options.tls.is_some() {
             let factory = "org.apache.zookeeper.server.NettyServerCnxnFactory";
             jvm_args.push(format!("-Dzookeeper.serverCnxnFactory={factory}").into());

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{ApplicationError, is_application, object, port, text, texts, wrong};
 use crate::DubboUrl;
+use crate::url::is_host;
 
 /// The longest record: one with a thousand parameters stays below.
 const MAX_LEN: usize = 256 << 10;
@@ -92,25 +93,36 @@ impl Instance {
             }
             false => (text(&root, "serviceName"), text(&root, "host"), root.get("metadata")),
         };
-        if !is_application(name) {
-            return Err(wrong("the application's name"));
-        }
-        let is_host_char = |c: char| c.is_ascii_alphanumeric() || "-._:%[]".contains(c);
-        if host.is_empty() || host.len() > 255 || !host.chars().all(is_host_char) {
-            return Err(wrong("the host"));
-        }
-        let metadata = texts(metadata);
-        if !metadata.get(REVISION).is_none_or(is_revision) {
-            return Err(wrong("the revision"));
-        }
         let is_off = |name| root.get(name).and_then(Value::as_bool) == Some(false);
-        Ok(Self {
+        let instance = Self {
             application: name.to_owned(),
             host: host.trim_matches(['[', ']']).to_owned(),
-            port: root.get("port").and_then(port).ok_or(wrong("the port"))?,
+            port: root.get("port").and_then(port).unwrap_or_default(),
             is_enabled: !is_off("enabled") && !is_off("healthy"),
-            metadata,
-        })
+            metadata: texts(metadata),
+        };
+        instance.check()?;
+        Ok(instance)
+    }
+
+    /// Whether this can be an instance, however it was written.
+    ///
+    /// # Errors
+    /// [`ApplicationError`] with what is wrong with it.
+    pub fn check(&self) -> Result<(), ApplicationError> {
+        if !is_application(&self.application) {
+            return Err(wrong("the application's name"));
+        }
+        if self.host.is_empty() || !is_host(&self.host) {
+            return Err(wrong("the host"));
+        }
+        if !self.metadata.get(REVISION).is_none_or(is_revision) {
+            return Err(wrong("the revision"));
+        }
+        match self.port {
+            0 => Err(wrong("the port")),
+            _ => Ok(()),
+        }
     }
 
     /// Which metadata it has; `None` if it offers nothing.

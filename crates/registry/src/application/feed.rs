@@ -1,6 +1,7 @@
 //! Follows one application: its instances, and the metadata of each of their revisions.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -9,22 +10,21 @@ use dubbo_proto::application::{Instance, MAX_METADATA_LEN, Metadata, Storage};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use wire::Backoff;
 
 use crate::definitions::Room;
 use crate::endpoint::Freshness;
-use crate::follow::{Followed, follow};
+use crate::follow::{Followed, follow, rest_after};
 use crate::kept::{Kept, shown_key};
 use crate::refusals::ListCounts;
 use crate::store::{Applications, EntryKey};
 
 use super::ask;
 
-/// Revisions of one application that are fetched at the same time.
-const MAX_FETCHES: usize = 8;
-/// Revisions of one application that are kept. A rolling update has two.
-const MAX_REVISIONS: usize = 256;
+/// Revisions of one application that are fetched at the same time. A rolling update has two; an
+/// estate whose instances are gone has many whose fetch takes its whole time.
+const MAX_FETCHES: usize = 32;
 /// The waits before metadata are asked for again.
 const MIN_RETRY: Duration = Duration::from_secs(1);
 const MAX_RETRY: Duration = Duration::from_secs(10);
@@ -136,6 +136,8 @@ struct Revision {
     /// The last that was said about it, and whether it is being asked for.
     outcome: Option<Result<Arc<Known>, Arc<str>>>,
     is_asked: bool,
+    /// How many instances had it when it was seen first.
+    n_holders: usize,
     retry_at: Instant,
     backoff: Backoff,
     n_tries: usize,
@@ -168,10 +170,16 @@ impl Resolver {
     /// Runs until its task is aborted, or the store can never be asked again.
     async fn run(mut self) {
         loop {
+            let began = Instant::now();
             let listed = self.listed.borrow_and_update().clone();
+            while let Some(Ok(fetched)) = self.fetches.try_join_next() {
+                self.handle_fetched(fetched);
+            }
             self.forget(&listed);
             self.fetch(&listed);
             self.publish(&listed);
+            // What ends meanwhile comes together: each time, all instances are looked at.
+            sleep_until(rest_after(began, Instant::now())).await;
             let retry_at = self.revisions.values().filter(|it| it.is_due_later());
             let retry_at = retry_at.map(|it| it.retry_at).min();
             tokio::select! {
@@ -179,7 +187,7 @@ impl Resolver {
                 Some(Ok(fetched)) = self.fetches.join_next() => self.handle_fetched(fetched),
                 () = async {
                     match retry_at {
-                        Some(at) => tokio::time::sleep_until(at).await,
+                        Some(at) => sleep_until(at).await,
                         None => std::future::pending().await,
                     }
                 } => {}
@@ -198,35 +206,29 @@ impl Resolver {
 
     /// Asks for the revisions that are missing.
     fn fetch(&mut self, listed: &Listed) {
-        let mut holders = BTreeMap::<&str, Vec<&Arc<Instance>>>::new();
+        let mut holders = HashMap::<&str, Vec<&Arc<Instance>>>::new();
         for (_, instance) in &*listed.instances {
             let Some(revision) = instance.revision() else { continue };
             holders.entry(revision).or_default().push(instance);
         }
         let now = Instant::now();
-        for (revision, holders) in holders {
+        for (revision, holders) in &holders {
+            if !self.revisions.contains_key(*revision) {
+                let revision = (*revision).to_owned();
+                self.revisions.insert(revision, Revision::new(holders.len(), now));
+            }
+        }
+        for revision in due(&self.revisions, now) {
             if MAX_FETCHES <= self.fetches.len() {
                 return;
             }
-            if MAX_REVISIONS <= self.revisions.len() && !self.revisions.contains_key(revision) {
-                continue;
-            }
-            let known = self.revisions.entry(revision.to_owned()).or_insert_with(|| Revision {
-                outcome: None,
-                is_asked: false,
-                retry_at: now,
-                backoff: Backoff::new(MIN_RETRY, MAX_RETRY),
-                n_tries: rand::random_range(0..holders.len()),
-            });
-            if known.is_asked || matches!(known.outcome, Some(Ok(_))) || now < known.retry_at {
-                continue;
-            }
+            let known = self.revisions.get_mut(&revision);
+            let (Some(known), Some(holders)) = (known, holders.get(&*revision)) else { continue };
             // Not always the same one: it may be the one that does not answer.
             known.n_tries += 1;
             let Some(instance) = holders.get(known.n_tries % holders.len()) else { continue };
             known.is_asked = true;
             let (source, instance) = (Arc::clone(&self.source), Arc::clone(instance));
-            let revision = revision.to_owned();
             self.fetches.spawn(async move {
                 let outcome = fetch(source.as_ref(), &instance, &revision).await;
                 Fetched { revision, outcome }
@@ -267,18 +269,17 @@ impl Resolver {
         let mut instances = Vec::with_capacity(listed.instances.len());
         for (key, instance) in &*listed.instances {
             let Some(revision) = instance.revision() else { continue };
-            let outcome = self.revisions.get(revision).map(|it| &it.outcome);
+            let outcome = self.revisions.get(revision).and_then(|it| it.outcome.as_ref());
             let metadata = match outcome {
-                Some(Some(Ok(known))) => {
+                Some(Ok(known)) => {
                     self.last.insert(key.clone(), Arc::clone(&known.metadata));
                     Ok(Arc::clone(&known.metadata))
                 }
-                Some(Some(Err(error))) => Err(Arc::clone(error)),
-                Some(None) => {
+                Some(Err(error)) => Err(Arc::clone(error)),
+                None => {
                     is_settled = false;
                     Err(Arc::from("they are being asked for"))
                 }
-                None => Err(Arc::from("its application has too many revisions")),
             };
             // Better what it offered a moment ago than nothing.
             let last = || self.last.get(key).cloned();
@@ -297,10 +298,36 @@ impl Resolver {
 }
 
 impl Revision {
+    fn new(n_holders: usize, now: Instant) -> Self {
+        Self {
+            outcome: None,
+            is_asked: false,
+            n_holders,
+            retry_at: now,
+            backoff: Backoff::new(MIN_RETRY, MAX_RETRY),
+            n_tries: rand::random_range(0..n_holders.max(1)),
+        }
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        !self.is_asked && !matches!(self.outcome, Some(Ok(_))) && self.retry_at <= now
+    }
+
     /// Whether somebody has to wake up to ask for it again.
     fn is_due_later(&self) -> bool {
         !self.is_asked && matches!(self.outcome, Some(Err(_)))
     }
+}
+
+/// The revisions to be asked for, in their turn: the one first that waits longest, and of several
+/// the one that most instances have. However many fail again and again, each gets its turn.
+fn due(revisions: &HashMap<String, Revision>, now: Instant) -> Vec<String> {
+    let due = revisions.iter().filter(|(_, it)| it.is_due(now));
+    let mut due: Vec<_> = due
+        .map(|(name, it)| ((it.retry_at, Reverse(it.n_holders), rand::random::<u32>()), name))
+        .collect();
+    due.sort_unstable();
+    due.into_iter().map(|(_, name)| name.clone()).collect()
 }
 
 /// The metadata of a revision, and how long they were: from the metadata report, or from an
@@ -335,5 +362,33 @@ async fn fetch(
             Ok(found) => Ok(found),
             Err::<_, String>(_) => Err(format!("{address} does not tell: {error}")),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is asked for in vain must not keep a good revision from its turn, whatever its name.
+    #[test]
+    fn every_revision_gets_its_turn() {
+        let began = Instant::now();
+        let at = |s: u64| began + Duration::from_secs(s);
+        let mut revisions: HashMap<_, _> =
+            (0..500).map(|n| (format!("a{n:03}"), Revision::new(1, began))).collect();
+        revisions.insert("z".to_owned(), Revision::new(1, at(1)));
+        revisions.insert("most".to_owned(), Revision::new(9, began));
+        assert_eq!(due(&revisions, began)[0], "most");
+        // Each try fails, and is due again long before all have had theirs.
+        let mut asked = HashSet::new();
+        for second in 1..=20 {
+            for name in due(&revisions, at(second)).into_iter().take(MAX_FETCHES) {
+                let revision = revisions.get_mut(&name).unwrap();
+                revision.outcome = Some(Err("no answer".into()));
+                revision.retry_at = at(second + 2);
+                asked.insert(name);
+            }
+        }
+        assert_eq!(asked.len(), 502);
     }
 }

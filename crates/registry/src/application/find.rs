@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
-use dubbo_proto::application::{Instance, Metadata, OfferedService, applications};
+use dubbo_proto::application::{
+    Instance, MAX_APPLICATIONS, Metadata, OfferedService, SomeApplications, applications_beside,
+};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -35,11 +37,14 @@ pub(super) async fn run(level: ApplicationLevel, wanted: ServiceKey, sender: wat
             mapping
         }
     };
-    let mut finder = Finder { level, wanted, followed: BTreeMap::new(), wake: Arc::default() };
-    let mut patient_until = None;
+    let (followed, wake, is_cut) = Default::default();
+    let mut finder = Finder { level, wanted, followed, wake, is_cut };
+    let (mut patient_until, mut is_new) = (None, true);
     loop {
         let document = mapping.borrow_and_update().clone();
-        finder.follow(applications(document.text.as_deref().unwrap_or_default()));
+        if is_new {
+            finder.follow_mapped(document.text.as_deref().unwrap_or_default());
+        }
         if document.is_settled && patient_until.is_none() {
             patient_until = Some(Instant::now() + PATIENCE);
         }
@@ -55,11 +60,11 @@ pub(super) async fn run(level: ApplicationLevel, wanted: ServiceKey, sender: wat
             *current = found;
             has_changed
         });
-        tokio::select! {
-            Ok(()) = mapping.changed() => {}
-            () = finder.wake.notified() => {}
-            () = sleep_until_option(deadline) => {}
-        }
+        is_new = tokio::select! {
+            Ok(()) = mapping.changed() => true,
+            () = finder.wake.notified() => false,
+            () = sleep_until_option(deadline) => false,
+        };
     }
 }
 
@@ -75,6 +80,8 @@ struct Finder {
     wanted: ServiceKey,
     followed: BTreeMap<String, Followed>,
     wake: Arc<Notify>,
+    /// Whether the mapping names more applications than are followed.
+    is_cut: bool,
 }
 
 struct Followed {
@@ -84,6 +91,24 @@ struct Followed {
 }
 
 impl Finder {
+    /// Follows the applications that a mapping names. Those that have instances stay.
+    fn follow_mapped(&mut self, mapping: &str) {
+        let is_used = |name: &str| {
+            let followed = self.followed.get(name);
+            followed.is_some_and(|it| !it.feed.resolved().borrow().instances.is_empty())
+        };
+        let SomeApplications { names, is_cut } = applications_beside(mapping, is_used);
+        if is_cut && !self.is_cut {
+            tracing::warn!(
+                interface = self.wanted.interface,
+                max = MAX_APPLICATIONS,
+                "its mapping names more applications than are followed; the others are left out"
+            );
+        }
+        self.is_cut = is_cut;
+        self.follow(names);
+    }
+
     /// Follows these applications, and no other ones.
     fn follow(&mut self, names: BTreeSet<String>) {
         self.followed.retain(|name, _| names.contains(name));

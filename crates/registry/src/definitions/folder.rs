@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use dubbo_proto::definition::MAX_DOCUMENT_LEN;
 
-use super::{Away, Document, Origin};
+use super::{Away, Document, Origin, Unread};
 
 /// The most variants of an interface.
 const MAX_DOCUMENTS: usize = 64;
@@ -37,12 +37,9 @@ fn read_now(folder: &Path, interface: &str) -> io::Result<Vec<Document>> {
     paths.truncate(MAX_DOCUMENTS);
     let mut documents = Vec::new();
     for path in paths {
-        // A length over the limit is found by the parser, which says so; but then it need not be
-        // read.
         let len = std::fs::metadata(&path)?.len();
         let is_too_long = usize::try_from(len).map_or(true, |len| MAX_DOCUMENT_LEN < len);
-        let text =
-            if is_too_long { vec![b' '; MAX_DOCUMENT_LEN + 1] } else { std::fs::read(&path)? };
+        let text = if is_too_long { Err(Unread::TooLong) } else { Ok(std::fs::read(&path)?) };
         documents.push(Document { origin: Origin::File(path), text });
     }
     Ok(documents)

@@ -150,9 +150,19 @@ async fn long_documents_in_etcd_take_no_other_ones_away() {
         put(&format!("a.B/{n}/provider/app"), document("a.B", &pad, "long")).await;
     }
     put("a.B/provider/new", document("a.B", "{}", "new")).await;
+    // Keys that are longer together than an answer may be.
+    put("a.Key/provider/good", document("a.Key", "{}", "good")).await;
+    for n in 0..20 {
+        put(&format!("a.Key/{n}{}/provider/app", "x".repeat(1_400_000)), "{}".to_owned()).await;
+    }
     let config = EtcdConfig::new([etcd.client_url()], Layout::dubbo());
     let registry = Registry::open(RegistryConfig::Etcd(config)).unwrap();
-    for (service, method) in [("a.Old", "old(int)"), ("a.B", "new(int)"), ("a.B:12", "long(int)")] {
+    for (service, method) in [
+        ("a.Old", "old(int)"),
+        ("a.B", "new(int)"),
+        ("a.B:12", "long(int)"),
+        ("a.Key", "good(int)"),
+    ] {
         let mut watch = registry.definition(&service.parse().unwrap());
         assert_eq!(method_of(&watch.settled().await), method);
     }

@@ -6,16 +6,17 @@
 //! in apache/dubbo 2.7.
 //!
 //! The keys are read first, and then one document after the other: what is too long takes no other
-//! one away.
+//! one away, be it a document or a key.
+
+use std::collections::BTreeSet;
 
 use dubbo_proto::definition::MAX_DOCUMENT_LEN;
 use dubbo_proto::url::encode_key;
-use etcd_client::{Error, GetOptions, KeyValue, KvClient, SortOrder, SortTarget};
+use etcd_client::{Error, GetOptions, GetResponse, KvClient, SortOrder, SortTarget};
 use tonic::Code;
 
 use super::connection::Connection;
-use crate::definitions::{Away, Document, Origin};
-use crate::kept::shown_key;
+use crate::definitions::{Allowance, Away, Document, Origin, Unread};
 
 /// The most documents of one interface: its variants, and the applications that offer them.
 const MAX_DOCUMENTS: usize = 64;
@@ -23,10 +24,18 @@ const MAX_DOCUMENTS: usize = 64;
 /// The most keys that are looked through for them: consumers report, too, and are many.
 const MAX_KEYS: i64 = 1024;
 
-/// The longest list of keys, and about the longest documents of one interface together.
-const MAX_TOTAL_LEN: usize = 16 << 20;
+/// The longest answer with keys.
+const MAX_ANSWER_LEN: usize = 16 << 20;
 
-/// What an answer with one document has beside it: its key, twice at most.
+/// Keys that are asked for at a time where more of them are too long for an answer. As many of the
+/// longest that etcd takes, unless it is told otherwise, fit into one (`--max-request-bytes`).
+const PAGE_LEN: i64 = 8;
+
+/// As much as is read of long keys before older ones are given up.
+const MAX_KEYS_LEN: usize = 64 << 20;
+
+/// The longest key of a document: far longer than the names of an interface and an application. It
+/// is in an answer with a document, beside that.
 const MAX_KEY_LEN: usize = 64 << 10;
 
 /// The documents of an interface, the newest first.
@@ -39,64 +48,85 @@ pub(super) async fn read(
     let live = connection.lent.live_within_timeout().await.ok_or_else(away)?;
     let prefix = format!("/{root}/metadata/{}/", encode_key(interface));
     let documents = async {
-        let of_keys = live.kv_client().max_decoding_message_size(MAX_TOTAL_LEN);
-        let keys = keys(of_keys, prefix).await?;
+        let of_keys = live.kv_client().max_decoding_message_size(MAX_ANSWER_LEN);
+        let keys = keys(of_keys, &prefix).await?;
         let one = live.kv_client().max_decoding_message_size(MAX_DOCUMENT_LEN + MAX_KEY_LEN);
-        documents(one, interface, keys).await
+        documents(one, keys).await
     };
     let documents = connection.request("reading the metadata report", documents).await;
     documents.map_err(|error| Away(error.to_string()))
 }
 
-/// The keys of documents, that of the newest first.
-async fn keys(mut client: KvClient, prefix: String) -> Result<Vec<Vec<u8>>, Error> {
+/// The keys of documents, that of the newest first. Long keys cost more answers, and are left out.
+async fn keys(mut client: KvClient, prefix: &str) -> Result<Vec<Vec<u8>>, Error> {
+    match newest(&mut client, prefix, MAX_KEYS, 0).await {
+        Ok(answer) => return Ok(take_keys(&answer, &mut BTreeSet::new())),
+        Err(error) if is_too_long(&error) => {}
+        Err(error) => return Err(error),
+    }
+    let (mut found, mut known) = (Vec::new(), BTreeSet::new());
+    let (mut total_len, mut until) = (0, 0);
+    while total_len < MAX_KEYS_LEN && found.len() < MAX_DOCUMENTS {
+        let answer = newest(&mut client, prefix, PAGE_LEN, until).await?;
+        found.extend(take_keys(&answer, &mut known));
+        total_len += answer.kvs().iter().map(|kv| kv.key().len()).sum::<usize>();
+        let revisions = || answer.kvs().iter().map(etcd_client::KeyValue::mod_revision);
+        let Some((oldest, newest)) = revisions().min().zip(revisions().max()) else { break };
+        // Several keys may be of one revision: it is asked for again, unless it fills a page.
+        until = if oldest == newest { oldest - 1 } else { oldest };
+        if until < 1 || revisions().count() < usize::try_from(PAGE_LEN).unwrap_or_default() {
+            break;
+        }
+    }
+    found.truncate(MAX_DOCUMENTS);
+    Ok(found)
+}
+
+/// The newest keys below a prefix, up to a revision if there is one.
+async fn newest(
+    client: &mut KvClient,
+    prefix: &str,
+    limit: i64,
+    until: i64,
+) -> Result<GetResponse, Error> {
     let options = GetOptions::new()
         .with_prefix()
         .with_keys_only()
-        .with_limit(MAX_KEYS)
+        .with_limit(limit)
+        .with_max_mod_revision(until)
         .with_sort(SortTarget::Mod, SortOrder::Descend);
-    let answer = client.get(prefix, Some(options)).await?;
-    // Consumers report, too, but no methods.
-    let is_provider = |key: &&[u8]| String::from_utf8_lossy(key).contains("/provider/");
-    let keys = answer.kvs().iter().map(KeyValue::key).filter(is_provider);
-    Ok(keys.take(MAX_DOCUMENTS).map(<[u8]>::to_vec).collect())
+    client.get(prefix, Some(options)).await
 }
 
-async fn documents(
-    mut client: KvClient,
-    interface: &str,
-    keys: Vec<Vec<u8>>,
-) -> Result<Vec<Document>, Error> {
-    let (mut found, mut total_len, mut left_out) = (Vec::new(), 0, Vec::new());
+/// The keys in an answer that are those of documents, each once.
+fn take_keys(answer: &GetResponse, known: &mut BTreeSet<Vec<u8>>) -> Vec<Vec<u8>> {
+    // Consumers report, too, but no methods.
+    let is_provider = |key: &&[u8]| String::from_utf8_lossy(key).contains("/provider/");
+    let keys = answer.kvs().iter().map(etcd_client::KeyValue::key);
+    let keys = keys.filter(|key| key.len() <= MAX_KEY_LEN).filter(is_provider);
+    let new = keys.filter(|key| known.insert(key.to_vec()));
+    new.take(MAX_DOCUMENTS).map(<[u8]>::to_vec).collect()
+}
+
+async fn documents(mut client: KvClient, keys: Vec<Vec<u8>>) -> Result<Vec<Document>, Error> {
+    let (mut found, mut allowance) = (Vec::new(), Allowance::default());
     for key in keys {
-        if MAX_TOTAL_LEN <= total_len {
-            left_out.push(key);
+        let origin = Origin::Report(String::from_utf8_lossy(&key).into_owned());
+        // Nobody knows its length before it is read.
+        if !allowance.has_room() {
+            found.push(Document { origin, text: Err(Unread::NoRoom) });
             continue;
         }
-        let answer = match client.get(key.clone(), None).await {
-            Ok(answer) => answer,
-            Err(error) if is_too_long(&error) => {
-                left_out.push(key);
-                continue;
-            }
+        let text = match client.get(key, None).await {
+            Ok(answer) => match answer.kvs().first() {
+                Some(kv) => allowance.take(kv.value().len()).map(|()| kv.value().to_vec()),
+                // It is gone by now.
+                None => continue,
+            },
+            Err(error) if is_too_long(&error) => Err(Unread::TooLong),
             Err(error) => return Err(error),
         };
-        // It may be gone by now.
-        let Some(kv) = answer.kvs().first() else { continue };
-        total_len += kv.value().len();
-        let key = String::from_utf8_lossy(&key).into_owned();
-        found.push(Document { origin: Origin::Report(key), text: kv.value().to_vec() });
-    }
-    if let Some(first) = left_out.first() {
-        tracing::warn!(
-            interface,
-            left_out = left_out.len(),
-            first = shown_key(first),
-            max_len = MAX_DOCUMENT_LEN,
-            max_total_len = MAX_TOTAL_LEN,
-            "definitions in the metadata report are left out, since they are too long; the others \
-             are used",
-        );
+        found.push(Document { origin, text });
     }
     Ok(found)
 }

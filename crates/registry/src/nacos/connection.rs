@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
-use tonic::{Request, Streaming};
+use tonic::{Code, Request, Streaming};
 use tonic_prost::ProstCodec;
 
 use crate::lent::{Lender, Lent, Lost, Rounds, lend};
@@ -71,6 +71,8 @@ pub(super) enum NacosError {
     Bad { what: &'static str, source: BadPayload },
     #[error("{what}: {words}")]
     Grpc { what: &'static str, words: String },
+    #[error("{what} {subject}: the answer is longer than max_message_bytes")]
+    TooLong { what: &'static str, subject: String },
     #[error("{what}: no answer within {after:?}")]
     Timeout { what: &'static str, after: Duration },
     #[error("{0}")]
@@ -140,20 +142,25 @@ impl Live {
         let payload = ask.payload(namespace, id, headers);
         let mut grpc = self.grpc.clone();
         let call = async {
-            grpc.ready().await.map_err(|error| words_of(&error))?;
+            let failed = |words| NacosError::Grpc { what, words };
+            grpc.ready().await.map_err(|error| failed(words_of(&error)))?;
             let path = PathAndQuery::from_static(ASK_PATH);
             let codec = ProstCodec::<Payload, Payload>::default();
             let answer = grpc.unary(Request::new(payload), path, codec).await;
-            answer.map(tonic::Response::into_inner).map_err(|status| words_of_status(&status))
+            answer.map(tonic::Response::into_inner).map_err(|status| match status.code() {
+                Code::OutOfRange => NacosError::TooLong { what, subject: ask.subject() },
+                _ => failed(words_of_status(&status)),
+            })
         };
         let after = self.settings.request_timeout;
         let Ok(answer) = timeout(after, call).await else {
             self.suspect.notify_one();
             return Err(NacosError::Timeout { what, after });
         };
-        let answer = answer.map_err(|words| {
-            self.suspect.notify_one();
-            NacosError::Grpc { what, words }
+        let answer = answer.inspect_err(|error| {
+            if !matches!(error, NacosError::TooLong { .. }) {
+                self.suspect.notify_one();
+            }
         })?;
         self.note_heard();
         Answer::read(answer).map_err(|source| NacosError::Bad { what, source })

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use dubbo_proto::application::Instance as ApplicationInstance;
+use dubbo_proto::url::is_host;
 use dubbo_proto::{DubboUrl, ServiceKey};
-use nacos_proto::{Host, Instance, MAX_METADATA_LEN, ServiceInfo, ServiceName};
+use nacos_proto::{BadHost, Host, Instance, MAX_METADATA_LEN, ServiceInfo, ServiceName};
 use parameters::Parameters;
 
 use crate::address;
@@ -47,15 +48,15 @@ pub(super) fn entries(
 ) -> Vec<Item<Entry>> {
     let any_healthy = any_healthy(lists, clusters);
     let of_list = |(name, info): &(ServiceName, Arc<ServiceInfo>)| {
-        let entry = |(at, host): (usize, &Host)| match host {
+        let entry = |host: &Host| match host {
             Ok(instance) if !is_in(instance, clusters) => None,
             Ok(instance) => {
                 let read = entry(name, instance, any_healthy).map(Some);
                 Some(Item { key: key(name, instance), read })
             }
-            Err(bad) => Some(bad_item(name, at, &bad.reason)),
+            Err(bad) => Some(bad_item(name, bad)),
         };
-        let hosts = info.hosts.iter().enumerate().filter_map(entry);
+        let hosts = info.hosts.iter().filter_map(entry);
         let name = info.hosts.is_empty().then(|| named(name)).flatten();
         hosts.chain(name).collect::<Vec<_>>()
     };
@@ -77,7 +78,7 @@ pub(super) fn instances(
 ) -> Vec<Item<Arc<ApplicationInstance>>> {
     let any_healthy = any_healthy(lists, clusters);
     let of_list = |(name, info): &(ServiceName, Arc<ServiceInfo>)| {
-        let item = |(at, host): (usize, &Host)| match host {
+        let item = |host: &Host| match host {
             Ok(instance) if !is_in(instance, clusters) => None,
             Ok(instance) => {
                 let is_well = instance.enabled && (instance.healthy || !any_healthy);
@@ -88,12 +89,13 @@ pub(super) fn instances(
                     is_enabled: is_well,
                     metadata: instance.metadata.clone(),
                 };
-                let read = checked(instance).map(|()| is_well.then(|| Arc::new(read)));
+                let checked = checked(instance).and_then(|()| Ok(read.check()?));
+                let read = checked.map(|()| is_well.then(|| Arc::new(read)));
                 Some(Item { key: key(name, instance), read })
             }
-            Err(bad) => Some(bad_item(name, at, &bad.reason)),
+            Err(bad) => Some(bad_item(name, bad)),
         };
-        info.hosts.iter().enumerate().filter_map(item).collect::<Vec<_>>()
+        info.hosts.iter().filter_map(item).collect::<Vec<_>>()
     };
     lists.iter().flat_map(of_list).collect()
 }
@@ -116,13 +118,13 @@ fn key(name: &ServiceName, instance: &Instance) -> EntryKey {
     format!("{}/{cluster}/{address}", name.name).into_bytes()
 }
 
-fn bad_item<E>(name: &ServiceName, at: usize, reason: &str) -> Item<E> {
-    let key = format!("{}/#{at}", name.name).into_bytes();
-    Item { key, read: Err(BadEntry::BadHost { reason: reason.to_owned() }) }
+fn bad_item<E>(name: &ServiceName, bad: &BadHost) -> Item<E> {
+    let key = format!("{}/{}", name.name, bad.name).into_bytes();
+    Item { key, read: Err(BadEntry::BadHost { reason: bad.reason.clone() }) }
 }
 
 fn checked(instance: &Instance) -> Result<(), BadEntry> {
-    match instance.ip.is_empty() || instance.port == 0 {
+    match instance.ip.is_empty() || instance.port == 0 || !is_host(&instance.ip) {
         true => Err(BadEntry::NoHost),
         false => Ok(()),
     }

@@ -11,7 +11,7 @@ use dubbo_proto::application::applications;
 use nacos_proto::{Ask, ConfigKey, ServiceInfo, ServiceName};
 use tokio::time::timeout;
 
-use crate::definitions::{Away, Document, Origin};
+use crate::definitions::{Allowance, Away, Document, Origin, Unread};
 
 use super::connection::{Connection, Live, NacosError};
 use super::index::list_names;
@@ -20,9 +20,6 @@ use super::rule::{self, MAPPING};
 
 /// The most documents of one interface: its variants, and the applications that offer them.
 const MAX_DOCUMENTS: usize = 64;
-
-/// The longest documents of one interface together, in bytes.
-const MAX_TOTAL_LEN: usize = 16 << 20;
 
 /// The documents of an interface, the newest first. `definitions` is their group.
 pub(super) async fn read(
@@ -37,18 +34,23 @@ pub(super) async fn read(
     let documents = documents.live_within_timeout().await.ok_or_else(away)?;
     let read = async {
         let ids = ids(&naming, &documents, group, interface).await?;
-        let mut found = Vec::new();
-        let mut total_len = 0;
+        let (mut found, mut allowance) = (Vec::new(), Allowance::default());
         for data_id in ids {
             let key = ConfigKey { group: definitions.to_owned(), data_id };
-            let Some(document) = rule::read(&documents, &key).await? else { continue };
-            total_len += document.content.len();
-            if MAX_TOTAL_LEN < total_len {
-                tracing::warn!(interface, "its definitions are too long together");
-                break;
-            }
             let origin = Origin::Report(format!("{}/{}", key.group, key.data_id));
-            let text = document.content.into_bytes();
+            let read = match rule::read(&documents, &key).await {
+                Ok(read) => read,
+                // It is too long, or may not be read. The others have nothing to do with it.
+                Err(error @ (NacosError::Refused { .. } | NacosError::TooLong { .. })) => {
+                    let text = Err(Unread::Refused(error.to_string()));
+                    found.push((0, Document { origin, text }));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let Some(document) = read else { continue };
+            let text = allowance.take(document.content.len());
+            let text = text.map(|()| document.content.into_bytes());
             found.push((document.last_modified, Document { origin, text }));
         }
         found.sort_by_key(|(last_modified, _)| std::cmp::Reverse(*last_modified));

@@ -71,6 +71,11 @@ impl From<Lost> for ZooKeeperError {
     }
 }
 
+/// Whether a refusal is about one node alone, and not about the session.
+pub(super) fn is_about_node(refusal: Refusal) -> bool {
+    !matches!(refusal, Refusal::SessionExpired | Refusal::SessionMoved)
+}
+
 /// What an error means for users of the store.
 impl From<ZooKeeperError> for StoreError {
     fn from(error: ZooKeeperError) -> Self {

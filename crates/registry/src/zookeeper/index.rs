@@ -23,7 +23,7 @@ use crate::directory::{Directory, Presence};
 use crate::layout::Paths;
 use crate::on_demand::{self, Asked, OnDemand, Progress};
 
-use super::connection::{Connection, Live, ZooKeeperError};
+use super::connection::{Connection, Live, ZooKeeperError, is_about_node};
 use super::node::Node;
 
 /// Interfaces that are kept at most: a registry of more is not asked for its services.
@@ -231,6 +231,8 @@ impl Reader {
                         }
                     }
                     Ok(_) | Err(Refusal::NoNode) => {}
+                    // Its subscriber learns why. Other services have nothing to do with it.
+                    Err(refusal) if is_about_node(refusal) => directory.add(&interface, None),
                     Err(refusal) => return Err(live.refused("reading", &folder, refusal)),
                 }
             }

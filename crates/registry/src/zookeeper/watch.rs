@@ -8,6 +8,7 @@ use dubbo_proto::ServiceKey;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::kept::MAX_ENTRIES;
 use crate::layout::Paths;
 use crate::store::{Change, Item, News, StoreError, Wait, Watch};
 
@@ -28,6 +29,9 @@ pub(super) struct ZooKeeperWatch {
     is_whole: bool,
     /// What history was read, if any was.
     history: Option<u64>,
+    /// Whether there are more names than an agent takes: then each change is a whole list, because
+    /// what is left out depends on all names.
+    is_over: bool,
     /// A long list is not read again at once, however quickly it changes: half of the time is left
     /// for others.
     next_read_at: Instant,
@@ -36,14 +40,31 @@ pub(super) struct ZooKeeperWatch {
 /// The names in a folder, as they were read last.
 type Names = BTreeSet<String>;
 
+/// Names that are taken apart at most. Of these, the ones that can be used come first.
+const MAX_PARSED: usize = 2 * MAX_ENTRIES;
+
+/// What each URL has after its protocol, as it is in names.
+const SCHEME_END: &str = "%3A%2F%2F";
+
 impl ZooKeeperWatch {
     pub(super) fn new(paths: Paths, connection: Connection, wanted: ServiceKey) -> Self {
         let wake = Arc::new(Notify::new());
         let folders = paths.folders(&wanted.interface).into_iter();
         let folders = folders.map(|path| (Node::new(path, &wake), Names::new())).collect();
         let (live, next_read_at) = (None, Instant::now());
-        let (is_whole, history) = (false, None);
-        Self { paths, connection, wanted, live, wake, folders, is_whole, history, next_read_at }
+        let (is_whole, history, is_over) = (false, None, false);
+        Self {
+            paths,
+            connection,
+            wanted,
+            live,
+            wake,
+            folders,
+            is_whole,
+            history,
+            is_over,
+            next_read_at,
+        }
     }
 
     /// One step ahead. May be dropped only with the connection: what is half read is read again.
@@ -69,24 +90,48 @@ impl ZooKeeperWatch {
                 changes.extend(names.difference(&old).map(put));
             }
             if !changes.is_empty() {
-                return Ok(News::Changes(changes));
+                let was_over = self.is_over;
+                self.is_over = self.is_too_long();
+                return Ok(match was_over || self.is_over {
+                    true => self.whole(false),
+                    false => News::Changes(changes),
+                });
             }
             self.wake.notified().await;
         }
     }
 
     async fn read_all(&mut self, live: &Arc<Live>) -> Result<News, ZooKeeperError> {
-        let mut items = Vec::new();
         for (folder, names) in &mut self.folders {
             let _ = folder.has_changed();
             *names = folder.names(live).await?.into_iter().collect();
-            let key = |name: &String| format!("{}/{name}", folder.path).into_bytes();
-            let read = |name| item(&self.paths, &self.wanted, key(name));
-            items.extend(names.iter().map(read));
         }
         let history_lost = self.history.is_some_and(|known| known != live.history);
         (self.history, self.is_whole) = (Some(live.history), true);
-        Ok(News::Whole { items, n_cut: 0, history_lost })
+        self.is_over = self.is_too_long();
+        Ok(self.whole(history_lost))
+    }
+
+    fn is_too_long(&self) -> bool {
+        MAX_ENTRIES < self.folders.iter().map(|(_, names)| names.len()).sum()
+    }
+
+    /// All names, as they were read last. If there are too many, those that look like URLs come
+    /// first.
+    fn whole(&self, history_lost: bool) -> News {
+        let names = self.folders.iter().flat_map(|(folder, names)| {
+            names.iter().map(|name| (folder.path.as_str(), name.as_str()))
+        });
+        let mut names: Vec<_> = names.collect();
+        if self.is_over {
+            names.sort_by_key(|(_, name)| !name.contains(SCHEME_END));
+        }
+        let n_cut = names.len().saturating_sub(MAX_PARSED);
+        let read = |(folder, name)| {
+            item(&self.paths, &self.wanted, format!("{folder}/{name}").into_bytes())
+        };
+        let items = names.into_iter().take(MAX_PARSED).map(read).collect();
+        News::Whole { items, n_cut, history_lost }
     }
 }
 

@@ -14,4 +14,5 @@ mod remembered;
 mod support;
 mod zookeeper;
 mod zookeeper_faults;
+mod zookeeper_garbage;
 mod zookeeper_tls;

@@ -282,6 +282,23 @@ async fn definitions_are_written_and_found() {
     assert_eq!(found, ("metadata report dubbo/a.C:2::provider:mine".into(), "add".into()));
 }
 
+/// A document that is longer than an answer may be, and one that is longer than is read: neither
+/// hides the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_definitions_take_no_other_ones_away() {
+    let nacos = Nacos::start().await;
+    nacos.write("mapping", "a.B", "big,good,long");
+    nacos.write("dubbo", "a.B:::provider:big", &"x".repeat(5 << 20));
+    nacos.write("dubbo", "a.B:::provider:long", &"x".repeat(3 << 20));
+    let good = r#"{"canonicalName":"a.B","methods":[{"name":"good","parameterTypes":[],
+        "returnType":"void"}]}"#;
+    nacos.write("dubbo", "a.B:::provider:good", good);
+    let registry = open(NacosConfig { max_message_len: 4 << 20, ..nacos.config() });
+    let found = methods(&registry, "a.B").await;
+    assert_eq!(found, ("metadata report dubbo/a.B:::provider:good".into(), "good".into()));
+    assert_eq!(registry.activity().refused, 2);
+}
+
 /// Where the definition of a service is found, and its methods.
 async fn methods(registry: &Registry, name: &str) -> (String, String) {
     let lookup = timeout(LONG, registry.definition(&service(name)).settled()).await.unwrap();
