@@ -64,7 +64,7 @@ pub(crate) struct ProviderArgs {
     /// IHelloService of the Dubbo Mesh contest
     #[arg(long, value_name = "SERVICE", default_value = HELLO, hide_default_value = true)]
     interface: ServiceKey,
-    /// Register here, in Dubbo's layout: etcd://HOST:PORT
+    /// Register here, in Dubbo's layout: etcd://HOST:PORT, or zookeeper or nacos in its place
     #[arg(long, value_name = "URL")]
     registry: Option<RegistryUrl>,
     /// The serialization that the registration prefers: hessian2, fastjson or fastjson2; the
