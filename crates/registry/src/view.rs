@@ -7,7 +7,7 @@ use dubbo_proto::ServiceKey;
 use tokio::sync::watch;
 
 use crate::application::Found;
-use crate::endpoint::{Freshness, NotUsed, Snapshot, Unused};
+use crate::endpoint::{Freshness, MAX_UNUSED, NotUsed, Snapshot, Unused};
 use crate::follow::Followed;
 use crate::kept::{Kept, shown_key};
 use crate::layout::{BadEntry, Entry};
@@ -63,7 +63,9 @@ impl View {
             Entry::Leftover(leftover) => Some(leftover),
             Entry::Listing(_) | Entry::Named { .. } => None,
         });
-        let bad: Vec<_> = self.kept.bad().map(|(key, error)| self.unreadable(key, error)).collect();
+        // No more are shown: there may be thousands, with each change.
+        let bad = self.kept.bad().take(MAX_UNUSED);
+        let bad: Vec<_> = bad.map(|(key, error)| self.unreadable(key, error)).collect();
         let endpoints = resolve(&self.wanted, listed);
         let unused = unused(&self.wanted, leftovers.chain(&bad));
         let unused = complete(&self.wanted, !endpoints.is_empty(), entries(), unused);

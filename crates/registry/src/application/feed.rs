@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use wire::Backoff;
 
 use crate::definitions::Room;
-use crate::endpoint::Freshness;
+use crate::endpoint::{Freshness, MAX_UNUSED};
 use crate::follow::{Followed, follow, rest_after};
 use crate::kept::{Kept, shown_key};
 use crate::refusals::ListCounts;
@@ -122,7 +122,9 @@ impl Followed<Arc<Instance>> for List {
     fn show(&self) -> Listed {
         let entries = self.kept.entries();
         let instances = entries.map(|(key, instance)| (key.clone(), Arc::clone(instance)));
-        let bad = self.kept.bad().map(|(key, error)| (shown_key(key), error.to_string()));
+        // No more are shown: there may be thousands, with each change.
+        let bad = self.kept.bad().take(MAX_UNUSED);
+        let bad = bad.map(|(key, error)| (shown_key(key), error.to_string()));
         Listed {
             is_known: self.kept.freshness() != Freshness::Pending,
             instances: instances.collect(),
