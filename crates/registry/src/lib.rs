@@ -40,6 +40,7 @@ pub mod kubernetes;
 mod layout;
 mod lent;
 pub mod listing;
+mod lookups;
 mod memory;
 mod missing;
 pub mod nacos;

@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use wire::Backoff;
 
+use crate::directory::Presence;
 use crate::follow::new_backoff;
 use crate::lent::{Lent, Lost};
 
@@ -35,6 +36,17 @@ pub(crate) enum Progress {
     Current,
     /// As the store had it before it went away, or refused.
     Stale,
+}
+
+impl Progress {
+    /// What it means that the store is not known to have something.
+    pub(crate) fn denied(self) -> Presence {
+        match self {
+            Self::Reading => Presence::Asking,
+            Self::Current => Presence::Absent,
+            Self::Stale => Presence::Unknown,
+        }
+    }
 }
 
 impl OnDemand {

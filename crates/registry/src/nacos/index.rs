@@ -4,7 +4,6 @@
 //! services are listed instead, every few seconds while somebody asks. Whether an application
 //! offers an interface is asked for each interface that is not among them.
 
-use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use wire::Backoff;
 
 use crate::definitions::Away;
 use crate::directory::{Directory, Presence};
+use crate::lookups::Lookups;
 use crate::on_demand::{self, Asked, OnDemand, Progress};
 
 use super::connection::{Connection, Live, NacosError};
@@ -31,12 +31,6 @@ const MAX_PAGES: u32 = 100;
 
 /// How often the list is read while somebody asks.
 const READ_EVERY: Duration = Duration::from_secs(2);
-
-/// Interfaces whose mapping is kept at a time, and that are waited for.
-const MAX_LOOKED_AT: usize = 1000;
-
-/// How long a mapping that was read counts as it is.
-const FRESH: Duration = Duration::from_secs(5);
 
 /// The names of all services in a group.
 pub(super) async fn list_names(live: &Live, group: &str) -> Result<Vec<String>, NacosError> {
@@ -69,32 +63,24 @@ pub(super) struct Index {
 struct KnownServices {
     progress: Progress,
     directory: Directory,
-    /// Whether some application offers an interface, and when that was read.
-    looked_at: HashMap<Box<str>, (Instant, bool)>,
-    waiting: BTreeSet<Box<str>>,
+    /// Whether some application offers an interface.
+    lookups: Lookups<bool>,
 }
 
 impl KnownServices {
     fn presence(&self, wanted: &ServiceKey, now: Instant) -> Presence {
-        let if_denied = match self.progress {
-            Progress::Reading => return Presence::Asking,
-            Progress::Current => Presence::Absent,
-            Progress::Stale => Presence::Unknown,
-        };
+        if self.progress == Progress::Reading {
+            return Presence::Asking;
+        }
         if self.directory.is_full() {
             return Presence::Unknown;
         }
         if self.directory.offers(wanted) {
             return Presence::Offered;
         }
-        match self.looked_at.get(wanted.interface.as_str()) {
-            // Only the applications know which versions and groups.
-            Some((_, true)) => Presence::Offered,
-            Some((at, false)) if now < *at + FRESH => if_denied,
-            _ if self.progress == Progress::Stale => Presence::Unknown,
-            _ if MAX_LOOKED_AT <= self.waiting.len() => Presence::Unknown,
-            _ => Presence::Asking,
-        }
+        // Only the applications know which versions and groups.
+        let interface = wanted.interface.as_str();
+        self.lookups.presence(interface, now, self.progress, |is_mapped| *is_mapped)
     }
 }
 
@@ -113,7 +99,7 @@ impl Index {
         };
         if presence == Presence::Asking && is_read {
             let interface = wanted.interface.as_str();
-            self.state.send_if_modified(|state| state.waiting.insert(interface.into()));
+            self.state.send_if_modified(|state| state.lookups.ask(interface));
             self.wanted.notify_one();
         }
         presence
@@ -122,8 +108,9 @@ impl Index {
     /// Waits until [`presence`](Self::presence) need not say that it is asking.
     pub(super) async fn settled(&self) {
         let mut state = self.state.subscribe();
-        let is_settled =
-            |state: &KnownServices| state.progress != Progress::Reading && state.waiting.is_empty();
+        let is_settled = |state: &KnownServices| {
+            state.progress != Progress::Reading && state.lookups.is_settled()
+        };
         let _ends_with_the_registry = state.wait_for(is_settled).await;
     }
 
@@ -168,9 +155,9 @@ impl on_demand::Reader<Live> for Reader {
 
     fn set_stale(&self) {
         self.state.send_if_modified(|state| {
-            let was_current = state.progress != Progress::Stale || !state.waiting.is_empty();
+            let was_current = state.progress != Progress::Stale || !state.lookups.is_settled();
             state.progress = Progress::Stale;
-            state.waiting.clear();
+            state.lookups.give_up();
             was_current
         });
     }
@@ -206,7 +193,7 @@ impl Reader {
     /// subscriber learns why.
     async fn look(&self) {
         loop {
-            let next = self.state.borrow().waiting.first().cloned();
+            let next = self.state.borrow().lookups.next();
             let Some(interface) = next else { return };
             let is_mapped = match self.documents.live_within_timeout().await {
                 Some(live) => {
@@ -220,13 +207,7 @@ impl Reader {
                 None => true,
             };
             let at = Instant::now();
-            self.state.send_modify(|state| {
-                if MAX_LOOKED_AT <= state.looked_at.len() {
-                    state.looked_at.clear();
-                }
-                state.waiting.remove(&interface);
-                state.looked_at.insert(interface, (at, is_mapped));
-            });
+            self.state.send_modify(|state| state.lookups.answer(interface, at, is_mapped));
         }
     }
 }

@@ -6,7 +6,7 @@
 //! asks, and again when that is some seconds old. All this begins with the first question, and
 //! ends when there was none for a while.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use zookeeper_proto::{Answer, Refusal, Request};
 use crate::definitions::Away;
 use crate::directory::{Directory, Presence};
 use crate::layout::Paths;
+use crate::lookups::Lookups;
 use crate::on_demand::{self, Asked, OnDemand, Progress};
 
 use super::connection::{Connection, Live, ZooKeeperError, is_about_node};
@@ -28,12 +29,6 @@ use super::node::Node;
 
 /// Interfaces that are kept at most: a registry of more is not asked for its services.
 const MAX_INTERFACES: usize = 100_000;
-
-/// Interfaces whose versions and groups are kept at a time, and that are waited for.
-const MAX_LOOKED_AT: usize = 1000;
-
-/// How long versions and groups that were read count as they are.
-const FRESH: Duration = Duration::from_secs(5);
 
 /// The least time between two reads of the list of interfaces.
 const MIN_PAUSE: Duration = Duration::from_millis(200);
@@ -58,24 +53,15 @@ struct KnownServices {
     /// Those that some application offers.
     mapped: HashSet<Box<str>>,
     is_full: bool,
-    looked_at: HashMap<Box<str>, LookedAt>,
-    /// Whose versions and groups somebody waits for.
-    waiting: BTreeSet<Box<str>>,
-}
-
-#[derive(Debug)]
-struct LookedAt {
-    at: Instant,
-    directory: Directory,
+    /// The versions and groups of interfaces.
+    lookups: Lookups<Directory>,
 }
 
 impl KnownServices {
     fn presence(&self, wanted: &ServiceKey, now: Instant) -> Presence {
-        let if_denied = match self.progress {
-            Progress::Reading => return Presence::Asking,
-            Progress::Current => Presence::Absent,
-            Progress::Stale => Presence::Unknown,
-        };
+        if self.progress == Progress::Reading {
+            return Presence::Asking;
+        }
         if self.is_full {
             return Presence::Unknown;
         }
@@ -83,16 +69,11 @@ impl KnownServices {
             // Only the applications know which versions and groups.
             return Presence::Offered;
         }
-        if !self.interfaces.contains(wanted.interface.as_str()) {
-            return if_denied;
+        let interface = wanted.interface.as_str();
+        if !self.interfaces.contains(interface) {
+            return self.progress.denied();
         }
-        match self.looked_at.get(wanted.interface.as_str()) {
-            Some(known) if known.directory.offers(wanted) => Presence::Offered,
-            Some(known) if now < known.at + FRESH => if_denied,
-            _ if self.progress == Progress::Stale => Presence::Unknown,
-            _ if MAX_LOOKED_AT <= self.waiting.len() => Presence::Unknown,
-            _ => Presence::Asking,
-        }
+        self.lookups.presence(interface, now, self.progress, |directory| directory.offers(wanted))
     }
 }
 
@@ -111,7 +92,7 @@ impl Index {
         };
         if presence == Presence::Asking && is_read {
             let interface = wanted.interface.as_str();
-            self.state.send_if_modified(|state| state.waiting.insert(interface.into()));
+            self.state.send_if_modified(|state| state.lookups.ask(interface));
             self.wanted.notify_one();
         }
         presence
@@ -120,8 +101,9 @@ impl Index {
     /// Waits until [`presence`](Self::presence) need not say that it is asking.
     pub(super) async fn settled(&self) {
         let mut state = self.state.subscribe();
-        let is_settled =
-            |state: &KnownServices| state.progress != Progress::Reading && state.waiting.is_empty();
+        let is_settled = |state: &KnownServices| {
+            state.progress != Progress::Reading && state.lookups.is_settled()
+        };
         let _ends_with_the_registry = state.wait_for(is_settled).await;
     }
 
@@ -168,9 +150,9 @@ impl on_demand::Reader<Live> for Reader {
 
     fn set_stale(&self) {
         self.state.send_if_modified(|state| {
-            let was_current = state.progress != Progress::Stale || !state.waiting.is_empty();
+            let was_current = state.progress != Progress::Stale || !state.lookups.is_settled();
             state.progress = Progress::Stale;
-            state.waiting.clear();
+            state.lookups.give_up();
             was_current
         });
     }
@@ -219,7 +201,7 @@ impl Reader {
     /// Reads the versions and groups that somebody waits for.
     async fn look(&self, live: &Live) -> Result<(), ZooKeeperError> {
         loop {
-            let next = self.state.borrow().waiting.first().cloned();
+            let next = self.state.borrow().lookups.next();
             let Some(interface) = next else { return Ok(()) };
             let mut directory = Directory::default();
             for folder in self.paths.folders(&interface) {
@@ -237,13 +219,7 @@ impl Reader {
                 }
             }
             let at = Instant::now();
-            self.state.send_modify(|state| {
-                if MAX_LOOKED_AT <= state.looked_at.len() {
-                    state.looked_at.clear();
-                }
-                state.waiting.remove(&interface);
-                state.looked_at.insert(interface, LookedAt { at, directory });
-            });
+            self.state.send_modify(|state| state.lookups.answer(interface, at, directory));
         }
     }
 }
@@ -264,10 +240,9 @@ mod tests {
         assert_eq!(state.presence(&key("a.B:1"), now), Presence::Asking);
         let mut directory = Directory::default();
         directory.add("a.B", Some(("1".into(), "".into())));
-        state.looked_at.insert("a.B".into(), LookedAt { at: now, directory });
+        state.lookups.answer("a.B".into(), now, directory);
         assert_eq!(state.presence(&key("a.B:1"), now), Presence::Offered);
         assert_eq!(state.presence(&key("a.B:2"), now), Presence::Absent);
-        assert_eq!(state.presence(&key("a.B:2"), now + FRESH), Presence::Asking, "too old");
         state.progress = Progress::Stale;
         assert_eq!(state.presence(&key("a.B:1"), now), Presence::Offered);
         assert_eq!(state.presence(&key("made.Up"), now), Presence::Unknown);
