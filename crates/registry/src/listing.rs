@@ -95,11 +95,11 @@ pub(crate) fn resolve<'a>(
         let merged = apps.get(*app).map_or_else(|| (*agent).clone(), |app| stand_in(agent, app));
         endpoints.insert(agent.key(), merged);
     }
+    let replaced: HashSet<&str> = agents.iter().map(|(app, _)| *app).collect();
     for (key, endpoint) in plain {
-        let address = key.address();
-        let replaced =
-            key.protocol == Protocol::Dubbo && agents.iter().any(|(app, _)| *app == address);
-        if !replaced {
+        let is_replaced =
+            key.protocol == Protocol::Dubbo && replaced.contains(key.address().as_str());
+        if !is_replaced {
             endpoints.entry(key).or_insert_with(|| endpoint.clone());
         }
     }
