@@ -34,7 +34,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::layout::Entry;
-use crate::refusals::ListCounts;
+use crate::list_counts::ListCounts;
 use crate::store::{Applications, EntryKey, Item};
 
 use feed::Feed;

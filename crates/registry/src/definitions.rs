@@ -32,7 +32,7 @@ use tokio::task::AbortHandle;
 use wire::{Backoff, jitter};
 
 use crate::endpoint::Snapshot;
-use crate::refusals::ListCounts;
+use crate::list_counts::ListCounts;
 
 use said::Said;
 

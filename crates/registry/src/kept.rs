@@ -19,7 +19,8 @@ use tokio::time::Instant;
 
 use crate::endpoint::Freshness;
 use crate::layout::BadEntry;
-use crate::refusals::{ListCounts, Refusals};
+use crate::list_counts::ListCounts;
+use crate::refusals::Refusals;
 use crate::store::{Change, EntryKey, Item, Known, News};
 
 /// Entries of one list: more than any service has instances, and few enough for an agent's memory.

@@ -39,6 +39,7 @@ mod kept;
 pub mod kubernetes;
 mod layout;
 mod lent;
+mod list_counts;
 pub mod listing;
 mod lookups;
 mod memory;

@@ -5,37 +5,13 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::layout::BadEntry;
+use crate::list_counts::ListCounts;
 use crate::store::EntryKey;
 
 /// Keys whose refusal is remembered: as many as a list has entries. Each takes 16 bytes.
 const MAX_SAID: usize = 50_000;
-
-/// What all lists of a registry count together.
-#[derive(Debug, Default)]
-pub(crate) struct ListCounts {
-    /// How often an entry was refused that was not there before, or was something else.
-    refused: AtomicU64,
-    /// Entries that are left out now, because their lists are too long.
-    left_out: AtomicU64,
-}
-
-impl ListCounts {
-    pub(crate) fn refused(&self) -> u64 {
-        self.refused.load(Relaxed)
-    }
-
-    /// Something else was refused, such as a document.
-    pub(crate) fn note_refused(&self) {
-        self.refused.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn left_out(&self) -> u64 {
-        self.left_out.load(Relaxed)
-    }
-}
 
 /// What is refused or left out of one list.
 #[derive(Debug, Default)]
@@ -76,8 +52,7 @@ impl Refusals {
     #[must_use]
     pub(crate) fn handle_left_out(&mut self, n_left_out: usize) -> bool {
         let before = std::mem::replace(&mut self.n_left_out, n_left_out);
-        self.counts.left_out.fetch_add(n_left_out as u64, Relaxed);
-        self.counts.left_out.fetch_sub(before as u64, Relaxed);
+        self.counts.change_left_out(before, n_left_out);
         before == 0 && 0 < n_left_out
     }
 
@@ -88,7 +63,7 @@ impl Refusals {
 
 impl Drop for Refusals {
     fn drop(&mut self) {
-        self.counts.left_out.fetch_sub(self.n_left_out as u64, Relaxed);
+        self.counts.change_left_out(self.n_left_out, 0);
     }
 }
 

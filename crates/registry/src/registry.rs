@@ -21,7 +21,7 @@ use crate::directory::Presence;
 use crate::endpoint::{EndpointKey, Freshness, RegisterMode, Registration, Snapshot};
 use crate::error::RegistryError;
 use crate::follow::{Followed, follow};
-use crate::refusals::ListCounts;
+use crate::list_counts::ListCounts;
 use crate::remembered::{Remembered, follow_lists};
 use crate::rules::{RuleDocument, follow_rule};
 use crate::status::RegistryStatus;

@@ -17,7 +17,7 @@ use crate::definitions::Room;
 use crate::endpoint::{Freshness, MAX_UNUSED};
 use crate::follow::{Followed, follow, rest_after};
 use crate::kept::{Kept, shown_key};
-use crate::refusals::ListCounts;
+use crate::list_counts::ListCounts;
 use crate::store::{Applications, EntryKey};
 
 use super::ask;
