@@ -11,7 +11,8 @@ use crate::call::RoutedCall;
 use crate::error::CallError;
 use crate::memory::{Buffers, Metered};
 
-/// The arguments of a call, for that connection. What it takes is counted there.
+/// The arguments of a call, for that connection. The memory that it takes is counted there; where
+/// there is none left, it is done in place, without a copy.
 ///
 /// # Errors
 /// As [`ArgumentList::encode_for`]; or [`Code::Timeout`](crate::error::Code::Timeout), of no
@@ -27,7 +28,12 @@ pub(super) async fn encoded_aside<M: Buffers>(
     let thread = threads.free(deadline).await?;
     // A copy of them, and what is made of it; they are about as long in any form.
     let len = args.len_in_bytes().saturating_mul(2);
-    let held = conn.look(|machine| machine.account().count(len));
+    let held = conn.look(|machine| machine.account().take(len));
+    let Ok(held) = held else {
+        let mut bytes = Vec::new();
+        args.encode(call.method, serialization, &mut bytes)?;
+        return Ok(bytes);
+    };
     let bytes = args.encoded_aside(call.method, serialization, thread, held).await?;
     check_time(deadline)?;
     Ok(bytes)
