@@ -122,6 +122,14 @@ pub struct Reply {
     pub deadline: Option<Instant>,
 }
 
+impl Reply {
+    /// A reply of which no more is known.
+    #[inline]
+    pub fn new(serialization: Serialization, body: Bytes, endpoint: Rc<str>) -> Self {
+        Self { serialization, body, endpoint, route: None, came: None, deadline: None }
+    }
+}
+
 /// When a reply came, and what its sender says of the time.
 #[derive(Clone, Copy, Debug)]
 pub struct Came {

@@ -274,14 +274,7 @@ mod tests {
 
     fn reply(serialization: Serialization, body: &[u8]) -> Reply {
         let body = bytes::Bytes::copy_from_slice(body);
-        Reply {
-            serialization,
-            body,
-            endpoint: "here".into(),
-            route: None,
-            came: None,
-            deadline: None,
-        }
+        Reply::new(serialization, body, "here".into())
     }
 
     fn text(reply: &Reply, options: &str) -> (String, Vec<&'static str>) {

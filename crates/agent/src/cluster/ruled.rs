@@ -197,12 +197,5 @@ fn reply(kind: ReplyKind, json: &[u8], call: &RoutedCall<'_>) -> Outcome {
     encode_reply(to, kind, &value, &[], DEFAULT_PAYLOAD_LIMIT, &mut out)
         .map_err(|error| bad(&error))?;
     out.advance(HEADER_LEN);
-    Ok(Reply {
-        serialization,
-        body: out.freeze(),
-        endpoint: OURSELVES.into(),
-        route: None,
-        came: None,
-        deadline: None,
-    })
+    Ok(Reply::new(serialization, out.freeze(), OURSELVES.into()))
 }

@@ -39,7 +39,7 @@ fn in_flight(cluster: &Cluster) -> u32 {
 fn answer(attempt: &Attempt) -> Outcome {
     let endpoint = Rc::clone(attempt.upstream().address());
     let (serialization, body) = (Serialization::Hessian2, Bytes::new());
-    Ok(Reply { serialization, body, endpoint, route: None, came: None, deadline: None })
+    Ok(Reply::new(serialization, body, endpoint))
 }
 
 fn failure(code: Code) -> Outcome {

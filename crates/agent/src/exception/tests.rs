@@ -129,14 +129,7 @@ fn exceptions_of_real_providers_have_class_message_cause_and_fields() {
 /// What the agent makes of a provider's reply, of which `bytes` is the whole frame.
 fn answered(serialization: Serialization, bytes: &'static [u8]) -> CallError {
     let body = Bytes::from_static(&bytes[dubbo_proto::frame::HEADER_LEN..]);
-    let reply = Reply {
-        serialization,
-        body,
-        endpoint: "here".into(),
-        route: None,
-        came: None,
-        deadline: None,
-    };
+    let reply = Reply::new(serialization, body, "here".into());
     crate::reply::json_of(&reply).unwrap_err()
 }
 

@@ -142,7 +142,7 @@ impl DubboPeer {
         if status == Status::Ok {
             let endpoint = Rc::clone(&self.address);
             let came = Some(Came { at, app: None });
-            return Ok(Reply { serialization, body, endpoint, route: None, came, deadline: None });
+            return Ok(Reply { came, ..Reply::new(serialization, body, endpoint) });
         }
         Err(self.refusal(status, serialization, &body))
     }

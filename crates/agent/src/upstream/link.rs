@@ -177,14 +177,7 @@ impl LinkPeer {
             Status::OK => {
                 let serialization = codec::serialization(codec);
                 let endpoint = Rc::clone(&self.address);
-                return Ok(Reply {
-                    serialization,
-                    body: payload,
-                    endpoint,
-                    route: None,
-                    came,
-                    deadline: None,
-                });
+                return Ok(Reply { came, ..Reply::new(serialization, payload, endpoint) });
             }
             Status::DUBBO_STATUS => match payload.split_first() {
                 Some((&status, text)) => CallError::from_provider(

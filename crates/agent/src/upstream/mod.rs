@@ -69,14 +69,7 @@ pub struct DubboForm<'a> {
 fn sent(address: &Rc<str>) -> Outcome {
     let (serialization, body) = ReplyKind::null_body();
     let body = Bytes::from_static(body);
-    Ok(Reply {
-        serialization,
-        body,
-        endpoint: Rc::clone(address),
-        route: None,
-        came: None,
-        deadline: None,
-    })
+    Ok(Reply::new(serialization, body, Rc::clone(address)))
 }
 
 /// The clock of a call whose request was queued on `conn` runs for its writing from now on.

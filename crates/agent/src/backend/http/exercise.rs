@@ -248,14 +248,9 @@ fn check_value(form: &Form<'_>, answer: &Answer, json: &[u8]) {
 /// wants it.
 pub fn provider_reply(data: &[u8]) {
     let [how, body @ ..] = data else { return };
-    let reply = crate::call::Reply {
-        serialization: pick(&Serialization::WRITTEN, *how),
-        body: Bytes::copy_from_slice(body),
-        endpoint: "here".into(),
-        route: None,
-        came: None,
-        deadline: None,
-    };
+    let serialization = pick(&Serialization::WRITTEN, *how);
+    let body = Bytes::copy_from_slice(body);
+    let reply = crate::call::Reply::new(serialization, body, "here".into());
     let options =
         pick(&["", "class=yes", "longs=text; enums=object", "big-numbers=text"], how >> 4);
     let options = JsonOptions::parse(options).expect("options");

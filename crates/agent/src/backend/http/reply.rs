@@ -116,14 +116,7 @@ impl Form<'_> {
             })?;
         out.advance(HEADER_LEN);
         let (serialization, body) = (self.serialization, out.freeze());
-        Ok(Reply {
-            serialization,
-            body,
-            endpoint: "".into(),
-            route: None,
-            came: None,
-            deadline: None,
-        })
+        Ok(Reply::new(serialization, body, "".into()))
     }
 
     fn value(&self, answer: &Answer) -> Result<Done, CallError> {
