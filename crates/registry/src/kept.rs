@@ -51,6 +51,8 @@ pub(crate) struct Kept<E> {
     ghosts_until: Option<Instant>,
     freshness: Freshness,
     max_entries: usize,
+    /// Whether some entry may be one that cannot be used: no need to look for one otherwise.
+    may_have_useless: bool,
     refusals: Refusals,
 }
 
@@ -71,6 +73,7 @@ impl<E: Clone + PartialEq> Kept<E> {
             ghosts_until: None,
             freshness: Freshness::Pending,
             max_entries: MAX_ENTRIES,
+            may_have_useless: false,
             refusals: Refusals::default(),
         }
     }
@@ -178,6 +181,7 @@ impl<E: Clone + PartialEq> Kept<E> {
             _ => (key, read),
         };
         let entries = items.map(kept).collect();
+        self.may_have_useless = true;
         std::mem::replace(&mut self.entries, entries)
     }
 
@@ -206,6 +210,7 @@ impl<E: Clone + PartialEq> Kept<E> {
                     }
                 }
                 self.say_if_bad(&key, &read);
+                self.may_have_useless |= !is_usable(&read);
                 self.entries.insert(key, read);
             }
             Change::Gone(key) => {
@@ -217,8 +222,12 @@ impl<E: Clone + PartialEq> Kept<E> {
 
     /// Leaves out an entry that cannot be used; `false` if there is none.
     fn make_room(&mut self) -> bool {
+        if !self.may_have_useless {
+            return false;
+        }
         let useless = self.entries.iter().rev().find(|(_, read)| !is_usable(read));
         let useless = useless.map(|(key, _)| key.clone());
+        self.may_have_useless = useless.is_some();
         useless.is_some_and(|key| self.entries.remove(&key).is_some())
     }
 
@@ -290,6 +299,10 @@ mod tests {
         let put = |items: Vec<_>| News::Changes(items.into_iter().map(Change::Put).collect());
         kept.handle_news(put(vec![bad(5), item(9), item(7), item(6)]), now);
         assert_eq!((shown(&kept), kept.refusals.n_left_out()), (vec![7, 8, 9], 6));
+        // There is nothing to look for any more, until one of them goes bad.
+        assert!(!kept.may_have_useless);
+        kept.handle_news(put(vec![item(5), bad(8), item(4)]), now);
+        assert_eq!((shown(&kept), kept.refusals.n_left_out()), (vec![4, 7, 9], 8));
     }
 
     /// A store that tells the whole list with each change must not make every reader keep it anew.

@@ -66,7 +66,10 @@ async fn keys(mut client: KvClient, prefix: &str) -> Result<Vec<Vec<u8>>, Error>
     }
     let (mut found, mut known) = (Vec::new(), BTreeSet::new());
     let (mut total_len, mut until) = (0, 0);
-    while total_len < MAX_KEYS_LEN && found.len() < MAX_DOCUMENTS {
+    for _ in 0..MAX_KEYS / PAGE_LEN {
+        if MAX_KEYS_LEN <= total_len || MAX_DOCUMENTS <= found.len() {
+            break;
+        }
         let answer = newest(&mut client, prefix, PAGE_LEN, until).await?;
         found.extend(take_keys(&answer, &mut known));
         total_len += answer.kvs().iter().map(|kv| kv.key().len()).sum::<usize>();

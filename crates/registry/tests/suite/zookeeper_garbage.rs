@@ -123,7 +123,8 @@ async fn long_and_secret_definitions_take_no_other_ones_away() {
     let options = ZooKeeperOptions { max_node_len: Some(4 << 20), ..Default::default() };
     let zookeeper = ZooKeeper::start_with(options).unwrap();
     let mut client = zookeeper.client().unwrap();
-    let good = br#"{"canonicalName":"a.B","methods":[{"name":"good","parameterTypes":[],"returnType":"void"}]}"#;
+    let good = br#"{"canonicalName":"a.B",
+        "methods":[{"name":"good","parameterTypes":[],"returnType":"void"}]}"#;
     client.create(&format!("{BASE}/provider/good"), good).unwrap();
     let mut somebody = zookeeper.client_of("somebody", "else").unwrap();
     somebody.create(&format!("{BASE}/provider/secret"), good).unwrap();
