@@ -11,8 +11,8 @@
 //! its own, so that thousands of old sessions that end at once are not in its way. Where nobody
 //! else has anything to do, that costs a look at the sockets.
 //!
-//! What counts is the core's time: a turn during which the operating system ran somebody else is not
-//! that much longer.
+//! What counts is the core's time. A turn is not longer because the operating system ran somebody
+//! else in it.
 //!
 //! Where a long line of calls waits for endpoints, the first calls of others come to it one at a
 //! time: unread they wait without a deadline, and in line with one. Those who are served already
