@@ -1,12 +1,13 @@
 #!/bin/sh
-# Prints the resident memory of an agent in MB: idle, after bursts of long messages, with many connections, and after
-# they have left. For comparing allocators:
+# Prints the resident memory of an agent in MB: idle, after bursts of long messages, with many
+# connections, and after they have left. For comparing allocators:
 #
 #   attack/memory-curve.sh target/release/dubmesh
 #   MALLOC_ARENA_MAX=1 attack/memory-curve.sh OTHER/dubmesh
 #
-# The environment goes to the agent alone. Needs the program `attack`, built with --release; ATTACK_BIN names another one.
-# Ports from 21000 on are taken. It lasts about a minute and a half.
+# The environment goes to the agent alone. Needs the program `attack`, built with --release;
+# ATTACK_BIN names another one. It uses the ports from 21000 on, and takes about a minute and a
+# half.
 set -eu
 
 dubmesh=${1:?the program to measure}

@@ -3,10 +3,10 @@
 #
 #   bench/instructions.sh [hop|json|form]...
 #
-# Prints one line for each path; README.md says what they are. DUBMESH_BIN names the agent's program. Needs valgrind,
-# wrk, and the programs `dubmesh` and `bench`, built with --release. Ports from 21100 on are taken. Profiles for
-# callgrind_annotate stay in bench/results/raw; names and lines are in them if the agent was built with
-# CARGO_PROFILE_RELEASE_STRIP=none.
+# Prints one line for each path; README.md says what they are. DUBMESH_BIN names the agent's
+# program. Needs valgrind, wrk, and the programs `dubmesh` and `bench`, built with --release. It
+# uses the ports from 21100 on. Profiles for callgrind_annotate stay in bench/results/raw; names
+# and lines are in them if the agent was built with CARGO_PROFILE_RELEASE_STRIP=none.
 # AGENT_KEYS is more of the agent's section [agent], such as 'stage_sample = 0'.
 set -eu
 cd "$(dirname "$0")/.."

@@ -164,8 +164,8 @@ impl Score {
         let keep = 0.5_f64.powf(step.as_secs_f64() / FORGIVE.as_secs_f64());
         self.failing *= keep;
         if let (Some(mean), Some(usual)) = (&mut self.mean_s, usual.mean_s) {
-            // What is beyond the largest factor says nothing more. A pause of seconds where answers
-            // take a millisecond would count for half a minute otherwise.
+            // What is beyond the largest factor says nothing more. Otherwise a pause of seconds
+            // where answers take a millisecond would count for half a minute.
             let excess = (*mean - usual).min(usual * f64::from(MAX / ONE));
             *mean = usual + excess * keep;
         }

@@ -182,8 +182,8 @@ impl Frames {
         }
     }
 
-    /// The length of the frame whose beginning is at the front of `buf`, with its header. `None` if
-    /// that is not known, or nothing is to be kept of it.
+    /// The length of the frame whose beginning is at the front of `buf`, with its header. `None`
+    /// if that is not known, or nothing is to be kept of it.
     #[must_use]
     pub fn front_len(&self, buf: &[u8]) -> Option<usize> {
         let header = Header::parse(buf.first_chunk()?).ok()?;

@@ -52,8 +52,8 @@ impl Contents {
     }
 }
 
-/// The answer to a call that came back. One of `threads` makes a long one, and `account` counts what
-/// that takes.
+/// The answer to a call that came back. One of `threads` makes a long one, and `account` counts
+/// what that takes.
 ///
 /// # Errors
 /// The exception that the method threw, or what is wrong with the reply.
