@@ -50,7 +50,11 @@ pub struct ClientConnection<T> {
     serialization: Serialization,
     /// Numbers heartbeats and one-way requests.
     n_slotless: u32,
-    is_awaited: bool, // The sign of life has not come that has to come first.
+    /// The sign of life has not come that has to come first.
+    is_awaited: bool,
+    /// Until then it is waited for; without an instant, for ever.
+    awaited_until: Option<Instant>,
+    has_answered: bool,
     is_readonly: bool,
     is_finished: bool,
 }
@@ -69,12 +73,14 @@ impl<T> ClientConnection<T> {
             stats: ClientStats::default(),
             serialization: Serialization::DEFAULT,
             n_slotless: 0,
-            is_awaited: config.asks_first,
+            is_awaited: config.asks_first.is_some(),
+            awaited_until: config.asks_first.and_then(|patience| now.checked_add(patience)),
+            has_answered: false,
             is_readonly: false,
             is_finished: false,
             config,
         };
-        if config.asks_first {
+        if config.asks_first.is_some() {
             new.ask(now);
         }
         new
@@ -193,6 +199,12 @@ impl<T> ClientConnection<T> {
         !self.is_readonly && !self.is_finished && !self.is_awaited
     }
 
+    /// Whether the provider has sent anything that was a whole frame.
+    #[must_use]
+    pub const fn has_answered(&self) -> bool {
+        self.has_answered
+    }
+
     /// What was counted since the connection began.
     #[must_use]
     pub const fn stats(&self) -> ClientStats {
@@ -211,9 +223,6 @@ impl<T> ClientConnection<T> {
         }
         if !input.is_empty() {
             self.liveness.heard(now);
-            if std::mem::take(&mut self.is_awaited) {
-                self.events.push_back(ClientEvent::Alive);
-            }
         }
         let handled = self.handle_frames(now, input);
         self.is_finished |= handled.is_err();
@@ -238,6 +247,9 @@ impl<T> ClientConnection<T> {
             self.is_finished = true;
             self.events.push_back(ClientEvent::Dead(DeadReason::Unfinished { time }));
             return;
+        }
+        if self.awaited_until.is_some_and(|until| until <= now) {
+            self.stop_waiting();
         }
         match self.liveness.look(now) {
             Look::Nothing => {}
@@ -280,11 +292,12 @@ impl<T> ClientConnection<T> {
     /// it was called too early; in return this instant moves rarely.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let (look, due) = match self.is_finished {
-            false => (Some(self.liveness.next_look()), self.unfinished.due()),
-            true => (None, None),
-        };
-        [self.pending.earliest(), look, due].into_iter().flatten().min()
+        let calls = self.pending.earliest();
+        if self.is_finished {
+            return calls;
+        }
+        let look = Some(self.liveness.next_look());
+        [calls, look, self.unfinished.due(), self.awaited_until].into_iter().flatten().min()
     }
 
     /// The next thing that happened.
@@ -353,7 +366,18 @@ impl<T> ClientConnection<T> {
         }
         let is_left = !input.is_empty() || self.frames.is_skipping();
         self.unfinished.looked(now, took_frames, is_left);
+        self.has_answered |= took_frames;
+        if self.is_awaited && took_frames {
+            self.stop_waiting();
+        }
         Ok(())
+    }
+
+    /// Calls are taken from now on.
+    #[cold]
+    fn stop_waiting(&mut self) {
+        (self.is_awaited, self.awaited_until) = (false, None);
+        self.events.push_back(ClientEvent::Alive);
     }
 
     #[inline]

@@ -35,12 +35,44 @@ pub struct DubboPeer {
     memory: Rc<Memory>,
     scratch: Scratch,
     threads: Threads,
-    /// It answers heartbeats, and its last connection ended because it answered none: what
-    /// accepts the next connection may be a proxy in its place.
-    is_doubted: Cell<bool>,
+    doubt: Cell<Option<Doubt>>,
     /// Replies that came too late on connections that have ended, of all connections to the
     /// endpoint.
     late_of_ended: Rc<Cell<u64>>,
+}
+
+/// Why what accepts the next connection may not be a provider, by the end of the last one. It is
+/// asked for a heartbeat's answer before it gets calls.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Doubt {
+    /// It answers heartbeats, and then answered none: there may be a proxy in its place.
+    Silent,
+    /// It hung up, and had not answered anything.
+    HungUp,
+}
+
+/// Who hung up and then says nothing gets calls after so long: it may know no heartbeats.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+impl Doubt {
+    /// How long an answer is waited for.
+    const fn patience(self) -> Duration {
+        match self {
+            Self::Silent => Duration::MAX,
+            Self::HungUp => PATIENCE,
+        }
+    }
+
+    /// What is left of `before`, or has arisen, at the end of a connection.
+    fn after(before: Option<Self>, machine: &DubboMachine) -> Option<Self> {
+        let knows_heartbeats =
+            machine.0.stats().heartbeats_heard != 0 || before == Some(Self::Silent);
+        match (machine.1.died_of, machine.0.has_answered()) {
+            (Some(_), _) => knows_heartbeats.then_some(Self::Silent),
+            (None, false) => before.or(Some(Self::HungUp)),
+            (None, true) => None,
+        }
+    }
 }
 
 /// A connection to a provider.
@@ -118,8 +150,8 @@ impl DubboPeer {
         threads: Threads,
         late_of_ended: Rc<Cell<u64>>,
     ) -> Self {
-        let (scratch, is_doubted) = Default::default();
-        Self { address: address.into(), setup, memory, scratch, threads, is_doubted, late_of_ended }
+        let (scratch, doubt) = Default::default();
+        Self { address: address.into(), setup, memory, scratch, threads, doubt, late_of_ended }
     }
 
     /// Most calls in flight.
@@ -163,7 +195,7 @@ impl Peer for DubboPeer {
         let usual = ClientConfig::default();
         let config = ClientConfig {
             heartbeat: self.setup.heartbeat.unwrap_or(usual.heartbeat),
-            asks_first: self.is_doubted.get(),
+            asks_first: self.doubt.get().map(Doubt::patience),
             max_in_flight: self.setup.max_in_flight as usize,
             max_body_len: self.setup.max_reply_len.saturating_add(ATTACHMENTS_LEN),
             // Whoever took the request has set a limit to it.
@@ -254,9 +286,7 @@ impl Peer for DubboPeer {
     }
 
     fn on_end(&self, conn: &Conn<DubboClient>, error: &CallError) {
-        let (is_dead, answers) = conn
-            .look(|machine| (machine.1.died_of.is_some(), machine.0.stats().heartbeats_heard != 0));
-        self.is_doubted.set(is_dead && (answers || self.is_doubted.get()));
+        self.doubt.set(conn.look(|machine| Doubt::after(self.doubt.get(), machine)));
         let pending: Vec<ReplyTo> = conn.with(|machine| machine.0.drain_pending().collect());
         for token in pending {
             token.complete(Err(error.clone()));

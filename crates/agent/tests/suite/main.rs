@@ -12,6 +12,7 @@ mod dubbo_ingress;
 mod ejection;
 mod failures;
 mod fairness;
+mod hang_ups;
 mod hot_exports;
 mod http_apps;
 mod http_backend;

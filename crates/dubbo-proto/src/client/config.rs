@@ -9,9 +9,9 @@ use crate::DEFAULT_PAYLOAD_LIMIT;
 pub struct ClientConfig {
     /// A heartbeat is sent after this much silence; three times as much ends the connection.
     pub heartbeat: Duration,
-    /// Whether the provider is asked for a sign of life at once, and no call is taken before one
-    /// has come: for one that fell silent, where something else may accept connections for it.
-    pub asks_first: bool,
+    /// The provider is asked for a sign of life at once, and no call is taken before one has come
+    /// or this time is over: for one in whose place something else may accept connections.
+    pub asks_first: Option<Duration>,
     /// The longest body that the provider may send. The call of a longer one fails.
     pub max_body_len: usize,
     /// How long one answer may take to come, from its first byte to its last. A provider that
@@ -35,7 +35,7 @@ impl Default for ClientConfig {
         Self {
             // Dubbo's own.
             heartbeat: Duration::from_secs(60),
-            asks_first: false,
+            asks_first: None,
             // A reply of exactly the payload limit may carry attachments beside it.
             max_body_len: DEFAULT_PAYLOAD_LIMIT + (64 << 10),
             // A body of the largest size on a line of 2 Mbit/s.

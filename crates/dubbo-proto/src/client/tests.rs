@@ -147,7 +147,7 @@ fn silence_is_asked_about_and_ends_the_connection() {
 #[test]
 fn no_call_is_taken_before_the_sign_of_life_that_was_asked_for() {
     let now = start();
-    let config = ClientConfig { asks_first: true, ..ClientConfig::default() };
+    let config = ClientConfig { asks_first: Some(Duration::MAX), ..ClientConfig::default() };
     let mut client = ClientConnection::new(config, now);
     assert_eq!(client.transmit()[..4], [0xda, 0xbb, 0xe2, 0]);
     client.transmit().clear();
@@ -155,7 +155,13 @@ fn no_call_is_taken_before_the_sign_of_life_that_was_asked_for() {
     assert_eq!(refused, Err((1, SendError::NotAccepting)));
     client.handle_bytes(now, &mut BytesMut::new()).unwrap();
     assert!(!client.is_accepting(), "nothing has come");
-    client.handle_bytes(now, &mut frame_of(0x22, 20, 5, b"N")).unwrap();
+    let mut heartbeat = frame_of(0x22, 20, 5, b"N");
+    let mut rest = heartbeat.split_off(10);
+    client.handle_bytes(now, &mut heartbeat).unwrap();
+    assert!(!client.is_accepting() && !client.has_answered(), "bytes may be anything");
+    heartbeat.unsplit(rest.split());
+    client.handle_bytes(now, &mut heartbeat).unwrap();
+    assert!(client.is_accepting() && client.has_answered());
     client.handle_bytes(now, &mut frame_of(0x22, 20, 5, b"N")).unwrap();
     assert_eq!(events(&mut client), [ClientEvent::Alive], "once");
     assert!(client.is_accepting());
@@ -167,6 +173,16 @@ fn no_call_is_taken_before_the_sign_of_life_that_was_asked_for() {
     }
     let silence = Duration::from_secs(180);
     assert_eq!(events(&mut silent), [ClientEvent::Dead(DeadReason::Silent { silence })]);
+
+    let patient = ClientConfig { asks_first: Some(SECOND), ..config };
+    let mut client = ClientConnection::<u32>::new(patient, now);
+    assert_eq!(client.poll_timeout(), Some(now + SECOND));
+    client.handle_timeout(now + SECOND - Duration::from_nanos(1));
+    assert!(!client.is_accepting());
+    client.handle_timeout(now + SECOND);
+    assert!(client.is_accepting() && !client.has_answered());
+    assert_eq!(events(&mut client), [ClientEvent::Alive]);
+    assert!(now + SECOND < client.poll_timeout().unwrap());
 }
 
 #[test]
