@@ -35,6 +35,9 @@
 //! **Rules.** Documents of Dubbo's configuration are watched key by key:
 //! `/dubbo/config/dubbo/{name}`.
 //!
+//! **Watches.** All are on one stream of the connection (`stream.rs`); `dispatch.rs` knows who is
+//! told what.
+//!
 //! **Connection.** One connection to one member at a time, to the next member when it fails, with
 //! jittered waits. A request at least every few seconds finds out that a member hangs or has lost
 //! its quorum.
@@ -67,11 +70,13 @@ use watch::EtcdWatch;
 
 mod applications;
 mod connection;
+mod dispatch;
 mod index;
 mod report;
 mod rule;
 mod session;
 mod settings;
+mod stream;
 mod watch;
 
 /// The handle on the tasks that talk to etcd.

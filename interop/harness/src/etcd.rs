@@ -3,7 +3,8 @@
 //! Invariant: the client port never changes, so that a client sees a restart as the same server.
 
 use std::ffi::OsString;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
@@ -173,6 +174,18 @@ impl Etcd {
     pub fn keys(&self, prefix: &str) -> Result<Vec<String>, HarnessError> {
         let output = self.etcdctl(&["get", "--prefix", "--keys-only", prefix])?;
         Ok(output.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
+    }
+
+    /// One of etcd's own figures by its name, such as `etcd_debugging_mvcc_watcher_total`, without
+    /// TLS. `None` while it does not show it.
+    #[must_use]
+    pub fn metric(&self, name: &str) -> Option<u64> {
+        let mut stream = TcpStream::connect(self.addr()).ok()?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").ok()?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page).ok()?;
+        let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value?.parse().ok()
     }
 
     /// Turns authentication on, with the user `root` and `password`. From then on a client

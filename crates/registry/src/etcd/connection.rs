@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::{Client, GetOptions};
+use etcd_client::{Client, GetOptions, KvClient, LeaseClient};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -21,13 +21,37 @@ use crate::lent::{Lender, Lent, Lost, Rounds, lend};
 use crate::store::StoreError;
 
 use super::settings::Settings;
+use super::stream::Watches;
 
 /// How often a quiet connection is asked whether it is alive: a member that hangs is left after at
 /// most this and a request's timeout.
 const PROBE_INTERVAL: Duration = Duration::from_secs(3);
 
 /// A connection that has answered.
-pub(super) type Live = Client;
+pub(super) struct Live {
+    client: Client,
+    watches: Watches,
+}
+
+impl Live {
+    fn new(client: Client, request_timeout: Duration) -> Self {
+        let watches = Watches::new(client.clone(), request_timeout);
+        Self { client, watches }
+    }
+
+    pub(super) fn kv_client(&self) -> KvClient {
+        self.client.kv_client()
+    }
+
+    pub(super) fn lease_client(&self) -> LeaseClient {
+        self.client.lease_client()
+    }
+
+    /// All that is watched by it.
+    pub(super) const fn watches(&self) -> &Watches {
+        &self.watches
+    }
+}
 
 /// A shared handle on the connection.
 #[derive(Clone, Debug)]
@@ -160,7 +184,8 @@ impl Connector {
 
     /// Lends the connection out until it no longer answers; returns why.
     async fn serve(&self, url: &str, client: Client) -> EtcdError {
-        if self.lender.give(client.clone()) {
+        let request_timeout = self.settings.request_timeout;
+        if self.lender.give(Live::new(client.clone(), request_timeout)) {
             tracing::info!(%url, "connected to etcd");
         }
         let error = loop {

@@ -19,15 +19,13 @@ use crate::layout::Paths;
 use crate::on_demand::{self, Asked, OnDemand, Progress};
 
 use super::connection::{Connection, EtcdError, Live};
+use super::stream::{MAX_MESSAGE_LEN, Range};
 
 /// Keys of one answer; those of Java providers have about a kilobyte.
 const PAGE_LEN: i64 = 4000;
 
 /// Keys that are read at most: a registry of more is not asked for its services.
 const MAX_KEYS: usize = 500_000;
-
-/// The longest answer that we read.
-const MAX_MESSAGE_LEN: usize = 64 << 20;
 
 /// A handle on the task.
 #[derive(Debug)]
@@ -123,28 +121,15 @@ impl on_demand::Reader<Live> for Reader {
     ) -> Result<(), EtcdError> {
         let revision = self.read(live).await?;
         backoff.reset();
-        let options = || {
-            let options = WatchOptions::new().with_prefix().with_start_revision(revision + 1);
-            Some(options.with_filters([WatchFilterType::NoDelete]).with_fragment())
-        };
-        let mut client = live.watch_client().max_decoding_message_size(MAX_MESSAGE_LEN);
-        let open = async {
-            let mut stream = client.watch(self.prefix(), options()).await?;
-            if let Some(other) = self.other_prefix() {
-                stream.watch(other, options()).await?;
-            }
-            Ok(stream)
-        };
-        let mut stream = self.connection.request("watching for services", open).await?;
+        let options = WatchOptions::new().with_prefix().with_start_revision(revision + 1);
+        let options = options.with_filters([WatchFilterType::NoDelete]).with_fragment();
+        let keys = [Some(self.prefix()), self.other_prefix().map(str::to_owned)];
+        let range = |key| Range { key, options: options.clone() };
+        let mut open = live.watches().open(keys.into_iter().flatten().map(range).collect()).await?;
         loop {
             let message = tokio::select! {
-                message = stream.message() => message,
+                message = open.message() => message?,
                 () = self.asked.idle() => return Ok(()),
-            };
-            let what = "watching for services";
-            let message = message.map_err(|source| EtcdError::Client { what, source })?;
-            let Some(message) = message.filter(|message| !message.canceled()) else {
-                return Err(EtcdError::Ended { reason: "end of stream".into() });
             };
             let puts = message.events().iter().filter(|it| it.event_type() == EventType::Put);
             self.state.send_modify(|state| {

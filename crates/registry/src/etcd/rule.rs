@@ -7,14 +7,14 @@ use etcd_client::{EventType, WatchOptions};
 use crate::store::{RuleWatch, StoreError, Wait};
 
 use super::connection::{Connection, EtcdError, Live};
-use super::watch::OpenWatch;
+use super::stream::{OpenWatch, Range};
 
 pub(super) struct EtcdRule {
     key: String,
     connection: Connection,
     live: Option<Arc<Live>>,
     /// Open from the revision after the one that was read.
-    open: Option<Box<OpenWatch>>,
+    open: Option<OpenWatch>,
 }
 
 impl EtcdRule {
@@ -26,7 +26,7 @@ impl EtcdRule {
     async fn advance(&mut self, live: &Live) -> Result<Option<String>, EtcdError> {
         let Some(open) = &mut self.open else { return self.read(live).await };
         loop {
-            let message = open.message(&self.connection).await?;
+            let message = open.message().await?;
             if let Some(last) = message.events().last() {
                 let kv = last.kv().filter(|_| last.event_type() == EventType::Put);
                 return Ok(kv.map(|kv| text(kv.value())));
@@ -36,14 +36,13 @@ impl EtcdRule {
 
     /// Reads the document, and begins to watch it.
     async fn read(&mut self, live: &Live) -> Result<Option<String>, EtcdError> {
-        let (mut reader, mut watcher) = (live.kv_client(), live.watch_client());
+        let mut reader = live.kv_client();
         let get = reader.get(self.key.as_str(), None);
         let answer = self.connection.request("reading a rule", get).await?;
         let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
         let options = WatchOptions::new().with_start_revision(revision + 1).with_fragment();
-        let watch = watcher.watch(self.key.as_str(), Some(options));
-        let stream = self.connection.request("starting to watch a rule", watch).await?;
-        self.open = Some(Box::new(OpenWatch::new(stream)));
+        let range = Range { key: self.key.clone(), options };
+        self.open = Some(live.watches().open(vec![range]).await?);
         Ok(answer.kvs().first().map(|kv| text(kv.value())))
     }
 }

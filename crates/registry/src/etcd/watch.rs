@@ -2,28 +2,17 @@
 //! chain may have a gap.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
 use etcd_client::{
-    Event, EventType, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse, WatchOptions, WatchResponse,
-    WatchStream,
+    Event, EventType, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse, WatchOptions,
 };
-use tokio::time::Instant;
 
 use crate::layout::{Entry, Paths};
 use crate::store::{Change, Item, News, StoreError, Wait, Watch};
 
 use super::connection::{Connection, EtcdError, Live};
-
-/// The longest answer that we read. 64 MiB are some fifty thousand Java providers of one service.
-const MAX_MESSAGE_LEN: usize = 64 << 20;
-
-/// How often a quiet watch is asked to show that it still runs.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(30);
-
-/// How long it may take to answer that.
-const PROGRESS_TIMEOUT: Duration = Duration::from_secs(10);
+use super::stream::{MAX_MESSAGE_LEN, OpenWatch, Range};
 
 type ReadItem<E> = Box<dyn Fn(&[u8], &[u8]) -> Item<E> + Send>;
 
@@ -44,52 +33,7 @@ enum Stage {
     Unread,
     /// Everything is read up to the revision; no watch is open yet.
     Read,
-    Watching(Box<OpenWatch>),
-}
-
-/// A watch that shows that it still runs.
-pub(super) struct OpenWatch {
-    stream: WatchStream,
-    quiet: Quiet,
-}
-
-impl OpenWatch {
-    pub(super) fn new(stream: WatchStream) -> Self {
-        Self { stream, quiet: Quiet::default() }
-    }
-
-    /// The next message.
-    pub(super) async fn message(
-        &mut self,
-        connection: &Connection,
-    ) -> Result<WatchResponse, EtcdError> {
-        let Self { stream, quiet } = self;
-        loop {
-            let message = tokio::select! {
-                message = stream.message() => message,
-                () = tokio::time::sleep_until(quiet.deadline()) => {
-                    if quiet.is_overdue() {
-                        let (what, after) = ("waiting for a sign of the watch", PROGRESS_TIMEOUT);
-                        return Err(EtcdError::Timeout { what, after });
-                    }
-                    let ask = stream.request_progress();
-                    connection.request("asking the watch for its progress", ask).await?;
-                    quiet.asked();
-                    continue;
-                }
-            };
-            let message =
-                message.map_err(|source| EtcdError::Client { what: "watching", source })?;
-            let Some(message) = message else {
-                return Err(EtcdError::Ended { reason: "end of stream".into() });
-            };
-            quiet.heard(&message);
-            if message.canceled() {
-                return Err(end_of(&message));
-            }
-            return Ok(message);
-        }
-    }
+    Watching(OpenWatch),
 }
 
 impl EtcdWatch<Entry> {
@@ -124,14 +68,13 @@ impl<E: Send> EtcdWatch<E> {
                 return Ok(news);
             }
             Stage::Read => {
-                let stream = self.open_watch(live).await?;
-                self.stage = Stage::Watching(Box::new(OpenWatch::new(stream)));
+                self.stage = Stage::Watching(live.watches().open(self.ranges()).await?);
             }
             Stage::Watching(_) => {}
         }
         loop {
             let Stage::Watching(open) = &mut self.stage else { return Err(EtcdError::Compacted) };
-            let message = open.message(&self.connection).await?;
+            let message = open.message().await?;
             if let Some(header) = message.header() {
                 self.revision = self.revision.max(header.revision());
             }
@@ -165,23 +108,12 @@ impl<E: Send> EtcdWatch<E> {
         (self.read)(kv.key(), kv.value())
     }
 
-    /// One watch per prefix on one stream, all from the revision after the one that was read.
-    async fn open_watch(&mut self, live: &Live) -> Result<WatchStream, EtcdError> {
-        let options = || {
-            let options = WatchOptions::new().with_prefix().with_start_revision(self.revision + 1);
-            Some(options.with_fragment())
-        };
-        let mut prefixes = self.prefixes.iter().cloned();
-        let first = prefixes.next().unwrap_or_default();
-        let mut client = live.watch_client().max_decoding_message_size(MAX_MESSAGE_LEN);
-        let open = async {
-            let mut stream = client.watch(first, options()).await?;
-            for prefix in prefixes {
-                stream.watch(prefix, options()).await?;
-            }
-            Ok(stream)
-        };
-        self.connection.request("starting to watch", open).await
+    /// What to watch, from the revision after the one that was read.
+    fn ranges(&self) -> Vec<Range> {
+        let options = WatchOptions::new().with_prefix().with_start_revision(self.revision + 1);
+        let options = options.with_fragment();
+        let range = |key: &String| Range { key: key.clone(), options: options.clone() };
+        self.prefixes.iter().map(range).collect()
     }
 
     fn change(&self, event: &Event) -> Option<Change<E>> {
@@ -215,54 +147,6 @@ impl<E: Send> Watch<E> for EtcdWatch<E> {
 
     fn report(&mut self, error: &str) -> bool {
         self.connection.lent.report(error)
-    }
-}
-
-fn end_of(message: &WatchResponse) -> EtcdError {
-    if 0 < message.compact_revision() {
-        return EtcdError::Compacted;
-    }
-    let reason = match message.cancel_reason() {
-        "" => "without a reason".to_owned(),
-        reason => reason.to_owned(),
-    };
-    EtcdError::Ended { reason }
-}
-
-/// Whether a watch that says nothing is alive. An etcd before 3.4 does not answer to the question,
-/// and so a missing answer counts only once there has been one.
-struct Quiet {
-    heard_at: Instant,
-    asked_at: Option<Instant>,
-    answers: bool,
-}
-
-impl Default for Quiet {
-    fn default() -> Self {
-        Self { heard_at: Instant::now(), asked_at: None, answers: false }
-    }
-}
-
-impl Quiet {
-    fn deadline(&self) -> Instant {
-        match self.asked_at {
-            Some(asked_at) => asked_at + PROGRESS_TIMEOUT,
-            None => self.heard_at + PROGRESS_INTERVAL,
-        }
-    }
-
-    fn asked(&mut self) {
-        self.asked_at = Some(Instant::now());
-    }
-
-    fn heard(&mut self, message: &WatchResponse) {
-        self.answers |= self.asked_at.is_some() && message.events().is_empty();
-        self.heard_at = Instant::now();
-        self.asked_at = None;
-    }
-
-    fn is_overdue(&self) -> bool {
-        self.asked_at.is_some() && self.answers
     }
 }
 

@@ -1,6 +1,5 @@
 //! What the tests of etcd share.
 
-use std::io::{Read, Write};
 use std::time::Duration;
 
 use interop_harness::Etcd;
@@ -53,10 +52,5 @@ pub(crate) async fn presence(registry: &Registry, text: &str) -> Presence {
 
 /// How many watches etcd has.
 pub(crate) fn n_watches(etcd: &Etcd) -> u64 {
-    let mut stream = std::net::TcpStream::connect(etcd.addr()).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let line = answer.lines().find(|line| line.starts_with("etcd_debugging_mvcc_watcher_total "));
-    line.and_then(|line| line.split(' ').nth(1)?.parse().ok()).expect("a count of watches")
+    etcd.metric("etcd_debugging_mvcc_watcher_total").expect("a count of watches")
 }
