@@ -85,7 +85,7 @@ pub fn read(text: &[u8]) -> Result<Vec<(String, String)>, AttachmentError> {
         return Err(AttachmentError::TooLong { len: text.len() });
     }
     let mut found: Vec<(String, String)> = Vec::new();
-    for (name, value) in members(text).map_err(AttachmentError::NotAnObject)? {
+    for (name, value) in json::members(text).map_err(AttachmentError::NotAnObject)? {
         if found.len() == MAX_COUNT {
             return Err(AttachmentError::TooMany);
         }
@@ -130,21 +130,6 @@ fn pair(name: &str, value: &[u8]) -> Option<(String, String)> {
     Some((format!("{mark}{name}"), value.to_owned()))
 }
 
-/// A name and a JSON text.
-type Member<'a> = (Cow<'a, str>, &'a [u8]);
-
-/// The members of a JSON object, their values as they are there.
-fn members(text: &[u8]) -> Result<Vec<Member<'_>>, JsonError> {
-    let mut reader = JsonReader::new(text, Limits::default());
-    let mut members = Vec::new();
-    let mut object = reader.begin_object()?;
-    while let Some(name) = reader.next_key(&mut object)? {
-        members.push((name, reader.skip_value()?));
-    }
-    reader.finish()?;
-    Ok(members)
-}
-
 /// Attachments of a reply, by name: each as JSON text.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub struct Replied {
@@ -160,7 +145,7 @@ impl Replied {
         let own = |(name, value): (Cow<'_, str>, &[u8])| (name.into_owned(), value.into());
         let read = || {
             let Some(json) = map_of(outcome, options)? else { return Some(Vec::new()) };
-            Some(members(&json).ok()?.into_iter().map(own).collect())
+            Some(json::members(&json).ok()?.into_iter().map(own).collect())
         };
         if let Some(mut members) = read() {
             members.retain(|(name, _): &(String, _)| name != PROTOCOL_VERSION && name != "@type");

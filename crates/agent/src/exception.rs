@@ -73,8 +73,8 @@ struct Thrown<'a> {
 }
 
 impl<'a> Thrown<'a> {
-    fn read(json: &'a [u8]) -> Self {
-        let mut fields = members(json);
+    fn read(text: &'a [u8]) -> Self {
+        let mut fields = json::members(text).unwrap_or_default();
         let mut take = |name: &str| -> Option<&'a [u8]> {
             let at = fields.iter().position(|(known, _)| known == name)?;
             Some(fields.remove(at).1)
@@ -174,23 +174,6 @@ impl<'a> Thrown<'a> {
         }
         out.extend_from_slice(b"}}");
         is_whole
-    }
-}
-
-/// The members of a JSON object; none if it is not one.
-fn members(text: &[u8]) -> Vec<(Cow<'_, str>, &[u8])> {
-    let mut reader = JsonReader::new(text, Limits::default());
-    let mut members = Vec::new();
-    let mut read = || {
-        let mut object = reader.begin_object()?;
-        while let Some(name) = reader.next_key(&mut object)? {
-            members.push((name, reader.skip_value()?));
-        }
-        reader.finish()
-    };
-    match read() {
-        Ok(()) => members,
-        Err(_) => Vec::new(),
     }
 }
 

@@ -9,6 +9,7 @@
 mod append;
 mod error;
 mod member_name;
+mod members;
 mod number;
 mod path;
 mod put;
@@ -17,6 +18,7 @@ mod text;
 pub use append::{write_f32, write_f64, write_i64, write_string};
 pub use error::{JsonError, JsonRule};
 pub use member_name::MemberName;
+pub use members::{JsonMember, members};
 pub use number::{Short, short_number};
 pub use path::path_at;
 pub use put::{LEAF_LEN, LeafRoom, put_f64, put_i64, put_text, put_word};

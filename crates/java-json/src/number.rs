@@ -40,8 +40,9 @@ pub fn named_double(text: &str) -> Option<f64> {
 }
 
 /// What a number has to be in a generic call.
-pub const GENERIC_NUMBER: &str = "a number that a generic call carries: it changes whole ones beyond 64 bits, whose type \
-     it does not know; tell the parameter types, or write {\"class\": \"java.math.BigInteger\", \"value\": ..}";
+pub const GENERIC_NUMBER: &str = "a number that a generic call can carry: it changes \
+     whole numbers beyond 64 bits, whose type it does not know; send the parameter types, or write \
+     {\"class\": \"java.math.BigInteger\", \"value\": ..}";
 
 /// What becomes of a number of unknown type in a generic call. Java makes of it what the method
 /// takes: of a double a `BigDecimal` by its shortest text, and of whatever is no `BigInteger` one

@@ -53,9 +53,9 @@ impl<T> Lookups<T> {
         self.waiting.insert(interface.into())
     }
 
-    /// Whether nobody waits.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.waiting.is_empty()
+    /// Whether nobody waits for an answer, and everything else was read.
+    pub(crate) fn is_settled(&self, progress: Progress) -> bool {
+        progress != Progress::Reading && self.waiting.is_empty()
     }
 
     /// An interface that somebody waits for.
@@ -72,9 +72,12 @@ impl<T> Lookups<T> {
         self.answers.insert(interface, (at, answer));
     }
 
-    /// The store is away: nobody waits any more. Answers stay.
-    pub(crate) fn give_up(&mut self) {
+    /// The store is away: nobody waits any more. Answers stay. Returns whether that is new.
+    pub(crate) fn set_stale(&mut self, progress: &mut Progress) -> bool {
+        let is_new = *progress != Progress::Stale || !self.waiting.is_empty();
+        *progress = Progress::Stale;
         self.waiting.clear();
+        is_new
     }
 }
 
@@ -90,16 +93,29 @@ mod tests {
             lookups.presence("a.B", at, progress, |is_offered| *is_offered)
         };
         assert_eq!(presence(&lookups, now, Progress::Current), Presence::Asking);
-        assert!(lookups.ask("a.B") && !lookups.ask("a.B") && !lookups.is_settled());
+        assert!(
+            lookups.ask("a.B") && !lookups.ask("a.B") && !lookups.is_settled(Progress::Current)
+        );
         assert_eq!(lookups.next().as_deref(), Some("a.B"));
         lookups.answer("a.B".into(), now, false);
-        assert!(lookups.is_settled());
+        assert!(lookups.is_settled(Progress::Current) && !lookups.is_settled(Progress::Reading));
         assert_eq!(presence(&lookups, now, Progress::Current), Presence::Absent);
         assert_eq!(presence(&lookups, now, Progress::Stale), Presence::Unknown);
         assert_eq!(presence(&lookups, now + FRESH, Progress::Current), Presence::Asking);
         assert_eq!(presence(&lookups, now + FRESH, Progress::Stale), Presence::Unknown);
         lookups.answer("a.B".into(), now, true);
         assert_eq!(presence(&lookups, now + FRESH, Progress::Stale), Presence::Offered);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_store_that_is_away() {
+        let (mut lookups, mut progress) = (Lookups::<bool>::default(), Progress::Current);
+        lookups.ask("a.B");
+        assert!(lookups.set_stale(&mut progress) && lookups.is_settled(progress));
+        assert_eq!(progress, Progress::Stale);
+        assert!(!lookups.set_stale(&mut progress));
+        lookups.ask("a.B");
+        assert!(lookups.set_stale(&mut progress));
     }
 
     #[test]

@@ -108,9 +108,7 @@ impl Index {
     /// Waits until [`presence`](Self::presence) need not say that it is asking.
     pub(super) async fn settled(&self) {
         let mut state = self.state.subscribe();
-        let is_settled = |state: &KnownServices| {
-            state.progress != Progress::Reading && state.lookups.is_settled()
-        };
+        let is_settled = |state: &KnownServices| state.lookups.is_settled(state.progress);
         let _ends_with_the_registry = state.wait_for(is_settled).await;
     }
 
@@ -155,10 +153,8 @@ impl on_demand::Reader<Live> for Reader {
 
     fn set_stale(&self) {
         self.state.send_if_modified(|state| {
-            let was_current = state.progress != Progress::Stale || !state.lookups.is_settled();
-            state.progress = Progress::Stale;
-            state.lookups.give_up();
-            was_current
+            let KnownServices { progress, lookups, .. } = state;
+            lookups.set_stale(progress)
         });
     }
 

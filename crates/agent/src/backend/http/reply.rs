@@ -9,7 +9,7 @@ use dubbo_proto::{
     DEFAULT_PAYLOAD_LIMIT, ObjectWriter, ProtoError, ReplyKind, ReplyTo, Serialization,
     Status as DubboStatus, ValueCodec, ValueError, encode_reply,
 };
-use hessian::json::{self, JsonKind, JsonReader};
+use hessian::json::{self, JsonKind, JsonMember, JsonReader};
 use hessian::transcode::{Schema, TranscodeError, json_to_hessian_with};
 use hessian::{Encoder, JavaType, Limits};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -374,20 +374,8 @@ fn words(status: StatusCode) -> String {
 }
 
 /// The members of a JSON object, or nothing if it is none.
-fn members(text: &[u8]) -> Vec<(Cow<'_, str>, &[u8])> {
-    let mut reader = JsonReader::new(text, Limits::default());
-    let mut members = Vec::new();
-    let mut read = || {
-        let mut object = reader.begin_object()?;
-        while let Some(name) = reader.next_key(&mut object)? {
-            members.push((name, reader.skip_value()?));
-        }
-        reader.finish()
-    };
-    match read() {
-        Ok(()) => members,
-        Err(_) => Vec::new(),
-    }
+fn members(text: &[u8]) -> Vec<JsonMember<'_>> {
+    json::members(text).unwrap_or_default()
 }
 
 /// The attachments in the header that holds a JSON object of them.
