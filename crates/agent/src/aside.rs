@@ -69,7 +69,7 @@ pub fn check_time(deadline: Option<Instant>) -> Result<(), CallError> {
     if deadline.is_none_or(|deadline| Instant::now() < deadline) {
         return Ok(());
     }
-    let message = "the deadline passed while a long message was worked on, or waited for others";
+    let message = "the deadline passed while a long message was converted, or waited for its turn";
     Err(CallError::new(Code::Timeout, message))
 }
 

@@ -38,7 +38,7 @@ mod lines;
 mod member;
 mod methods;
 mod modes;
-mod nobody;
+mod no_endpoint;
 mod offering;
 mod pauses;
 mod preference;

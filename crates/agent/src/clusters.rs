@@ -301,7 +301,7 @@ impl Follower {
             // A call must not go where a rule forbids it, only because the rule comes later.
             let settled = tokio::time::timeout(MAX_RULES_WAIT, self.documents.settled());
             if settled.await.is_err() {
-                debug!("the rules of the registry are not known yet; calls do without them");
+                debug!("the registry's rules are not known yet; calls go without them");
             }
             let rules = self.documents.read().await;
             let Some(cluster) = self.cluster.upgrade() else { return };

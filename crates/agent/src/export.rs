@@ -31,7 +31,7 @@ use crate::memory::write_timeout;
 use crate::route::{WHOLE, template};
 use crate::upstream::Standing;
 
-mod note;
+mod journal_entry;
 mod pools;
 mod requests;
 
@@ -129,7 +129,9 @@ impl LinkSession {
         protocol: link_proto::Config,
         write_timeout: Duration,
         backends: Rc<Backends>,
-        (account, peer, journal): (Rc<Account>, Peer, Journal),
+        account: Rc<Account>,
+        peer: Peer,
+        journal: Journal,
     ) -> Rc<Self> {
         let machine = LinkMachine(Connection::server(protocol, Instant::now()));
         let machine = LinkServer::new(machine, account);

@@ -10,7 +10,7 @@ use hessian::transcode::JsonOptions;
 use http::HeaderMap;
 
 use crate::args::{join_json, member_of_json, text_of_json};
-use crate::call::{Payload, RoutedCall, Whole};
+use crate::call::{Encoded, Payload, RoutedCall, Whole};
 use crate::journal::{Entry, Named};
 
 /// Dubbo's generic call: its first argument is the method that is meant.
@@ -133,18 +133,14 @@ impl<'a> WholeFacts<'a> {
 
 /// Notes in `entry` what a call says whose arguments are encoded.
 #[cold]
-pub fn note_encoded(
-    entry: &mut Entry,
-    named: Named<'_>,
-    serialization: Serialization,
-    (args, descriptor): (&[u8], &str),
-) {
+pub fn note_encoded(entry: &mut Entry, named: Named<'_>, args: Encoded<'_>, descriptor: &str) {
     entry.named(named);
+    let Encoded { serialization, bytes } = args;
     let shown = |max_len| {
-        let texts = read_args(serialization, args, descriptor)?;
+        let texts = read_args(serialization, bytes, descriptor)?;
         Some(join_json((0..).map_while(|index| texts.at(index)), max_len))
     };
-    entry.asked(args.len(), shown);
+    entry.asked(bytes.len(), shown);
 }
 
 /// Arguments as JSON; nothing if they cannot be read.

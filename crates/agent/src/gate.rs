@@ -33,12 +33,12 @@ pub use self::pauses::PausesSince;
 pub use self::shared::{GateFigures, SharedGate, Source};
 use crate::error::{CallError, Code};
 
-mod care;
 mod direct;
 mod lending;
 mod pauses;
 mod settling;
 mod shared;
+mod upkeep;
 
 /// A Dubbo provider goes on with a call that its caller has given up, and its answer says when it
 /// has ended. One that has not answered for so long never will.
@@ -445,3 +445,6 @@ impl Drop for Waiting {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,7 @@ use crate::call::{Outcome, Reply, Times};
 use crate::error::{CallError, Code};
 use crate::invocation::Invocation;
 use crate::outbound::Outbound;
+use crate::resolve::refusal::RefusedCall;
 use crate::resolve::{self, refusal};
 use crate::route::records;
 use crate::route::{Parameters, RouteName, Verdict};
@@ -147,8 +148,9 @@ async fn make_by(
         let outcome = send_anew(route, invocation, times, &mut rewrites).await;
         return match outcome {
             Err(error) if error.is_unreadable() => {
-                let asked = (&**route, started);
-                Err(Box::pin(refusal::explain(outbound, registry, invocation, asked, error)).await)
+                let refused = RefusedCall { route, started };
+                Err(Box::pin(refusal::explain(outbound, registry, invocation, refused, error))
+                    .await)
             }
             outcome => outcome,
         };
@@ -200,10 +202,11 @@ async fn by_definition(
     }
     let second = send_anew(&generic()?, invocation, times, &mut rewrites).await;
     if second.is_ok() && error.code != Code::BadArguments {
-        let verdict =
-            Box::pin(refusal::verdict(outbound, registry, invocation, (route, started))).await;
+        let refused = RefusedCall { route, started };
+        let verdict = Box::pin(refusal::verdict(outbound, registry, invocation, refused)).await;
         debug!(service = %route.cluster.service, method = &*route.method, %error, ?verdict,
-            "the provider refuses the types of its definition; its calls are generic from now on");
+            "the provider refuses the types of its definition; calls of this method are generic \
+             from now on");
         route.plan.verdict.set(verdict);
     }
     second.map_err(|second| both(route, &error, second))

@@ -210,7 +210,7 @@ fn unreadable(error: impl Display) -> CallError {
 /// A value that contains itself can be read, but not be told without references.
 fn untold(error: impl Display) -> CallError {
     let how = "header x-dubbo-json: refs=path, or dubmesh call --json refs=path";
-    CallError::new(Code::BadReply, format!("the reply has no form in JSON: {error} ({how})"))
+    CallError::new(Code::BadReply, format!("the reply cannot be written as JSON: {error} ({how})"))
 }
 
 /// Appends the value or the exception of a reply.

@@ -216,7 +216,7 @@ impl Watched {
             Ok(Ok(rule)) => self.rule = Some(rule),
             Ok(Err(error)) => {
                 let rule = &self.name.name;
-                warn!(%rule, %error, "the rule cannot be read; what it said before stays in force");
+                warn!(%rule, %error, "cannot read the rule; its previous version stays in force");
                 self.problem = Some(error);
             }
             // The runtime ends.

@@ -167,7 +167,7 @@ impl Drop for StageClock {
     fn drop(&mut self) {
         self.enter(self.stage.get(), Instant::now());
         if let Some(service) = self.service.get() {
-            self.table.add((self.place, service), &self.spent.get(), self.was_sent());
+            self.table.add(self.place, service, &self.spent.get(), self.was_sent());
         }
     }
 }
@@ -198,7 +198,7 @@ type ByService = [BTreeMap<Box<str>, StageTotals>; 2];
 
 impl StageTable {
     /// Callers make up names, so that a call that was never sent gets no place of its own.
-    fn add(&self, (place, service): (CallSide, &str), spent: &Spent, was_sent: bool) {
+    fn add(&self, place: CallSide, service: &str, spent: &Spent, was_sent: bool) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let n_services: usize = all.iter().map(BTreeMap::len).sum();
         let of_place = &mut all[place as usize];
@@ -280,7 +280,7 @@ mod tests {
     fn names_that_callers_make_up_take_no_room() {
         let table = StageTable::default();
         let call = |name: &str, was_sent| {
-            table.add((CallSide::Ingress, name), &Spent::default(), was_sent);
+            table.add(CallSide::Ingress, name, &Spent::default(), was_sent);
         };
         for nth in 0..1000 {
             call(&format!("made.Up{nth}"), false);

@@ -8,9 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that keep the rule.
-const CRATES: [&str; 17] = [
+const CRATES: [&str; 18] = [
     "agent",
     "balance",
+    "doctor",
     "dubbo-proto",
     "dubmesh",
     "flow",

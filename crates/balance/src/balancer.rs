@@ -208,7 +208,8 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
         &mut self,
         now: Instant,
         rng: &mut R,
-        (affinity, point): (&Affinity, u32),
+        affinity: &Affinity,
+        point: u32,
         available: impl Fn(&K) -> bool,
     ) -> Option<Slot> {
         self.tell_time(now);

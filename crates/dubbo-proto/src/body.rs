@@ -69,13 +69,22 @@ const MAX_DESCRIPTOR_LEN: usize = 65_535;
 
 const DESCRIPTOR: &str = "descriptor";
 
-/// The five texts in front of the arguments, and how long each may be.
-pub(crate) const FIELDS: [(&str, usize); 5] = [
-    ("dubbo version", MAX_QUALIFIER_LEN),
-    ("path", MAX_INTERFACE_LEN),
-    ("version", MAX_QUALIFIER_LEN),
-    ("method", MAX_METHOD_LEN),
-    (DESCRIPTOR, MAX_DESCRIPTOR_LEN),
+/// A text in front of the arguments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Field {
+    /// What it is, for messages.
+    pub(crate) name: &'static str,
+    /// How long it may be.
+    pub(crate) max_len: usize,
+}
+
+/// The five texts in front of the arguments.
+pub(crate) const FIELDS: [Field; 5] = [
+    Field { name: "dubbo version", max_len: MAX_QUALIFIER_LEN },
+    Field { name: "path", max_len: MAX_INTERFACE_LEN },
+    Field { name: "version", max_len: MAX_QUALIFIER_LEN },
+    Field { name: "method", max_len: MAX_METHOD_LEN },
+    Field { name: DESCRIPTOR, max_len: MAX_DESCRIPTOR_LEN },
 ];
 
 /// The parts of a request. The texts and the arguments stay where they are in the body.
@@ -98,14 +107,12 @@ impl RequestParts {
 
 /// Checks a field's length. For the descriptor, which comes last, the number of its parameters is
 /// returned, and 0 for the others.
-pub(crate) fn check_field(
-    text: &str,
-    (what, max_len): (&'static str, usize),
-) -> Result<usize, ProtoError> {
+pub(crate) fn check_field(text: &str, field: Field) -> Result<usize, ProtoError> {
+    let Field { name, max_len } = field;
     if text.len() > max_len {
-        return Err(ProtoError::NameTooLong { what, len: text.len(), max: max_len });
+        return Err(ProtoError::NameTooLong { what: name, len: text.len(), max: max_len });
     }
-    if what == DESCRIPTOR { descriptor::count(text) } else { Ok(0) }
+    if name == DESCRIPTOR { descriptor::count(text) } else { Ok(0) }
 }
 
 /// A map of attachments, not yet read.

@@ -78,7 +78,8 @@ pub(crate) async fn lines(
     }
     let mut rest = BytesMut::new();
     while let Some(frame) = response.answer.body_mut().frame().await {
-        let frame = frame.map_err(|error| format!("the agent at {admin} has gone: {error}"))?;
+        let frame = frame
+            .map_err(|error| format!("the connection to the agent at {admin} broke: {error}"))?;
         rest.extend_from_slice(frame.data_ref().map_or(&[][..], |data| &data[..]));
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             if take(&rest.split_to(end + 1)[..end]) {

@@ -98,7 +98,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Exit {
         every: args.every,
     };
     if !args.json && io::stderr().is_terminal() {
-        eprintln!("watching for {:?}, until Ctrl-C at the longest ...", args.time);
+        eprintln!("watching for {:?}; Ctrl-C ends it earlier ...", args.time);
     }
     match watch(&wanted) {
         Ok(seen) => report(&seen, args.json),

@@ -118,8 +118,8 @@ pub enum JsonbError {
     },
     /// A value that contains itself; JSON cannot tell it.
     #[error(
-        "the reference at byte {offset} names a value that it is in, which JSON cannot tell; the \
-         option refs=path writes the path of that value"
+        "the reference at byte {offset} names a value that it is in, which JSON cannot express; \
+         the option refs=path writes the path of that value"
     )]
     Cycle {
         /// Where the reference stands.

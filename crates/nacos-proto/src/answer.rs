@@ -66,7 +66,7 @@ impl Head {
     fn refusal(self) -> Refusal {
         let code = self.error_code.filter(|code| *code != 0).or(self.result_code);
         let said = self.message.filter(|said| !said.is_empty());
-        let said = said.unwrap_or_else(|| "refused without a word of why".to_owned());
+        let said = said.unwrap_or_else(|| "refused without giving a reason".to_owned());
         let message = said.chars().take(MAX_SAID_LEN).collect();
         Refusal { code: code.unwrap_or_default(), message }
     }

@@ -13,8 +13,8 @@
 
 mod document;
 mod folder;
-mod said;
 mod telnet;
+mod warnings;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -34,7 +34,7 @@ use wire::{Backoff, jitter};
 use crate::endpoint::Snapshot;
 use crate::list_counts::ListCounts;
 
-use said::Said;
+use warnings::Warnings;
 
 pub(crate) use document::{Allowance, Document, Unread};
 
@@ -234,7 +234,7 @@ impl Definitions {
                 suspected: Arc::clone(&suspected),
                 total_len: Arc::clone(&self.total_len),
                 counts: Arc::clone(&self.counts),
-                said: Said::default(),
+                said: Warnings::default(),
                 said_away: None,
                 refused: None,
             };
@@ -274,7 +274,7 @@ struct Seeker {
     total_len: Arc<AtomicUsize>,
     counts: Arc<ListCounts>,
     /// What the log has of the documents.
-    said: Said,
+    said: Warnings,
     /// Why a source is away, as far as the log has that.
     said_away: Option<String>,
     /// The endpoints among which nobody lists methods by telnet.

@@ -161,7 +161,9 @@ pub enum RegistryError {
     #[error("this registry is made of others: open those, and make it of them")]
     NoMembers,
     /// No registry of several can hold registrations.
-    #[error("services can register in none of {members}: add one that is no file and no list")]
+    #[error(
+        "services can register in none of {members}: add one that is neither a file nor a list"
+    )]
     NobodyRegisters {
         /// Their names.
         members: String,

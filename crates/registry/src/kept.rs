@@ -192,8 +192,8 @@ impl<E: Clone + PartialEq> Kept<E> {
                 list = self.name,
                 left_out = n_left_out,
                 max = self.max_entries,
-                "the list has more entries than an agent takes; the others are left out until it \
-                 is read whole with fewer. Remove entries of instances that are gone"
+                "the list has more entries than an agent takes; the rest is left out until the \
+                 whole list is read again and has fewer. Remove entries of instances that are gone"
             );
         }
     }

@@ -54,7 +54,7 @@ use watch::{NacosWatch, Wanted};
 mod applications;
 mod channel;
 mod connection;
-mod heard;
+mod hub;
 mod index;
 mod login;
 mod names;

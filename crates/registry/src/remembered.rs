@@ -109,7 +109,7 @@ impl Remembered {
             tracing::warn!(
                 %service,
                 path = %self.path.display(),
-                "the registry cannot be reached; going on with what it listed last"
+                "the registry cannot be reached; using what it listed last"
             );
         }
     }

@@ -140,13 +140,13 @@ fn what_is_logged_can_be_read_and_changed() {
 fn a_query_that_cannot_be_right_is_refused() {
     with_server(|address, _| {
         for (page, problem) in [
-            ("/services?limit=0", "limit is a number from 1 to 1000"),
-            ("/services?limit=1001", "limit is a number from 1 to 1000"),
+            ("/services?limit=0", "limit must be a number from 1 to 1000"),
+            ("/services?limit=1001", "limit must be a number from 1 to 1000"),
             ("/services?svc=a", "unknown parameter; this page takes limit, service"),
             ("/routes?worker=0", "unknown parameter; this page takes limit, service"),
             ("/registries?service=a", "unknown parameter; this page takes limit\n"),
-            ("/connections?direction=up", "direction is downstream or upstream"),
-            ("/connections?worker=x", "worker is a number"),
+            ("/connections?direction=up", "direction must be downstream or upstream"),
+            ("/connections?worker=x", "worker must be a number"),
         ] {
             let reply = get(address, page);
             assert!(reply.starts_with("HTTP/1.1 400 ") && reply.contains(problem), "{reply}");

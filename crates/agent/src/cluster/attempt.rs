@@ -128,7 +128,7 @@ impl Attempt {
 
     fn give_back(&mut self, ticket: Ticket, ending: AttemptEnd, now: Instant, latency: Duration) {
         if let Some(circuit) = self.circuit.take() {
-            circuit.end(&self.cluster, &self.member, now, (ending, latency));
+            circuit.end(&self.cluster, &self.member, now, ending, latency);
         }
         let mut balancer = self.cluster.balancer.borrow_mut();
         ending.give_back(&mut balancer, ticket, now, latency, rand::rng);

@@ -195,7 +195,8 @@ impl CircuitPass {
         cluster: &Cluster,
         member: &Member,
         now: Instant,
-        (ending, latency): (AttemptEnd, Duration),
+        ending: AttemptEnd,
+        latency: Duration,
     ) {
         let Self { circuits, pass } = self;
         let settings = circuits.settings;
@@ -282,8 +283,8 @@ impl Cluster {
         self.count_event(MethodEvent::CircuitOpen);
         let (service, method) = (&self.service, &circuits.method);
         let message = format!(
-            "calls of {service}, method {method}, fail at every endpoint, so that none is sent \
-             for {} ms (breaker_may_empty); see the providers' logs",
+            "calls of {service}, method {method}, fail at every endpoint, so none is sent for {} \
+             ms (breaker_may_empty); see the providers' logs",
             wait.as_millis()
         );
         CallError { retry_after: Some(wait), ..CallError::new(Code::CircuitOpen, message) }

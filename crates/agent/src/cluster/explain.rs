@@ -46,8 +46,8 @@ impl Cluster {
         }
         let allowed = self.narrowed(explained.allowed.map(Rc::new), method);
         self.look_at_circuits(allowed.as_deref(), now);
-        let choice = (allowed.as_deref(), self.preference.point(call));
-        let shares = self.shares(now, balancer.clone(), choice);
+        let point = self.preference.point(call);
+        let shares = self.shares(now, balancer.clone(), allowed.as_deref(), point);
         for (member, share) in shares {
             if let Some(endpoint) = endpoints.get_mut(&**member.0.upstream.address()) {
                 endpoint.share_percent = share;
@@ -96,7 +96,8 @@ impl Cluster {
         &self,
         now: Instant,
         mut balancer: Balancer<Member>,
-        (allowed, point): (Option<&Allowed>, Option<u32>),
+        allowed: Option<&Allowed>,
+        point: Option<u32>,
     ) -> Vec<(Member, f64)> {
         let n_picks = (MAX_LOOKS / balancer.len().max(1)).clamp(1, N_PICKS);
         let mut picked: Vec<(Member, usize)> = Vec::new();

@@ -148,7 +148,7 @@ impl Cluster {
         let told = &self.failback.told;
         if told.get().is_none_or(|at| TOLD_EVERY <= now.saturating_duration_since(at)) {
             told.set(Some(now));
-            warn!(service = %self.service, why, "a call that was to be made again later is lost");
+            warn!(service = %self.service, why, "a call that waited to be repeated is lost");
         }
     }
 }
@@ -168,7 +168,7 @@ impl Drop for Failback {
     fn drop(&mut self) {
         let n_lost = self.waiting.borrow().len();
         if n_lost != 0 {
-            warn!(n_lost, "calls that were to be made again later are lost: this agent ends");
+            warn!(n_lost, "calls that waited to be repeated are lost: this agent is shutting down");
         }
     }
 }

@@ -58,11 +58,11 @@ impl Cluster {
             }
             CallMode::Broadcast => self.broadcast(call).await,
             CallMode::Forking(n) if !call.one_way && self.is_idempotent(&call) => {
-                self.race(rule, call, caller, (n, Duration::MAX)).await
+                self.race(rule, call, caller, n, Duration::MAX).await
             }
             CallMode::Hedging(delay) if !call.one_way && self.is_idempotent(&call) => {
                 let delay = hedge_delay(rule, delay);
-                self.race(rule, call, caller, (1, delay)).await
+                self.race(rule, call, caller, 1, delay).await
             }
             CallMode::Failover
             | CallMode::Failsafe
@@ -83,7 +83,8 @@ impl Cluster {
         rule: &MethodRule,
         call: RoutedCall<'_>,
         caller: CallerId,
-        (n, mut delay): (u32, Duration),
+        n: u32,
+        mut delay: Duration,
     ) -> Outcome {
         let Times { mut now, deadline } = call.times;
         let all = self.attempts(deadline);

@@ -209,7 +209,7 @@ impl Cluster {
             let attempt = match next {
                 Next::Queue => {
                     let deadline = attempts.limits().deadline;
-                    let attempt = self.queue(now, (caller, deadline), facts, &choice).await?;
+                    let attempt = self.queue(now, caller, deadline, facts, &choice).await?;
                     now = Instant::now();
                     Some(attempt)
                 }
@@ -266,7 +266,8 @@ impl Cluster {
     async fn queue(
         self: &Rc<Self>,
         now: Instant,
-        (caller, deadline): (CallerId, Instant),
+        caller: CallerId,
+        deadline: Instant,
         facts: &dyn CallFacts,
         choice: &Choice,
     ) -> Result<Attempt, CallError> {

@@ -98,7 +98,7 @@ impl Preference {
         let state = self.state.borrow();
         let mut pick = |usable: &dyn Fn(&Member) -> bool| match (&state.affinity, point) {
             (Some(affinity), Some(point)) => {
-                balancer.pick_at(now, &mut rand::rng(), (affinity, point), usable)
+                balancer.pick_at(now, &mut rand::rng(), affinity, point, usable)
             }
             _ => balancer.pick(now, &mut rand::rng(), usable),
         };

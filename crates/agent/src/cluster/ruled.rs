@@ -53,18 +53,18 @@ impl Cluster {
             outcome => return outcome,
         };
         if let Some(mock) = &policy.mock {
-            debug!(%error, "a mock answer stands for a failure");
+            debug!(%error, "a mock answer replaces a failure");
             self.count_event(MethodEvent::Mocked);
             return mocked(&mock.answer, &call);
         }
         match mode {
             CallMode::Failsafe => {
-                debug!(%error, "null stands for a failure");
+                debug!(%error, "null replaces a failure");
                 self.count_event(MethodEvent::FailedSafe);
                 answer(b"null", &call)
             }
             CallMode::Failback(failback) => {
-                debug!(%error, "null stands for a failure; the call is made again later");
+                debug!(%error, "null replaces a failure; the call is repeated later");
                 self.make_later(&call, failback, Instant::now());
                 answer(b"null", &call)
             }
@@ -180,7 +180,7 @@ fn reply(kind: ReplyKind, json: &[u8], call: &RoutedCall<'_>) -> Outcome {
     let mut value = Vec::with_capacity(json.len());
     if kind != ReplyKind::Null {
         let values = serialization.values().ok_or_else(|| {
-            bad(&format!("values of {} are not written here", serialization.name()))
+            bad(&format!("this agent does not write values in {}", serialization.name()))
         })?;
         let written = match plan {
             // An exception says what it is.

@@ -11,7 +11,7 @@ pub(super) fn heartbeat(section: &mut Section<'_>) -> Option<Duration> {
     let time = section.optional_ms("heartbeat_ms", defaults::LONGEST)?;
     if time < defaults::LEAST_HEARTBEAT {
         let remedy = format!("write at least {}", defaults::LEAST_HEARTBEAT.as_millis());
-        section.wrong("heartbeat_ms", format!("{} ms are too short", time.as_millis()), remedy);
+        section.wrong("heartbeat_ms", format!("{} ms is too short", time.as_millis()), remedy);
     }
     Some(time)
 }
@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn one_that_good_peers_miss_is_refused() {
         let text = "[defaults]\nheartbeat_ms = 99\n";
-        let problem = "a.toml:7: defaults.heartbeat_ms: 99 ms are too short; write at least 100";
+        let problem = "a.toml:7: defaults.heartbeat_ms: 99 ms is too short; write at least 100";
         assert_errors_behind_good(text, &[problem]);
     }
 }

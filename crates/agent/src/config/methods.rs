@@ -15,7 +15,7 @@ use crate::error::Code;
 
 mod mirror;
 mod mock;
-mod more;
+mod mode;
 
 pub use self::mirror::MirrorPolicy;
 pub use self::mock::{Mock, MockAnswer};
@@ -273,7 +273,7 @@ pub(super) fn check_repeated(
         if !idempotent.iter().any(|wide| covers(wide, name)) {
             let mode = policy.mode.name();
             let problem = format!(
-                "cluster = \"{mode}\" may have several providers carry out a call of \"{name}\", \
+                "with cluster = \"{mode}\" several providers may carry out a call of \"{name}\", \
                  which is not idempotent"
             );
             section.wrong("method", problem, "add its names to idempotent, if that is true");
@@ -335,13 +335,13 @@ fn method(section: &mut Section<'_>) -> MethodPolicy {
         limits,
         caller: caller.unwrap_or_default(),
         breaker: breaker(section),
-        mode: more::mode(section),
+        mode: mode::mode(section),
         mock: mock::mock(section),
-        fault: more::fault(section),
+        fault: mode::fault(section),
         mirror: mirror::mirror(section),
     };
     if policy.words().is_empty() && !section.has("cluster") {
-        let problem = "does nothing: it has none of the keys that say what holds for its methods";
+        let problem = "does nothing: it sets no rule for its methods";
         section.wrong_at(&section.head().clone(), problem, "add one, or remove the section");
     }
     policy
@@ -403,7 +403,9 @@ fn caller(section: &Section<'_>, text: &str) -> Option<CallerKey> {
         }
         (_, Some(("header", name))) => match http::HeaderName::from_bytes(name.as_bytes()) {
             Ok(name) => return Some(CallerKey::Header(name.as_str().to_owned())),
-            Err(_) => section.wrong("caller", format!("\"{name}\" is no name of a header"), remedy),
+            Err(_) => {
+                section.wrong("caller", format!("\"{name}\" is not the name of a header"), remedy);
+            }
         },
         _ => section.wrong("caller", format!("\"{text}\" is not known"), remedy),
     }

@@ -70,7 +70,7 @@ fn duration(
     let time = section.ms_or_none(key, defaults::LONGEST, unsaid);
     if !time.is_zero() && time < least && section.has(key) {
         let remedy = format!("write at least {}, or 0 to turn it off", least.as_millis());
-        section.wrong(key, format!("{} ms are too short", time.as_millis()), remedy);
+        section.wrong(key, format!("{} ms is too short", time.as_millis()), remedy);
     }
     (!time.is_zero()).then_some(time)
 }
@@ -86,7 +86,7 @@ fn compare_with_kernel(section: &Section<'_>, options: &SocketOptions) {
             && granted < asked
             && section.has(key)
         {
-            let problem = format!("{asked} are asked for, and this kernel gives {granted}");
+            let problem = format!("{asked} bytes are asked for, but this kernel allows {granted}");
             section.warn(key, problem, format!("raise {limit} with sysctl, or write {granted}"));
         }
     }
@@ -135,11 +135,11 @@ mod tests {
             ),
             (
                 "keepalive_ms = 999",
-                "keepalive_ms: 999 ms are too short; write at least 1000, or 0 to turn it off",
+                "keepalive_ms: 999 ms is too short; write at least 1000, or 0 to turn it off",
             ),
             (
                 "user_timeout_ms = 1",
-                "user_timeout_ms: 1 ms are too short; write at least 100, or 0 to turn it off",
+                "user_timeout_ms: 1 ms is too short; write at least 100, or 0 to turn it off",
             ),
             (
                 "max_unsent_bytes = 0",
@@ -157,8 +157,8 @@ mod tests {
         let warnings = parse(&text, "a.toml").unwrap().warnings;
         let [warning] = &warnings[..] else { panic!("{warnings:?}") };
         let warning = warning.to_string();
-        let begin = "a.toml:7: defaults.socket.receive_buffer_bytes: 1073741824 are asked for, and \
-                     this kernel gives ";
+        let begin = "a.toml:7: defaults.socket.receive_buffer_bytes: 1073741824 bytes are asked \
+                     for, but this kernel allows ";
         assert!(warning.starts_with(begin), "{warning}");
         assert!(warning.contains("; raise net.core.rmem_max with sysctl, or write "), "{warning}");
     }

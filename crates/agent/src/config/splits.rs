@@ -162,7 +162,7 @@ impl CallPart {
             ("attachment", name) if !name.is_empty() => Ok(Self::Attachment(name.to_owned())),
             ("header", name) => match http::HeaderName::from_bytes(name.as_bytes()) {
                 Ok(name) => Ok(Self::Header(name.as_str().to_owned())),
-                Err(_) => Err(format!("\"{name}\" is no name of a header")),
+                Err(_) => Err(format!("\"{name}\" is not the name of a header")),
             },
             ("argument", name) => {
                 let mut parts = name.split('.');
@@ -173,7 +173,7 @@ impl CallPart {
                     Some(index) if path.iter().all(|it| !it.is_empty()) => {
                         Ok(Self::Argument(index, path))
                     }
-                    _ => Err(format!("\"{name}\" is no argument")),
+                    _ => Err(format!("\"{name}\" is not an argument")),
                 }
             }
             _ => Err(unknown()),
@@ -245,7 +245,7 @@ impl Split {
 }
 
 fn split(section: &mut Section<'_>) -> Option<Split> {
-    let remedy = "write a word by which explanations call it, such as \"canary\"";
+    let remedy = "write a name for explanations, such as \"canary\"";
     let name: Option<Arc<str>> = section.required_text("name", remedy).map(Into::into);
     let methods = section.texts("methods").unwrap_or_else(|| vec!["*"]);
     let when = when(section);
@@ -259,7 +259,7 @@ fn split(section: &mut Section<'_>) -> Option<Split> {
         section.wrong("name", problem, "add one of them");
     }
     if sticky.is_some() && percent.is_none_or(|percent| percent == 100) {
-        let problem = "is set, but nothing is drawn: all calls of the section go the same way";
+        let problem = "has no effect: all calls of the section go the same way";
         section.wrong("sticky", problem, "add percent, or remove this key");
     }
     let to = target(section, name.as_ref());
@@ -301,7 +301,7 @@ fn target(section: &mut Section<'_>, name: Option<&Arc<str>>) -> Option<SplitTar
             None
         }
         _ => {
-            section.wrong("name", "says more than one place where its calls go", remedy);
+            section.wrong("name", "names more than one place for its calls", remedy);
             None
         }
     }
@@ -352,9 +352,9 @@ mod tests {
             ("percent = 101\ntag = 'x'\n", "percent"),
             ("percent = 0\ntag = 'x'\n", "percent"),
             ("when = { 'headers:x' = 'y' }\ntag = 'x'\n", "\"headers:x\" is not known"),
-            ("when = { 'argument:x' = 'y' }\ntag = 'x'\n", "is no argument"),
-            ("when = { 'header:a b' = 'y' }\ntag = 'x'\n", "no name of a header"),
-            ("when = { 'header:a' = 'y' }\nsticky = 'header:a'\ntag = 'x'\n", "nothing is drawn"),
+            ("when = { 'argument:x' = 'y' }\ntag = 'x'\n", "is not an argument"),
+            ("when = { 'header:a b' = 'y' }\ntag = 'x'\n", "not the name of a header"),
+            ("when = { 'header:a' = 'y' }\nsticky = 'header:a'\ntag = 'x'\n", "go the same way"),
             ("percent = 5\nversion = '1'\nforce = true\n", "force"),
             (
                 "percent = 60\ntag = 'x'\n[[cluster.split]]\nname = 'b'\npercent = 41\ntag = 'y'\n",

@@ -333,7 +333,7 @@ impl Control {
         if !complete {
             warn!(
                 cut_off,
-                "the drain timeout (drain_ms) is over; closing the connections that are left"
+                "the drain timeout (drain_ms) is over; closing the remaining connections"
             );
         }
         DrainSummary { complete, cut_off, took: started.elapsed() }

@@ -10,7 +10,7 @@ use flow::queue::{CallerId, Priority};
 use link_proto::{CallId, Meta, RouteDef, RouteId, Status};
 use wire::Conn;
 
-use super::note::note;
+use super::journal_entry::note;
 use super::{LinkSession, PeerRoute, RouteBackend, Way};
 use crate::backend::{self, AppMethod, DubboApp, HttpApp};
 use crate::call::{Call, Encoded, LinkCaller, Outcome, ReplyTo, Times, Whole, error_reply};
@@ -87,7 +87,7 @@ impl Received {
 }
 
 impl LinkSession {
-    pub(super) fn request(&self, route: RouteId, mut call: Received) {
+    pub(super) fn request(&self, route: RouteId, call: Received) {
         let target = match self.routes.borrow().get(route.index()) {
             Some(PeerRoute::Known(target)) => Rc::clone(target),
             Some(PeerRoute::Withdrawn(_)) => {
@@ -105,8 +105,9 @@ impl LinkSession {
             );
             return self.refuse(&call, Status::UNSUPPORTED_CODEC, &text);
         }
-        if let Some(entry) = call.entry.get_mut() {
-            note(entry, &target.def, (call.codec, &call.meta, &call.payload));
+        if let Some(mut entry) = call.entry.take() {
+            note(&mut entry, &target.def, &call);
+            call.entry.set(Some(entry));
         }
         let Times { now, deadline } = call.times;
         let class = || call.priority(&target.def);

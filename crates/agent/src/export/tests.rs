@@ -39,7 +39,9 @@ impl Link {
             config.clone(),
             Duration::from_secs(60),
             backends,
-            (account(), Peer::Unix, Journal::default()),
+            account(),
+            Peer::Unix,
+            Journal::default(),
         );
         let peer = Connection::client(config, Instant::now());
         let mut link = Self { peer, session, backend };

@@ -48,7 +48,7 @@ impl Source {
         match self {
             Self::Configured => "configured",
             Self::Registered => "the threads that it has registered",
-            Self::Found => "found out by its answers",
+            Self::Found => "measured by its answers",
         }
     }
 }

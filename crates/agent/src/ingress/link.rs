@@ -56,8 +56,14 @@ impl ListenerProtocol for LinkListener {
     fn serve(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached) {
         let account = worker.memory.accepted(&self.memory, connection.facts().peer.ip());
         let protocol = self.protocol.clone();
-        let told = (account, connection.facts().peer, worker.journal.clone());
-        let session = LinkSession::new(protocol, self.write_timeout, worker.backends(), told);
+        let session = LinkSession::new(
+            protocol,
+            self.write_timeout,
+            worker.backends(),
+            account,
+            connection.facts().peer,
+            worker.journal.clone(),
+        );
         let serving = Rc::clone(&session);
         worker.run_session(connection, &session, async move |stream| {
             serving.serve(stream).await;

@@ -103,8 +103,8 @@ impl Filter {
             match &*name {
                 "limit" => {
                     let limit = value.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
-                    filter.limit =
-                        limit.ok_or_else(|| format!("limit is a number from 1 to {MAX_LIMIT}"))?;
+                    filter.limit = limit
+                        .ok_or_else(|| format!("limit must be a number from 1 to {MAX_LIMIT}"))?;
                 }
                 "service" => filter.service = text(),
                 "address" => filter.address = text(),
@@ -112,7 +112,7 @@ impl Filter {
                 "direction" if ["downstream", "upstream"].contains(&&*value) => {
                     filter.direction = text();
                 }
-                "direction" => return Err("direction is downstream or upstream".to_owned()),
+                "direction" => return Err("direction must be downstream or upstream".to_owned()),
                 "method" => filter.call.method = value.into_owned(),
                 "attachment" => {
                     let (name, value) = value.split_once('=').ok_or("attachment is NAME=VALUE")?;
@@ -125,7 +125,7 @@ impl Filter {
                 "argument" => filter.call.arguments.push(value.into_owned()),
                 "worker" => {
                     let worker = value.parse().ok();
-                    filter.worker = Some(worker.ok_or("worker is a number, from 0")?);
+                    filter.worker = Some(worker.ok_or("worker must be a number, from 0")?);
                 }
                 _ => {}
             }

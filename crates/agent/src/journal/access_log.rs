@@ -62,7 +62,7 @@ impl AccessLog {
         match thread.spawn(move || write_all(&shared, out, format)) {
             Ok(_) => Ok(Some(Self { calls, n_seen: 0, queue })),
             Err(error) => {
-                warn!(%error, "no access log is written: its thread cannot be started");
+                warn!(%error, "cannot start the thread of the access log; none is written");
                 Ok(None)
             }
         }
@@ -92,7 +92,7 @@ impl AccessLog {
         let (state, _) = waiting.unwrap_or_else(PoisonError::into_inner);
         if !state.has_ended {
             let lost = state.waiting.len();
-            warn!(lost, "the access log takes no lines; what waits for it is lost");
+            warn!(lost, "the last lines of the access log were not written in time, and are lost");
         }
     }
 }

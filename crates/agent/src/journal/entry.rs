@@ -17,9 +17,7 @@ pub struct Entry {
     /// `None` once it is told, and if nobody wants to be told: then only its stages count.
     record: Option<Record>,
     started: Instant,
-    /// Whether somebody wants to be told.
-    is_told: bool,
-    wants_arguments: bool,
+    wants: Wants,
     clock: Option<Rc<StageClock>>,
     /// When it was passed to the app, if its caller would like to know how long that took.
     passed_on: Option<Instant>,
@@ -47,13 +45,22 @@ pub struct Answer<'a> {
     pub is_exception: bool,
 }
 
+/// What somebody wants to know of a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wants {
+    /// Anything at all.
+    pub(super) is_told: bool,
+    /// Its arguments, too.
+    pub(super) arguments: bool,
+}
+
 impl Entry {
     pub(super) fn new(
         journal: Journal,
         protocol: &'static str,
         peer: Option<Peer>,
         started: Instant,
-        (is_told, wants_arguments): (bool, bool),
+        wants: Wants,
         clock: Option<Rc<StageClock>>,
     ) -> Self {
         let record = || Record {
@@ -72,13 +79,13 @@ impl Entry {
             arguments: None,
             stages: None,
         };
-        let record = is_told.then(record);
-        Self { journal, record, started, is_told, wants_arguments, clock, passed_on: None }
+        let record = wants.is_told.then(record);
+        Self { journal, record, started, wants, clock, passed_on: None }
     }
 
     /// Whether somebody wants to be told of the call: what it says of itself is worth reading.
     pub fn is_told(&self) -> bool {
-        self.is_told
+        self.wants.is_told
     }
 
     /// What stops the time of its stages, if anything does.
@@ -111,7 +118,7 @@ impl Entry {
     /// Notes the length of the request's body, and its arguments if they are wanted. `arguments`
     /// gives them as a JSON array that it may cut off at so many bytes.
     pub fn asked(&mut self, len: usize, arguments: impl FnOnce(usize) -> Option<String>) {
-        let wants_arguments = self.wants_arguments;
+        let wants_arguments = self.wants.arguments;
         if let Some(record) = &mut self.record {
             record.request_len = len;
             if wants_arguments {
@@ -157,7 +164,7 @@ impl Drop for Entry {
         if let Some(mut record) = self.record.take() {
             record.code = Some(Code::Cancelled);
             self.tell(record);
-        } else if let (false, Some(clock)) = (self.is_told, &self.clock) {
+        } else if let (false, Some(clock)) = (self.wants.is_told, &self.clock) {
             clock.enter(Stage::Answer, Instant::now());
         }
     }

@@ -29,6 +29,7 @@ use crate::config::AccessLogConfig;
 use crate::stages::{CallSide, Stage, StageClock, StageTable};
 use wire::Peer;
 
+use self::entry::Wants;
 pub use self::entry::{Answer, Entry, Named};
 pub use self::file::LogFileError;
 pub use self::line::CallLine;
@@ -125,14 +126,14 @@ impl Journal {
         };
         let table = || self.0.stages.clone();
         let clock = is_timed.then(|| StageClock::new(place, first, started, table()));
-        let wants = (level != SAMPLED, level == ARGUMENTS);
+        let wants = Wants { is_told: level != SAMPLED, arguments: level == ARGUMENTS };
         Box::new(Entry::new(self.clone(), protocol, peer, started, wants, clock))
     }
 
     /// For a call that nobody here wants to know of, but whose caller wants to know its time.
     #[cold]
     pub fn begin_untold(&self, protocol: &'static str, started: Instant) -> Box<Entry> {
-        Box::new(Entry::new(self.clone(), protocol, None, started, (false, false), None))
+        Box::new(Entry::new(self.clone(), protocol, None, started, Wants::default(), None))
     }
 
     /// Whether it is the turn of a call to have its time stopped.
@@ -191,10 +192,10 @@ impl Journal {
     /// As many look on as may.
     pub fn tap(&self, filter: TapFilter) -> Result<Tap, TooManyTaps> {
         let mut readers = self.readers();
-        let (id, receiver, n_lost) = readers.taps.add(filter)?;
+        let seat = readers.taps.add(filter)?;
         self.note_level(&readers);
         drop(readers);
-        Ok(Tap::new(self.clone(), id, receiver, n_lost))
+        Ok(Tap::new(self.clone(), seat))
     }
 
     fn untap(&self, id: u64) {

@@ -44,18 +44,19 @@ impl TapFilter {
 
 /// As many look on as may.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{MAX_TAPS} look on already, which is the limit; end one of them first")]
+#[error("{MAX_TAPS} taps are open, which is the limit; close one of them first")]
 pub struct TooManyTaps;
 
 /// All who look on.
 #[derive(Debug, Default)]
 pub(super) struct Taps {
-    all: Vec<Place>,
+    all: Vec<Watcher>,
     next_id: u64,
 }
 
+/// One who looks on, as the journal knows it.
 #[derive(Debug)]
-struct Place {
+struct Watcher {
     id: u64,
     filter: TapFilter,
     n_seen: u32,
@@ -63,8 +64,13 @@ struct Place {
     n_lost: Arc<AtomicU64>,
 }
 
-/// What one who looks on has of his place: its number, what he is shown, and how much he misses.
-type Seat = (u64, mpsc::Receiver<Arc<Record>>, Arc<AtomicU64>);
+/// What one who looks on has: a number, what is shown, and how much was lost.
+#[derive(Debug)]
+pub(super) struct Seat {
+    id: u64,
+    records: mpsc::Receiver<Arc<Record>>,
+    n_lost: Arc<AtomicU64>,
+}
 
 impl Taps {
     pub(super) fn is_empty(&self) -> bool {
@@ -72,31 +78,31 @@ impl Taps {
     }
 
     pub(super) fn want_arguments(&self) -> bool {
-        self.all.iter().any(|place| place.filter.arguments)
+        self.all.iter().any(|watcher| watcher.filter.arguments)
     }
 
     pub(super) fn add(&mut self, filter: TapFilter) -> Result<Seat, TooManyTaps> {
         if MAX_TAPS <= self.all.len() {
             return Err(TooManyTaps);
         }
-        let (queue, receiver) = mpsc::channel(MAX_WAITING);
+        let (queue, records) = mpsc::channel(MAX_WAITING);
         let (id, n_lost) = (self.next_id, Arc::<AtomicU64>::default());
         self.next_id += 1;
-        self.all.push(Place { id, filter, n_seen: 0, queue, n_lost: Arc::clone(&n_lost) });
-        Ok((id, receiver, n_lost))
+        self.all.push(Watcher { id, filter, n_seen: 0, queue, n_lost: Arc::clone(&n_lost) });
+        Ok(Seat { id, records, n_lost })
     }
 
     pub(super) fn remove(&mut self, id: u64) {
-        self.all.retain(|place| place.id != id);
+        self.all.retain(|watcher| watcher.id != id);
     }
 
     pub(super) fn show(&mut self, record: &Arc<Record>) {
-        for place in &mut self.all {
-            if place.filter.wants(record)
-                && is_next(&mut place.n_seen, place.filter.one_of)
-                && place.queue.try_send(Arc::clone(record)).is_err()
+        for watcher in &mut self.all {
+            if watcher.filter.wants(record)
+                && is_next(&mut watcher.n_seen, watcher.filter.one_of)
+                && watcher.queue.try_send(Arc::clone(record)).is_err()
             {
-                place.n_lost.fetch_add(1, Relaxed);
+                watcher.n_lost.fetch_add(1, Relaxed);
             }
         }
     }
@@ -106,19 +112,12 @@ impl Taps {
 #[derive(Debug)]
 pub struct Tap {
     journal: Journal,
-    id: u64,
-    receiver: mpsc::Receiver<Arc<Record>>,
-    n_lost: Arc<AtomicU64>,
+    seat: Seat,
 }
 
 impl Tap {
-    pub(super) fn new(
-        journal: Journal,
-        id: u64,
-        receiver: mpsc::Receiver<Arc<Record>>,
-        n_lost: Arc<AtomicU64>,
-    ) -> Self {
-        Self { journal, id, receiver, n_lost }
+    pub(super) fn new(journal: Journal, seat: Seat) -> Self {
+        Self { journal, seat }
     }
 
     /// Calls that have ended: up to `max` of those that wait, appended to `records`.
@@ -128,18 +127,18 @@ impl Tap {
         records: &mut Vec<Arc<Record>>,
         max: usize,
     ) -> Poll<usize> {
-        self.receiver.poll_recv_many(cx, records, max)
+        self.seat.records.poll_recv_many(cx, records, max)
     }
 
     /// How many calls were lost since this was last asked.
     pub fn take_lost(&self) -> u64 {
-        self.n_lost.swap(0, Relaxed)
+        self.seat.n_lost.swap(0, Relaxed)
     }
 }
 
 impl Drop for Tap {
     fn drop(&mut self) {
-        self.journal.untap(self.id);
+        self.journal.untap(self.seat.id);
     }
 }
 

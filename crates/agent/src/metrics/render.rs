@@ -36,31 +36,34 @@ pub(super) struct Words {
 
 pub(super) const UPSTREAM: Words = Words {
     labels: &["service", "endpoint"],
-    calls: ("dubmesh_upstream_calls", "Calls to an endpoint that ended, by outcome"),
-    in_flight: Some(("dubmesh_upstream_in_flight", "Calls sent to an endpoint and not answered")),
+    calls: ("dubmesh_upstream_calls", "Ended calls to an endpoint, by outcome"),
+    in_flight: Some((
+        "dubmesh_upstream_in_flight",
+        "Calls sent to an endpoint and not answered yet",
+    )),
     latency: ("dubmesh_upstream_latency", "Time from the pick of an endpoint to its answer"),
 };
 
 pub(super) const INGRESS: Words = Words {
     labels: &["listener"],
-    calls: ("dubmesh_ingress_calls", "Calls taken by a listener that ended, by outcome"),
-    in_flight: Some(("dubmesh_ingress_in_flight", "Calls taken by a listener and not answered")),
+    calls: ("dubmesh_ingress_calls", "Ended calls of a listener, by outcome"),
+    in_flight: Some(("dubmesh_ingress_in_flight", "Calls of a listener that are not answered yet")),
     latency: ("dubmesh_ingress_latency", "Time from a whole request to its answer"),
 };
 
 pub(super) const EXPORT: Words = Words {
     labels: &["service"],
-    calls: (
-        "dubmesh_export_calls",
-        "Calls of other agents to the local app that ended, by outcome",
-    ),
-    in_flight: Some(("dubmesh_export_in_flight", "Calls passed to the local app and not answered")),
+    calls: ("dubmesh_export_calls", "Ended calls of other agents to the local app, by outcome"),
+    in_flight: Some((
+        "dubmesh_export_in_flight",
+        "Calls passed to the local app and not answered yet",
+    )),
     latency: ("dubmesh_export_latency", "Time from a call of another agent to the app's answer"),
 };
 
 pub(super) const METHOD: Words = Words {
     labels: &["service", "method"],
-    calls: ("dubmesh_method_calls", "Calls of a method that ended, by outcome"),
+    calls: ("dubmesh_method_calls", "Ended calls of a method, by outcome"),
     in_flight: None,
     latency: ("dubmesh_method_latency", "Time from a whole request to the answer of its call"),
 };
@@ -219,7 +222,7 @@ fn connections(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
 }
 
 fn lags(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
-    let help = "How late a worker's event loop came, at most, in the last ten seconds";
+    let help = "Longest delay of a worker's event loop in the last ten seconds";
     let unit = Some(&Unit::Seconds);
     let mut metric = out.encode_descriptor("dubmesh_worker_lag", help, unit, MetricType::Gauge)?;
     for (worker, us) in hub.0.lags.all() {
@@ -341,7 +344,7 @@ fn registries(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
         }),
         (
             "dubmesh_registry_unused_entries",
-            "What is registered for watched services and cannot be used",
+            "Entries of watched services that cannot be used",
             |stats| stats.unused.load(Relaxed),
         ),
         (
@@ -412,7 +415,7 @@ fn ejections(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
 
 fn events(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
     let services = hub.0.events.all();
-    let help = "Further attempts of calls, by the failure that they followed";
+    let help = "Further attempts of calls, by the failure before them";
     let name = "dubmesh_upstream_retries";
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
     for (service, events) in &services {
@@ -421,7 +424,7 @@ fn events(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
             counter(&mut metric, &vec![("service", service), ("reason", reason)], count)?;
         }
     }
-    let help = "Calls to which something happened because of what holds for their methods";
+    let help = "Calls affected by the rules for their methods, by what happened";
     let name = "dubmesh_upstream_method_events";
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
     for (service, events) in &services {
@@ -435,14 +438,14 @@ fn events(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
 
 fn stages(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
     let all = hub.stages();
-    let help = "Calls whose stages had their time stopped";
+    let help = "Calls whose stages were timed";
     let name = "dubmesh_stage_calls";
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
     for (place, service, totals) in &all {
         let labels = vec![("place", place.name()), ("service", service.as_str())];
         counter(&mut metric, &labels, totals.n_calls)?;
     }
-    let help = "How long those calls were in a stage, together";
+    let help = "Time that those calls spent in a stage, in total";
     let (name, unit) = ("dubmesh_stage_time", Some(&Unit::Seconds));
     let mut metric = out.encode_descriptor(name, help, unit, MetricType::Counter)?;
     for (place, service, totals) in &all {
@@ -461,7 +464,7 @@ fn process(out: &mut DescriptorEncoder<'_>, hub: &Hub, process: &Process) -> fmt
     let help = "The version of this agent";
     let mut metric = out.encode_descriptor("dubmesh_build", help, None, MetricType::Info)?;
     metric.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
-    let help = "When this process began";
+    let help = "When this process started";
     let name = "process_start_time_seconds";
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
     metric.encode_gauge(&unix_seconds(hub.0.start))?;

@@ -26,15 +26,25 @@ const OTHER_NUMBER: &str = "args.length != types.length";
 /// What it adds where it does not even know the class of a parameter.
 const UNKNOWN_CLASS: &str = "ClassNotFoundException";
 
-/// The error to report instead of `error`, with which a provider refused a call of `route` that
-/// came at `started`; `error` itself if nothing better is known.
+/// A call that a provider refused.
+#[derive(Clone, Copy)]
+pub(crate) struct RefusedCall<'a> {
+    /// What was called.
+    pub(crate) route: &'a ClusterRoute,
+    /// When the call came.
+    pub(crate) started: Instant,
+}
+
+/// The error to report instead of `error`, with which a provider refused `call`;
+/// `error` itself if nothing better is known.
 pub(crate) async fn explain(
     outbound: &Outbound,
     registry: usize,
     invocation: &Invocation<'_>,
-    (route, started): (&ClusterRoute, Instant),
+    call: RefusedCall<'_>,
     error: CallError,
 ) -> CallError {
+    let route = call.route;
     let (method, Parameters::Given(types)) = (&*route.method, &route.parameters) else {
         return error;
     };
@@ -50,7 +60,7 @@ pub(crate) async fn explain(
     if !is_listed(&route.cluster, method) {
         return error;
     }
-    let Some(answer) = ask(outbound, registry, invocation, (route, started)).await else {
+    let Some(answer) = ask(outbound, registry, invocation, call).await else {
         return error;
     };
     // Another provider may be of another mind.
@@ -91,16 +101,16 @@ pub(crate) async fn verdict(
     outbound: &Outbound,
     registry: usize,
     invocation: &Invocation<'_>,
-    (route, started): (&ClusterRoute, Instant),
+    call: RefusedCall<'_>,
 ) -> Verdict {
-    if !is_listed(&route.cluster, &route.method) {
+    if !is_listed(&call.route.cluster, &call.route.method) {
         return Verdict::Refused;
     }
     let is_unknown = |answer: CallError| {
         answer.code == Code::MethodNotFound
             || answer.code == Code::BadArguments && answer.message.contains(UNKNOWN_CLASS)
     };
-    match ask(outbound, registry, invocation, (route, started)).await.map(is_unknown) {
+    match ask(outbound, registry, invocation, call).await.map(is_unknown) {
         Some(true) => Verdict::Wrong,
         _ => Verdict::Refused,
     }
@@ -111,8 +121,9 @@ async fn ask(
     outbound: &Outbound,
     registry: usize,
     invocation: &Invocation<'_>,
-    (route, started): (&ClusterRoute, Instant),
+    call: RefusedCall<'_>,
 ) -> Option<CallError> {
+    let RefusedCall { route, started } = call;
     let Parameters::Given(types) = &route.parameters else { return None };
     // One argument where the types are none, and none where they are some.
     let values: Vec<&[u8]> = if types.is_empty() { vec![b"null"] } else { Vec::new() };

@@ -113,13 +113,13 @@ impl Peer for ScriptedPeer {
 }
 
 /// Where connections end, and what starts them there.
-pub(super) struct Place {
+pub(super) struct TestServer {
     pub(super) script: Rc<Script>,
     pub(super) listener: TcpListener,
     pub(super) accepted: Vec<TcpStream>,
 }
 
-impl Place {
+impl TestServer {
     pub(super) async fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         Self { script: Rc::default(), listener, accepted: Vec::new() }

@@ -186,7 +186,7 @@ impl Turns {
         (TIME_PER_LOOK.as_nanos() / average).max(1)
     }
 
-    /// How long a turn that took `wall` used the core. `at_start` is what the thread had used of it
+    /// How long a turn that took `wall` used the core. `at_start` is what the thread had used
     /// before, if somebody looked. If nobody did, an interrupted turn counts for nothing.
     fn used(&self, wall: Duration, at_start: Option<CoreTime>) -> Duration {
         if wall < LONG {

@@ -428,7 +428,7 @@ proptest! {
         let mut balancer = balancer(Policy::ConsistentHash, &weights, now);
         let affinity = affinity(&balancer);
         let mut pick = |available: &dyn Fn(&usize) -> bool| {
-            let slot = balancer.pick_at(now, &mut rng(), (&affinity, point), available);
+            let slot = balancer.pick_at(now, &mut rng(), &affinity, point, available);
             slot.and_then(|slot| balancer.key(slot).copied())
         };
         let first = pick(&|_| true);
@@ -449,7 +449,7 @@ fn a_key_goes_past_an_ejected_endpoint_and_comes_back() {
     let (affinity, mut rng) = (affinity(&balancer), rng());
     let mut call = |balancer: &mut Balancer<usize>, verdict| {
         now += 20 * MS;
-        let slot = balancer.pick_at(now, &mut rng, (&affinity, 7), |_| true).unwrap();
+        let slot = balancer.pick_at(now, &mut rng, &affinity, 7, |_| true).unwrap();
         let (key, ticket) = (*balancer.key(slot).unwrap(), balancer.begin(slot));
         balancer.finish(ticket, now, MS, verdict, || StdRng::seed_from_u64(1));
         key

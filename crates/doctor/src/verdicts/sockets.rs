@@ -273,7 +273,7 @@ pub fn of_listeners(listeners: &[Listening]) -> Vec<Finding> {
             subject: format!("{owner}listening at {}", listening.address),
             verdict: "connections wait until they are accepted".to_owned(),
             evidence: vec![
-                format!("{waiting} connections waited, and {limit} may"),
+                format!("{waiting} connections waited; the limit is {limit}"),
                 format!("the queue was full at {n_full} of {} looks", listening.queue.len()),
             ],
             remedy: "the process accepts too slowly: look at its accepting thread; raise the \

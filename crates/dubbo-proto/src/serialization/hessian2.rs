@@ -58,10 +58,10 @@ impl BodyCodec for Hessian2 {
     ) -> Result<(), ProtoError> {
         let RequestParts { body, fields, args, n_args, attachments } = request;
         let mut decoder = Decoder::new(body, limits.hessian);
-        for (field, rule) in fields.iter_mut().zip(FIELDS) {
-            let text = read_field(&mut decoder, rule.0)?;
-            *n_args = check_field(&text, rule)?;
-            *field = Text::ending_at(decoder.position(), text);
+        for (text_of, field) in fields.iter_mut().zip(FIELDS) {
+            let text = read_field(&mut decoder, field.name)?;
+            *n_args = check_field(&text, field)?;
+            *text_of = Text::ending_at(decoder.position(), text);
         }
         let start = decoder.position();
         for _ in 0..*n_args {

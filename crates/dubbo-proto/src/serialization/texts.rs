@@ -263,14 +263,14 @@ impl BodyCodec for Framing {
     ) -> Result<(), ProtoError> {
         let RequestParts { body, fields, args, n_args, attachments } = request;
         let mut texts = Texts::new(*self, body, 0);
-        for (field, rule) in fields.iter_mut().zip(FIELDS) {
-            let (offset, line) = texts.next(rule.0)?.unwrap_or((body.len(), b""));
+        for (text_of, field) in fields.iter_mut().zip(FIELDS) {
+            let (offset, line) = texts.next(field.name)?.unwrap_or((body.len(), b""));
             let Some((text, n_after)) = self.read_string(line) else {
-                let (field, rule) = (rule.0, "a string or null");
+                let (field, rule) = (field.name, "a string or null");
                 return Err(ProtoError::Json { field, offset, rule });
             };
-            *n_args = check_field(&text, rule)?;
-            *field = Text::ending_at((offset + line.len()).saturating_sub(n_after), text);
+            *n_args = check_field(&text, field)?;
+            *text_of = Text::ending_at((offset + line.len()).saturating_sub(n_after), text);
         }
         *args = texts.position()..texts.position();
         for _ in 0..*n_args {

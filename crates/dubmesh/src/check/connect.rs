@@ -65,7 +65,7 @@ pub(super) async fn try_all(config: &Config, pids: &[i32]) -> Vec<Attempt> {
 /// Connects to a registry as an agent does, and reads the names of all interfaces there.
 async fn registry(entry: &RegistryEntry) -> Result<String, String> {
     if matches!(entry.config, RegistryConfig::Memory(_) | RegistryConfig::Static(_)) {
-        return Ok("is inside of the agent".to_owned());
+        return Ok("is inside the agent".to_owned());
     }
     if let RegistryConfig::Several(several) = &entry.config {
         return Ok(format!("is made of {}", several.of.join(", ")));

@@ -70,7 +70,7 @@ async fn watch_all(wanted: &Wanted) -> Result<Seen, String> {
             pids.insert(agent.pid);
         } else {
             let note = format!(
-                "the sockets of {} (pid {}) are not seen from here; run this on its machine, as \
+                "the sockets of {} (pid {}) cannot be seen from here; run this on its machine, as \
                  its user or root",
                 agent.agent, agent.pid
             );
@@ -108,10 +108,12 @@ async fn watch_all(wanted: &Wanted) -> Result<Seen, String> {
 }
 
 fn is_local(admin: &str) -> bool {
-    let host = admin.rsplit_once(':').map_or(admin, |(host, _)| host);
-    let host = host.trim_start_matches('[').trim_end_matches(']');
+    if wire::address::unix_path(admin).is_some() {
+        return true;
+    }
+    let Ok((host, _)) = wire::address::split_optional(admin) else { return false };
     let is_loopback = host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    is_loopback || host == "localhost" || host == "unix"
+    is_loopback || host == "localhost"
 }
 
 fn unseen_process(pid: u32, error: &std::io::Error) -> String {

@@ -64,8 +64,8 @@ fn every_endpoint_has_its_reason() {
          rules\n\
          \x20 dubbo.tag of endpoints, endpoints without a tag: keeps 2\n\
          \x20 canary.yaml, condition 1: keeps 1\n\
-         \x20 canary.yaml, condition 2: matches no endpoint: ignored, it is not forced\n\
-         \x20 canary.yaml, condition 3: is not for this call\n\
+         \x20 canary.yaml, condition 2: matches no endpoint: ignored, because it is not forced\n\
+         \x20 canary.yaml, condition 3: does not apply to this call\n\
          \n\
          endpoints\n\
          \x20 dubbo://10.0.0.1:20880  removed by canary.yaml, condition 1\n\

@@ -125,7 +125,7 @@ impl ConditionRule {
                     self.keep(selection, endpoints, clause, is_meant);
                 }
                 Then::Weighted(destinations) => {
-                    self.draw(selection, endpoints, call, index, (destinations, rng));
+                    self.draw(selection, endpoints, call, index, destinations, rng);
                 }
             }
         }
@@ -157,7 +157,8 @@ impl ConditionRule {
         endpoints: &[UrlView<'_>],
         call: &CallView<'_>,
         condition: usize,
-        (destinations, rng): (&[Destination], &mut R),
+        destinations: &[Destination],
+        rng: &mut R,
     ) {
         let has_any = |to: &Condition| {
             let mut kept = selection.kept().filter_map(|index| endpoints.get(index));

@@ -56,7 +56,7 @@ pub enum RuleProblem {
         key: &'static str,
     },
     /// `configVersion` above `v3.1`.
-    #[error("configVersion {0:?} is not supported: up to v3.1 is")]
+    #[error("configVersion {0:?} is not supported; versions up to v3.1 are")]
     Version(String),
     /// Not an integer.
     #[error("{key}: {text:?} is not a whole number")]

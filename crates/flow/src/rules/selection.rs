@@ -140,11 +140,11 @@ impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => f.write_str("is switched off"),
-            Self::OtherCalls => f.write_str("is not for this call"),
+            Self::OtherCalls => f.write_str("does not apply to this call"),
             Self::NotDrawn => f.write_str("leaves this call to others"),
             Self::Drawn => f.write_str("takes this call"),
             Self::Kept(n) => write!(f, "keeps {n}"),
-            Self::Ignored => f.write_str("matches no endpoint: ignored, it is not forced"),
+            Self::Ignored => f.write_str("matches no endpoint: ignored, because it is not forced"),
             Self::Nobody => f.write_str("matches no endpoint: none is left"),
             Self::Banned => f.write_str("bans this caller"),
         }

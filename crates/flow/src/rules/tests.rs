@@ -91,7 +91,7 @@ fn errors_name_the_place() {
         ),
         (
             "configVersion: v3.2\nconditions: ['=> a=b']",
-            "line 1, column 1: configVersion \"v3.2\" is not supported: up to v3.1 is",
+            "line 1, column 1: configVersion \"v3.2\" is not supported; versions up to v3.1 are",
         ),
         ("conditions:\n- ''\n", "line 2, column 3: the condition is empty"),
         (

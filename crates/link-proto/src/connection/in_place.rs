@@ -124,7 +124,7 @@ impl ServerSide {
             None => false,
             Some(Ok(())) => true,
             Some(Err((status, codec, payload))) => {
-                self.answer_long(core, id, (status, codec), payload);
+                self.answer_long(core, id, status, codec, payload);
                 true
             }
         }

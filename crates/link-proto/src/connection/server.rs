@@ -177,7 +177,8 @@ impl ServerSide {
         &mut self,
         core: &mut Core<T>,
         id: CallId,
-        (status, codec): (Status, u8),
+        status: Status,
+        codec: u8,
         payload: Bytes,
     ) {
         let index = id.slot() as usize;

@@ -77,7 +77,7 @@ impl Slice {
         let n_taken = self.session.server.calls.take(self.jobs.len());
         if n_taken < self.jobs.len() {
             let rest = self.jobs.split_off(n_taken);
-            let text = "the server is working on as many calls as it may";
+            let text = "the server is working on as many calls as it allows";
             let refusal = Refusal { status: Status::OVERLOADED, text: text.to_owned() };
             for job in rest.iter().filter(|job| !job.one_way) {
                 self.session.refuse(job.id, &refusal);

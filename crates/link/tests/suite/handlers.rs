@@ -271,7 +271,7 @@ fn a_server_takes_only_so_many_calls() {
         until(|| never.n_now() == 3).await;
         let (status, text) = status(quickly(client.call(&ECHO, Bytes::new())).await);
         assert_eq!(status, Status::OVERLOADED);
-        assert_eq!(text, "the server is working on as many calls as it may");
+        assert_eq!(text, "the server is working on as many calls as it allows");
         // Another connection makes no difference.
         let other = Client::connect(server.local_addr()).await.unwrap();
         let failure = quickly(other.call(&ECHO, Bytes::new())).await.unwrap_err();

@@ -78,7 +78,7 @@ enum Command {
 /// One service at one address.
 #[derive(Debug)]
 struct Offer {
-    place: Place,
+    place: InstanceAddress,
     offered: OfferedService,
     /// What its URL says, for the metadata service.
     params: Parameters,
@@ -87,7 +87,7 @@ struct Offer {
 
 /// Where an instance is.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-struct Place {
+struct InstanceAddress {
     application: String,
     host: String,
     port: u16,
@@ -135,17 +135,17 @@ fn offer(registration: &Registration, established: watch::Sender<bool>) -> Offer
     let application = params.get("application").unwrap_or_default().to_owned();
     let (service, of_service) = (registration.service.clone(), params.without(TIMESTAMP));
     let offered = OfferedService { service, protocol, port, path, params: of_service };
-    Offer { place: Place { application, host, port }, offered, params, established }
+    Offer { place: InstanceAddress { application, host, port }, offered, params, established }
 }
 
 struct Task {
     source: Arc<dyn Applications>,
     announced: Announced,
     offers: BTreeMap<u64, Offer>,
-    instances: BTreeMap<Place, Current>,
+    instances: BTreeMap<InstanceAddress, Current>,
     mappings: BTreeMap<(String, String), (watch::Receiver<bool>, Withdraw)>,
     /// Who waits until what was withdrawn is gone.
-    leaving: Vec<(Place, oneshot::Sender<()>)>,
+    leaving: Vec<(InstanceAddress, oneshot::Sender<()>)>,
 }
 
 /// An instance as it is written.
@@ -188,7 +188,7 @@ impl Task {
 
     /// Brings what is written to what is offered.
     fn apply(&mut self) {
-        let mut places = BTreeMap::<Place, Vec<OfferedService>>::new();
+        let mut places = BTreeMap::<InstanceAddress, Vec<OfferedService>>::new();
         for offer in self.offers.values() {
             let services = places.entry(offer.place.clone()).or_default();
             // Of two registrations of one service, the later one counts: it takes the other's
@@ -227,7 +227,8 @@ impl Task {
         let leaving = std::mem::take(&mut self.leaving).into_iter();
         let (rest, gone) = leaving.partition(|(place, _)| self.instances.contains_key(place));
         self.leaving = rest;
-        gone.into_iter().for_each(|(_, done): (Place, oneshot::Sender<()>)| _ = done.send(()));
+        gone.into_iter()
+            .for_each(|(_, done): (InstanceAddress, oneshot::Sender<()>)| _ = done.send(()));
     }
 
     fn write_mappings(&mut self) {
@@ -249,8 +250,8 @@ impl Task {
     }
 
     /// Writes an instance in the place of the one that was written there before.
-    fn write_instance(&mut self, place: &Place, metadata: Metadata) {
-        let Place { application, host, port } = place;
+    fn write_instance(&mut self, place: &InstanceAddress, metadata: Metadata) {
+        let InstanceAddress { application, host, port } = place;
         let revision = metadata.revision.clone();
         // Before the instance that says that they are there.
         let report = (self.source.storage() == Storage::Remote)
@@ -278,7 +279,7 @@ impl Task {
     }
 
     /// Tells those who wait when the instance is as it should be.
-    fn tell(&mut self, place: &Place) {
+    fn tell(&mut self, place: &InstanceAddress) {
         let waiting = self.waiting(place);
         let offers = self.offers.values().filter(|offer| offer.place == *place);
         let senders: Vec<_> = offers.map(|offer| offer.established.clone()).collect();
@@ -312,7 +313,7 @@ impl Task {
     }
 
     /// Those who wait for the end of a service at a place.
-    fn waiting(&mut self, place: &Place) -> Vec<oneshot::Sender<()>> {
+    fn waiting(&mut self, place: &InstanceAddress) -> Vec<oneshot::Sender<()>> {
         let (gone, rest) = std::mem::take(&mut self.leaving)
             .into_iter()
             .partition::<Vec<_>, _>(|(left, _)| left == place);

@@ -116,21 +116,21 @@ fn read(serialization: Serialization, status: Status, body: &[u8]) -> Result<Vec
     let outcome = match reply {
         Reply::Failed { status, text } => {
             let line = text.lines().next().unwrap_or_default();
-            return Err(format!("its MetadataService has answered {status:?}: {line}"));
+            return Err(format!("its MetadataService answered {status:?}: {line}"));
         }
         Reply::Done(outcome) => outcome,
     };
     let json = JsonOptions { max_out_len: MAX_METADATA_LEN, ..JsonOptions::default() };
     let mut text = Vec::new();
     match outcome.kind() {
-        ReplyKind::Null => Err("it knows no such revision".to_owned()),
+        ReplyKind::Null => Err("it does not know this revision".to_owned()),
         kind => {
             let written =
                 outcome.write_json(None, ReadOptions { json: &json, schema: None }, &mut text);
             written.map_err(|error| format!("its answer cannot be read: {error}"))?;
             match kind {
                 ReplyKind::Value => Ok(text),
-                _ => Err("its MetadataService has thrown an exception".to_owned()),
+                _ => Err("its MetadataService threw an exception".to_owned()),
             }
         }
     }

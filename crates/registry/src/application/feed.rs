@@ -242,7 +242,9 @@ impl Resolver {
         let Fetched { revision, outcome } = fetched;
         let application = &self.application;
         let outcome = outcome.and_then(|(metadata, len)| {
-            let no_room = || format!("{len} bytes of metadata are too many beside all others");
+            let no_room = || {
+                format!("no room for {len} bytes of metadata beside those of other applications")
+            };
             let room = Room::take(&self.total_len, len).ok_or_else(no_room)?;
             Ok(Arc::new(Known { metadata: Arc::new(metadata), _room: room }))
         });
@@ -257,8 +259,10 @@ impl Resolver {
             Err(error) => {
                 let error: Arc<str> = error.chars().take(MAX_REASON_LEN).collect::<String>().into();
                 if !matches!(&known.outcome, Some(Err(said)) if *said == error) {
-                    tracing::warn!(application, revision, %error, "the metadata of an application \
-                                                                   cannot be had, trying again");
+                    tracing::warn!(
+                        application, revision, %error,
+                        "cannot get the metadata of an application; trying again"
+                    );
                 }
                 known.outcome = Some(Err(error));
                 known.retry_at = Instant::now() + known.backoff.next_wait();
@@ -357,12 +361,12 @@ async fn fetch(
         Ok(text) => {
             debug_assert!(text.len() <= 2 * MAX_METADATA_LEN, "bounded by its frame");
             let metadata = Metadata::parse(&text);
-            let metadata = metadata.map_err(|error| format!("{address} has told: {error}"))?;
+            let metadata = metadata.map_err(|error| format!("the answer of {address}: {error}"))?;
             Ok((metadata, text.len()))
         }
         Err(error) => match reported().await {
             Ok(found) => Ok(found),
-            Err::<_, String>(_) => Err(format!("{address} does not tell: {error}")),
+            Err::<_, String>(_) => Err(format!("cannot get it from {address}: {error}")),
         },
     }
 }

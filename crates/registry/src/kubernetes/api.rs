@@ -31,7 +31,7 @@ pub(super) enum ApiError {
     Io(#[from] io::Error),
     #[error("{0}")]
     Http(#[from] hyper::Error),
-    #[error("the token holds what HTTP cannot carry")]
+    #[error("the token contains characters that HTTP cannot carry")]
     BadToken,
     #[error("no answer within {0:?}")]
     Late(Duration),

@@ -27,7 +27,7 @@ use crate::lent::{Lender, Lent, Lost, Rounds, lend};
 use crate::store::StoreError;
 
 use super::channel::connect;
-use super::heard::Hub;
+use super::hub::Hub;
 use super::login::Login;
 use super::settings::{Server, Settings};
 
@@ -342,7 +342,7 @@ impl Connector {
                     break NacosError::Connect("the server asks for a new connection".to_owned());
                 }
                 Ok(Some(HeardKind::Unknown(kind))) => {
-                    tracing::debug!(%server, %kind, "Nacos says something that is not known here");
+                    tracing::debug!(%server, %kind, "Nacos sent a message of an unknown kind");
                 }
                 Ok(_) => {}
                 Err(error) => break error,
@@ -391,7 +391,7 @@ impl Talk {
         let heard = match Heard::read(&payload) {
             Ok(heard) => heard,
             Err(error) => {
-                tracing::warn!(%error, "a message of Nacos cannot be read; left out");
+                tracing::warn!(%error, "cannot read a message from Nacos; ignored");
                 return Ok(None);
             }
         };

@@ -93,7 +93,7 @@ async fn log_in(
         match status {
             200 => {
                 return serde_json::from_slice(&body)
-                    .map_err(|error| format!("{path} answers no token: {error}"));
+                    .map_err(|error| format!("{path} returned no token: {error}"));
             }
             404 | 501 => {}
             401 | 403 => return Err("the server does not take this user and password".to_owned()),

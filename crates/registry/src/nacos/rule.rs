@@ -12,7 +12,7 @@ use crate::layout::{Placed, Value};
 use crate::store::{RuleWatch, StoreError, Wait};
 
 use super::connection::{Connection, Live, NacosError};
-use super::heard::Listening;
+use super::hub::Listening;
 
 /// The group of the documents that say which applications offer an interface. Source:
 /// `ServiceNameMapping.DEFAULT_MAPPING_GROUP`.

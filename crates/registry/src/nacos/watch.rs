@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::store::{Item, News, StoreError, Wait, Watch};
 
 use super::connection::{Connection, Live, NacosError};
-use super::heard::Subscribed;
+use super::hub::Subscribed;
 use super::index::list_names;
 use super::names;
 

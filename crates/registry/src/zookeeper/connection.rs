@@ -250,7 +250,7 @@ impl Connector {
                 if self.memory.handle_refused(n_servers, Instant::now()) {
                     tracing::warn!(
                         "ZooKeeper has lost its history: every server refuses what this agent has \
-                         seen; beginning anew"
+                         seen; starting over"
                     );
                 }
                 "the server hung up instead of answering: it is starting, lags behind what this \

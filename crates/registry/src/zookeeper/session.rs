@@ -112,7 +112,7 @@ async fn write(live: &Live, acl: Acl, entry: &Placed) -> Result<(), ZooKeeperErr
             continue;
         }
         if found.owner == 0 {
-            tracing::info!(path, "registered by somebody for good; left as it is");
+            tracing::info!(path, "somebody has registered this permanently; left as it is");
             return Ok(());
         }
         let (path_, data, version) = (path.to_owned(), data(), found.version);

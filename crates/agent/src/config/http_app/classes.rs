@@ -145,7 +145,9 @@ fn parse(text: &str, parameters: &[TypeParameter], classes: &Classes) -> Result<
         let problem = match parameters {
             [] => format!("\"{text}\": {name} has no package"),
             _ => {
-                format!("\"{text}\": {name} has no package, and is no type parameter of this class")
+                format!(
+                    "\"{text}\": {name} has no package, and is not a type parameter of this class"
+                )
             }
         };
         return Err(Wrong { problem, remedy });

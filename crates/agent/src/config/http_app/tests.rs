@@ -296,7 +296,7 @@ fn types_that_are_not_understood_are_named_with_their_place() {
         ("name = 'a.C<a.D>'\nfields = {}", "a.toml:9: export.class.name: "),
         (
             "name = 'a.C<T>'\nfields = { x = 'U' }",
-            "a.toml:10: export.class.fields.x: \"U\": U has no package, and is no type parameter",
+            "a.toml:10: export.class.fields.x: \"U\": U has no package, and is not a type parameter",
         ),
         (
             "name = 'a.C'\nfields = { x = 'B' }",

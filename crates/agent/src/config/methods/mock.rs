@@ -61,7 +61,7 @@ pub(super) fn mock(section: &mut Section<'_>) -> Option<Mock> {
         (Some(value), _) => value_of(value),
         (None, Some("")) => Ok(MockAnswer::Throw(None)),
         (None, Some(class)) if is_class(class) => Ok(MockAnswer::Throw(Some(class.into()))),
-        (None, Some(class)) => Err(format!("\"{class}\" is no name of a class")),
+        (None, Some(class)) => Err(format!("\"{class}\" is not the name of a class")),
         (None, None) => Err(format!("\"{text}\" is not known")),
     };
     let answer = answer.map_err(|problem| section.wrong("mock", problem, REMEDY)).ok()?;

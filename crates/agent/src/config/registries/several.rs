@@ -57,7 +57,7 @@ fn check_name(section: &Section<'_>, place: &KeyPlace, name: &str, of: &[String]
     let known: Vec<&str> = of.iter().map(String::as_str).collect();
     let remedy = closest(name, &known)
         .map_or("use the names in of".to_owned(), |known| format!("did you mean \"{known}\"?"));
-    section.wrong_at(place, "is none of the registries in of", remedy);
+    section.wrong_at(place, "is not one of the registries in of", remedy);
 }
 
 /// Looks up the registries that others are made of.

@@ -264,7 +264,7 @@ fn registries_made_of_others() {
     let shared = "shares = { nacos = 90, zk = 10 }\nzones = { zk = 'east' }";
     assert_eq!(errors(&of(&format!("of = ['nacos', 'zk']\n{shared}"))), Vec::<String>::new());
     let misspelt = one("of = ['zk', 'nacos']\nshares = { nacoz = 1 }");
-    assert!(misspelt.contains("registry.shares.nacoz: is none"), "{misspelt}");
+    assert!(misspelt.contains("registry.shares.nacoz: is not one of"), "{misspelt}");
     assert!(misspelt.contains("did you mean \"nacos\"?"), "{misspelt}");
     for (share, said) in [("0", "from 1 to 1000"), ("1001", "from 1 to"), ("'1'", "from 1 to")] {
         let error = one(&format!("of = ['zk', 'nacos']\nshares = {{ zk = {share} }}"));

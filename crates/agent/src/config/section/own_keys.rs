@@ -43,7 +43,7 @@ impl<'d> Section<'d> {
             };
             match read.filter(|number| allowed.contains(number)) {
                 Some(number) => numbers.push((place, name, number)),
-                None => self.problems.add(&place, "is no number in range", remedy.as_str()),
+                None => self.problems.add(&place, "is not a number in range", remedy.as_str()),
             }
         }
         numbers

@@ -114,7 +114,8 @@ impl Counted {
     pub(super) fn tell_answer(
         &self,
         entry: Box<Entry>,
-        (serialization, body): (Serialization, &[u8]),
+        serialization: Serialization,
+        body: &[u8],
         endpoint: Option<&str>,
     ) {
         let is_exception = ReplyKind::of(serialization, body) == Some(ReplyKind::Exception);

@@ -259,7 +259,7 @@ impl DubboSession {
         match (entry, error) {
             (None, _) => {}
             (Some(entry), None) => {
-                counted.tell_answer(entry, (answer.serialization, answer.body), None);
+                counted.tell_answer(entry, answer.serialization, answer.body, None);
             }
             (Some(entry), Some(error)) => counted.tell_failure(entry, error),
         }
@@ -464,8 +464,8 @@ impl Consumer for DubboSession {
                     if let Some(clock) = &clock {
                         note_reply(clock, came);
                     }
-                    let answer = (serialization, &*body);
-                    flight.counted.tell_answer(entry, answer, Some(&endpoint));
+                    let endpoint = Some(&*endpoint);
+                    flight.counted.tell_answer(entry, serialization, &body, endpoint);
                 }
                 let (at, status) = (Instant::now(), Status::Ok);
                 self.finish(flight, &DubboAnswer { at, status, serialization, body: &body }, None);

@@ -90,8 +90,10 @@ type Answer = Response<Bytes>;
 async fn handle(
     worker: &Worker,
     listener: &HttpListener,
-    (active, room): (&Active, Result<(), CallError>),
-    (head, body): (&Parts, Incoming),
+    active: &Active,
+    room: Result<(), CallError>,
+    head: &Parts,
+    body: Incoming,
 ) -> Answer {
     let (session, started) = (active.session(), Instant::now());
     let cors = listener.config.cors.as_ref();
@@ -119,7 +121,7 @@ async fn handle(
     }
     let result = match page {
         Ok((facts, _)) => {
-            let request = ((head, &facts), (body, session));
+            let request = CallRequest { head, facts: &facts, body, session };
             call(worker, listener, request, started, &mut entry).await
         }
         Err(error) => {
@@ -138,16 +140,24 @@ async fn handle(
     answer
 }
 
+/// A request that asks for a call.
+struct CallRequest<'a> {
+    head: &'a Parts,
+    facts: &'a Facts<'a>,
+    body: Incoming,
+    session: &'a HttpSession,
+}
+
 /// Makes the call that a request asks for, and its answer.
 async fn call(
     worker: &Worker,
     listener: &HttpListener,
-    (head, (body, session)): ((&Parts, &Facts<'_>), (Incoming, &HttpSession)),
+    request: CallRequest<'_>,
     started: Instant,
     entry: &mut Option<Box<Entry>>,
 ) -> Result<Answer, CallError> {
-    let replied =
-        answer_request(worker, &listener.config, head, (body, session), started, entry).await;
+    let session = request.session;
+    let replied = answer_request(worker, &listener.config, request, started, entry).await;
     match replied {
         Ok((style, options, reply)) => {
             let (account, threads) = (session.account(), worker.threads());
@@ -231,11 +241,11 @@ fn told(listener: &HttpListener, error: &CallError) {
 async fn answer_request(
     worker: &Worker,
     config: &HttpIngressConfig,
-    (head, facts): (&Parts, &Facts<'_>),
-    (body, session): (Incoming, &HttpSession),
+    request: CallRequest<'_>,
     mut started: Instant,
     entry: &mut Option<Box<Entry>>,
 ) -> Result<(Style, JsonOptions, Reply), Failure> {
+    let CallRequest { head, facts, body, session } = request;
     if head.method != Method::POST {
         let method = clip(head.method.as_str());
         let message = format!("{method} is not allowed here; use POST to call a method");
@@ -252,7 +262,7 @@ async fn answer_request(
     let options = options::read(head, facts.has_ours)?;
     let headers = CallHeaders::read(head, facts.has_ours)?;
     let more = headers.more_attachments()?;
-    let (body, _hold) = read_body((body, session), config, &mut started).await?;
+    let (body, _hold) = read_body(body, session, config, &mut started).await?;
     session.read_whole(head);
     let (form, target);
     let (style, mut invocation) = match head.uri.path() {
@@ -281,7 +291,8 @@ async fn answer_request(
 /// The whole body, within the listener's limits of length and time. If that took a while, the call
 /// counts as `started` only now.
 async fn read_body(
-    (body, session): (Incoming, &HttpSession),
+    body: Incoming,
+    session: &HttpSession,
     config: &HttpIngressConfig,
     started: &mut Instant,
 ) -> Result<(Bytes, Hold), CallError> {

@@ -6,12 +6,12 @@ use flow::Standing;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
-use crate::upstream::testing::{PATIENCE, Place, ScriptedPeer, on_local_runtime, until};
+use crate::upstream::testing::{PATIENCE, ScriptedPeer, TestServer, on_local_runtime, until};
 
 /// A group, and where its connections end.
 struct Estate {
     group: LaneGroup<ScriptedPeer>,
-    place: Place,
+    place: TestServer,
     now: Instant,
 }
 
@@ -26,7 +26,7 @@ impl Estate {
 
     /// Some connections of it are not ready.
     async fn start_with(limit: ConnectionLimit, unready: &[usize]) -> Self {
-        let place = Place::new().await;
+        let place = TestServer::new().await;
         place.script.unready.replace(unready.to_vec());
         let now = Instant::now();
         let group = LaneGroup::start(limit, Rc::new(place.start()), now);

@@ -12,7 +12,7 @@ use crate::aside::Threads;
 use crate::config::ClusterPolicy;
 use crate::memory::Memory;
 use crate::upstream::link::LinkPeer;
-use crate::upstream::testing::{PATIENCE, Place, ScriptedPeer, on_local_runtime, until};
+use crate::upstream::testing::{PATIENCE, ScriptedPeer, TestServer, on_local_runtime, until};
 
 const SHORT: MessageLen = MessageLen { request: 1, reply: 0 };
 const LONG_REQUEST: MessageLen = MessageLen { request: 16 * 1024, reply: 0 };
@@ -27,13 +27,13 @@ fn setup() -> Setup {
 /// Connections to one place, of which the one for short messages is ready.
 struct Estate {
     lanes: Lanes<ScriptedPeer>,
-    place: Place,
+    place: TestServer,
     now: Instant,
 }
 
 impl Estate {
     async fn start(unready: &[usize]) -> Self {
-        let mut place = Place::new().await;
+        let mut place = TestServer::new().await;
         place.script.unready.replace(unready.to_vec());
         let now = Instant::now();
         let lanes = Lanes::start(&setup(), place.start(), now);
@@ -153,7 +153,7 @@ fn memory() -> Rc<Memory> {
 #[test]
 fn what_an_agent_says_counts_on_whichever_link_it_says_it() {
     on_local_runtime(async {
-        let place = Place::new().await;
+        let place = TestServer::new().await;
         let connections = ConnectionLimit::Fixed(NonZeroUsize::new(2).unwrap());
         let setup = Setup { connections, ..setup() };
         let memory = memory();
@@ -220,7 +220,7 @@ fn call_in_vain(upstream: &Upstream<DubboPeer>) {
 #[test]
 fn late_replies_count_on_all_connections_and_when_one_has_ended() {
     on_local_runtime(async {
-        let mut place = Place::new().await;
+        let mut place = TestServer::new().await;
         let connections = ConnectionLimit::Fixed(NonZeroUsize::new(2).unwrap());
         let setup = Setup { connections, ..setup() };
         let (memory, late_of_ended) = (memory(), Rc::default());

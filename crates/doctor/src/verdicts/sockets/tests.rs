@@ -192,5 +192,5 @@ fn a_full_accept_queue_is_named_and_a_burst_is_not() {
         of_listeners(&[listening(&[(120, 128), (129, 128), (3, 128)])]).try_into().unwrap();
     assert_eq!(finding.cause, Cause::AcceptQueue);
     assert_eq!(finding.subject, "java (pid 7), listening at 10.0.0.7:20880");
-    assert_eq!(finding.evidence[0], "129 connections waited, and 128 may");
+    assert_eq!(finding.evidence[0], "129 connections waited; the limit is 128");
 }

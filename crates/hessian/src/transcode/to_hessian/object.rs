@@ -29,6 +29,13 @@ struct Of<'c> {
     declared: Option<&'c ClassType>,
 }
 
+/// Where an object begins that may have to be taken back.
+pub(super) struct Before<'a> {
+    json: JsonReader<'a>,
+    mark: Mark,
+    n_known: usize,
+}
+
 impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
     /// A JSON object as an object of `declared` or of the class that its member `class` names, or
     /// as a map if there is neither.
@@ -144,7 +151,7 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
         let Some(index) = known.filter(|_| self.may_guess()) else {
             return Ok(false);
         };
-        let before = (self.json.clone(), self.enc.mark(), self.known.len());
+        let before = self.here();
         let Some((number, simple)) =
             self.known.get(index).map(|known| (known.number, Rc::clone(&known.simple)))
         else {
@@ -183,15 +190,17 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
         self.has_runs && self.n_misses < MAX_MISSES
     }
 
+    /// What to go back to if what is written now has to be taken back.
+    pub(super) fn here(&self) -> Before<'a> {
+        Before { json: self.json.clone(), mark: self.enc.mark(), n_known: self.known.len() }
+    }
+
     /// Takes back an object that has other members than the one before.
-    pub(super) fn look_again(
-        &mut self,
-        (json, mark, n_known): (JsonReader<'a>, Mark, usize),
-    ) -> bool {
-        *self.json = json;
-        self.enc.go_back(mark);
+    pub(super) fn look_again(&mut self, before: Before<'a>) -> bool {
+        *self.json = before.json;
+        self.enc.go_back(before.mark);
         // Class definitions that came since are gone.
-        self.known.truncate(n_known);
+        self.known.truncate(before.n_known);
         self.n_misses += 1;
         false
     }

@@ -18,7 +18,7 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
         if self.places.is_some() || !self.may_guess() {
             return false;
         }
-        let before = (self.json.clone(), self.enc.mark(), self.known.len());
+        let before = self.here();
         let (base, scanned) = (self.members.len(), self.scanned);
         let is_written = matches!(self.try_at_once(class, base), Ok(Some(())));
         if !is_written {

@@ -58,7 +58,7 @@ impl Asked {
             Ok(hold) => (hold, Ok(())),
             Err(error) => (None, Err(error)),
         };
-        let answer = handle(worker, listener, (&active, room), (&head, body)).await;
+        let answer = handle(worker, listener, &active, room, &head, body).await;
         active.leave(answer, stream)
     }
 }

@@ -163,7 +163,7 @@ fn tell(live: &Arc<Live>, ask: Ask) {
     let live = Arc::clone(live);
     runtime.spawn(async move {
         if let Err(error) = live.try_ask(&ask).await {
-            tracing::debug!(%error, "Nacos goes on to tell what nobody wants to know");
+            tracing::debug!(%error, "Nacos keeps sending changes that nobody asked for");
         }
     });
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 /// The warnings about one state: as many as it has parts that are looked at.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct Warnings {
     before: BTreeSet<String>,
     now: BTreeSet<String>,
 }
 
-impl Said {
+impl Warnings {
     /// Something is wrong. Returns whether that is to be said: not if it was so before.
     #[must_use]
     pub(super) fn is_news(&mut self, what: &str) -> bool {
@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn what_stays_wrong_is_said_once_and_what_comes_back_again() {
-        let mut said = Said::default();
+        let mut said = Warnings::default();
         let mut look = |wrong: &[&str]| {
             let news = wrong.iter().filter(|what| said.is_news(what)).count();
             said.handle_end();

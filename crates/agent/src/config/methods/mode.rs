@@ -75,7 +75,7 @@ pub(super) fn fault(section: &mut Section<'_>) -> Option<FaultSettings> {
         return None;
     }
     let key = if delay.is_some() { "fault_delay_ms" } else { "fault_abort_percent" };
-    section.warn(key, "injects faults into calls", "remove it where callers are not being tested");
+    section.warn(key, "injects faults into calls", "remove it unless you are testing callers");
     let policy = FaultPolicy {
         delay: delay.unwrap_or_default(),
         delay_percent: if delay.is_some() { delay_percent.unwrap_or(100) } else { 0 },

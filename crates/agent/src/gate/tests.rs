@@ -1,0 +1,201 @@
+//! Gates before an app that no test calls: a test says itself what has become of a call.
+
+use std::time::Duration;
+
+use super::*;
+use crate::config::AppCapacity;
+use crate::testing::on_worker;
+
+/// No test waits longer for anything.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn shared(capacity: u32, n_workers: usize) -> Arc<SharedGate> {
+    Arc::new(SharedGate::new("10.0.0.9:20880".to_owned(), AppCapacity::Known(capacity), n_workers))
+}
+
+fn ask(gate: &Rc<AppGate>) -> Admission {
+    let now = Instant::now();
+    gate.admit(now, CallerId::known(1), now + PATIENCE, || Priority::Normal)
+}
+
+fn let_in(gate: &Rc<AppGate>) -> Admitted {
+    match ask(gate) {
+        Admission::In(admitted) => admitted,
+        Admission::Waits(_) => panic!("it waits"),
+        Admission::Shed(error) => panic!("{error}"),
+    }
+}
+
+fn waits(gate: &Rc<AppGate>) -> Waiting {
+    match ask(gate) {
+        Admission::Waits(waiting) => waiting,
+        Admission::In(_) | Admission::Shed(_) => panic!("it does not wait"),
+    }
+}
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("in time")
+}
+
+/// Waits until the gate has room: its task looks at it every few milliseconds.
+async fn room(gate: &Rc<AppGate>) {
+    let has_room = async {
+        while !gate.has_room(Instant::now()) {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(has_room).await;
+}
+
+#[test]
+fn a_call_waits_until_one_before_it_is_answered() {
+    on_worker(async || {
+        let shared = shared(1, 1);
+        let gate = AppGate::new(&shared, 0);
+        let first = let_in(&gate);
+        let second = waits(&gate);
+        first.answered(Instant::now());
+        let second = soon(second.admitted()).await.unwrap();
+        assert!(!gate.has_room(Instant::now()), "the app has one call");
+        second.answered(Instant::now());
+        room(&gate).await;
+        assert_eq!(shared.figures().shed, 0);
+    });
+}
+
+#[test]
+fn one_that_waits_is_forgotten_with_its_caller() {
+    on_worker(async || {
+        let gate = AppGate::new(&shared(1, 1), 0);
+        let first = let_in(&gate);
+        let (second, third) = (waits(&gate), waits(&gate));
+        drop(second);
+        first.answered(Instant::now());
+        // The one behind it is next.
+        let third = soon(third.admitted()).await.unwrap();
+        // One that was let in, and whose caller never hears of it.
+        let fourth = waits(&gate);
+        third.answered(Instant::now());
+        tokio::task::yield_now().await;
+        drop(fourth);
+        room(&gate).await;
+    });
+}
+
+#[test]
+fn a_call_that_would_come_too_late_is_shed_and_the_message_says_why() {
+    on_worker(async || {
+        let shared = shared(1, 1);
+        let gate = AppGate::new(&shared, 0);
+        // The app usually takes a second.
+        let began = Instant::now();
+        let_in(&gate).answered(began + Duration::from_secs(1));
+        let _in_the_app = let_in(&gate);
+        let now = Instant::now();
+        let deadline = now + Duration::from_millis(1);
+        let admission = gate.admit(now, CallerId::known(1), deadline, || Priority::Normal);
+        let Admission::Shed(error) = admission else { panic!("it was not shed") };
+        assert_eq!(error.code, Code::Overloaded);
+        let [least, longest] = RETRY_AFTER;
+        assert!((least..=longest).contains(&error.retry_after.unwrap()));
+        assert_eq!(
+            &*error.message,
+            "the app at 10.0.0.9:20880 works on as many calls as it can take (1, configured), 0 \
+             more wait on this worker, and this one would not be answered before its deadline"
+        );
+        assert_eq!(shared.figures().shed, 1);
+    });
+}
+
+#[test]
+fn a_call_that_was_given_up_counts_until_the_app_answers_it_late() {
+    on_worker(async || {
+        let gate = AppGate::new(&shared(1, 1), 0);
+        let n_late = Rc::new(Cell::new(0));
+        let told = Rc::clone(&n_late);
+        gate.set_late_replies(Box::new(move || Some(told.get())));
+        drop(let_in(&gate));
+        let next = waits(&gate);
+        // However often its task has looked meanwhile.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!gate.has_room(Instant::now()));
+        n_late.set(1);
+        soon(next.admitted()).await.unwrap().answered(Instant::now());
+    });
+}
+
+#[test]
+fn a_call_that_was_given_up_has_ended_with_the_connection_or_where_the_app_stops() {
+    on_worker(async || {
+        // An HTTP app stops when its connection ends.
+        let gate = AppGate::new(&shared(1, 1), 0);
+        drop(let_in(&gate));
+        assert!(gate.has_room(Instant::now()));
+        // A Dubbo app without its connection answers nobody.
+        let gate = AppGate::new(&shared(1, 1), 0);
+        gate.set_late_replies(Box::new(|| None));
+        drop(let_in(&gate));
+        assert!(!gate.has_room(Instant::now()));
+        room(&gate).await;
+    });
+}
+
+#[test]
+fn who_waits_elsewhere_hears_of_room_once() {
+    on_worker(async || {
+        let gate = AppGate::new(&shared(1, 1), 0);
+        let first = gate.enter(Instant::now()).unwrap();
+        assert!(gate.enter(Instant::now()).is_none());
+        let room = Rc::new(Notify::new());
+        gate.want(2, &room);
+        gate.want(3, &room);
+        first.unused(Instant::now());
+        soon(room.notified()).await;
+        gate.enter(Instant::now()).unwrap().unused(Instant::now());
+        let more = tokio::time::timeout(Duration::ZERO, room.notified()).await;
+        assert!(more.is_err(), "it was told twice");
+    });
+}
+
+#[test]
+fn workers_share_the_capacity_and_never_have_more() {
+    on_worker(async || {
+        let shared = shared(2, 2);
+        let gates = [AppGate::new(&shared, 0), AppGate::new(&shared, 1)];
+        let one = let_in(&gates[0]);
+        // The other worker has none, so this one gets all.
+        room(&gates[0]).await;
+        let two = let_in(&gates[0]);
+        let third = waits(&gates[1]);
+        one.answered(Instant::now());
+        let third = soon(third.admitted()).await.unwrap();
+        let n_calls = gates.iter().map(|gate| gate.gate.borrow().stats().in_flight).sum::<u32>();
+        assert_eq!(n_calls, 2);
+        two.answered(Instant::now());
+        third.answered(Instant::now());
+        for gate in &gates {
+            room(gate).await;
+        }
+    });
+}
+
+#[test]
+fn the_configuration_counts_before_what_an_app_registers() {
+    let gate = SharedGate::new("app".to_owned(), AppCapacity::Registered, 1);
+    assert_eq!(gate.source(), Source::Found);
+    assert!(gate.set_registered(7));
+    assert!(!gate.set_registered(7), "nothing new");
+    assert_eq!((gate.source(), gate.capacity()), (Source::Registered, 7));
+    gate.configure(AppCapacity::Known(3));
+    assert_eq!((gate.source(), gate.capacity()), (Source::Configured, 3));
+    assert!(!gate.set_registered(9), "the configuration counts");
+    gate.configure(AppCapacity::Adaptive);
+    assert_eq!(gate.source(), Source::Found);
+    gate.configure(AppCapacity::Registered);
+    assert_eq!((gate.source(), gate.capacity()), (Source::Registered, 9));
+    // An app that registers no threads still takes a call.
+    gate.set_registered(0);
+    assert_eq!(gate.capacity(), 1);
+}
