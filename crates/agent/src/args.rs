@@ -409,6 +409,7 @@ fn bad_argument(index: usize, ty: Option<&JavaType>, what: &str) -> CallError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::route::Generic;
 
     #[test]
     fn a_body_is_an_array_a_value_or_nothing() {
@@ -418,6 +419,33 @@ mod tests {
         assert_eq!((len("[]"), len(""), len(" ")), (Ok(0), Ok(0), Ok(0)));
         for broken in ["[1", "[1]]", "{\"a\"}", "nul", "[1,]"] {
             assert_eq!(len(broken).unwrap_err().code, Code::BadRequest, "{broken}");
+        }
+    }
+
+    /// Java would make the value fit, and drop what does not.
+    #[test]
+    fn a_generic_call_refuses_what_its_types_do_not_have_in_every_serialization() {
+        for (ty, right, wrong) in [
+            ("int", "7", "3000000000"),
+            ("byte", "7", "300"),
+            ("boolean", "true", "\"yes\""),
+            ("java.lang.Integer", "7", "1.5"),
+            ("java.util.Date", "\"2024-02-29\"", "\"2024-02-30\""),
+            ("java.util.UUID", "\"1-2-3-4-5\"", "\"nope\""),
+            ("byte[]", "[255]", "[256]"),
+        ] {
+            let types = vec![JavaType::parse(ty).expect("it is a type")];
+            let parameters = &Parameters::Named(types, Generic::Map);
+            let target = EncodedMethod { method: "take", parameters, plan: None };
+            for serialization in Serialization::WRITTEN {
+                let encode = |value: &str| {
+                    let args = ArgumentList::Json(vec![value.as_bytes()]);
+                    args.encode_for(target, serialization, &mut Vec::new())
+                };
+                let refused = encode(wrong).map_err(|error| error.code);
+                assert_eq!(encode(right), Ok(()), "{ty} {right} {serialization:?}");
+                assert_eq!(refused, Err(Code::BadArguments), "{ty} {wrong} {serialization:?}");
+            }
         }
     }
 }

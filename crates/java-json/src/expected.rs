@@ -78,6 +78,8 @@ pub fn scalar(builtin: Builtin) -> &'static str {
         Builtin::Date | Builtin::SqlDate | Builtin::Calendar => {
             "a date (ISO 8601 such as 2024-02-29T13:05:59Z, or whole milliseconds since 1970)"
         }
+        Builtin::TextValue => "a UUID (such as 123e4567-e89b-12d3-a456-426614174000)",
+        Builtin::Currency => "a currency code (three capital letters, such as EUR)",
         Builtin::Year => "a java.time.Year (a year from -999999999 to 999999999)",
         _ => "the ISO 8601 text of the java.time class",
     }

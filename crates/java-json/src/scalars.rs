@@ -15,7 +15,7 @@ use crate::Limits;
 use crate::builtin::Builtin;
 use crate::expected;
 use crate::json::{JsonError, JsonKind, JsonReader, Short};
-use crate::{number, time};
+use crate::{number, texts, time};
 
 /// With or without padding, for both are met.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -270,6 +270,20 @@ pub fn char_array(json: &mut JsonReader<'_>) -> Result<String, Misfit> {
         text.push_str(&char(json)?);
     }
     Ok(text)
+}
+
+/// Checks the text of a class of which Java reads only some texts. Its reader of Hessian takes null
+/// for all others.
+///
+/// # Errors
+/// What the text should be.
+pub fn check_text(builtin: Builtin, class: &str, text: &str) -> Result<(), &'static str> {
+    let is_right = match builtin {
+        Builtin::TextValue if class == "java.util.UUID" => texts::parse_uuid(text).is_some(),
+        Builtin::Currency => texts::is_currency_code(text),
+        _ => true,
+    };
+    if is_right { Ok(()) } else { Err(expected::scalar(builtin)) }
 }
 
 /// A number, or a string that should hold one.

@@ -52,14 +52,25 @@ pub fn json_to_jsonb_with(
     enc: &mut Encoder<'_>,
     schema: &dyn Schema,
 ) -> Result<(), JsonbError> {
-    json_to_jsonb_by(json, ty, enc, &InputOptions { schema, ..Default::default() }, ROOT)
+    json_to_jsonb_by(json, ty, enc, &InputOptions { schema, ..Default::default() }, Place::ROOT)
 }
 
-/// The path of a message's outermost value.
-const ROOT: &str = "$";
+/// Where a value is in its message.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// Its path: references tell the whole path.
+    pub path: &'a str,
+    /// Whether the reader knows the value's type too, if there is one. If not, what is not what it
+    /// looks like carries its class.
+    pub is_declared: bool,
+}
 
-/// Like [`json_to_jsonb`], with choices. `root` is the path of this value in the message, `$` if
-/// it is the outermost one: references tell the whole path.
+impl Place<'static> {
+    /// The outermost value, whose type the reader knows.
+    pub const ROOT: Self = Self { path: "$", is_declared: true };
+}
+
+/// Like [`json_to_jsonb`], with choices, for a value at that place.
 ///
 /// # Errors
 /// [`JsonbError`] if the text is no JSON, or a value does not fit its type.
@@ -68,16 +79,17 @@ pub fn json_to_jsonb_by(
     ty: Option<&JavaType>,
     enc: &mut Encoder<'_>,
     options: &InputOptions<'_>,
-    root: &str,
+    place: Place<'_>,
 ) -> Result<(), JsonbError> {
     let rest = json.text().get(json.position()..).unwrap_or_default();
     let may_have_class = memmem::find(rest, b"\"class\"").is_some();
     let places = options.refs.then(ReferencePaths::default);
     let schema = options.schema;
     let as_maps = options.as_maps;
+    let root = place.path;
     let mut writer = JsonToJsonb { json, enc, schema, as_maps, may_have_class, places, root };
-    let place = if ty.is_some() { ReaderType::Declared } else { ReaderType::Open };
-    writer.value(ty, place)
+    let is_declared = ty.is_some() && place.is_declared;
+    writer.value(ty, if is_declared { ReaderType::Declared } else { ReaderType::Open })
 }
 
 /// What the reader knows of the value at a place.
@@ -347,7 +359,8 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         let path = ahead.read_string()?;
         let is_alone = ahead.next_key(&mut object)?.is_none();
         let is_known = self.places.as_ref().is_some_and(|places| places.find(&path).is_some());
-        let Some(steps) = path.strip_prefix(ROOT).filter(|_| is_alone && is_known) else {
+        let Some(steps) = path.strip_prefix(Place::ROOT.path).filter(|_| is_alone && is_known)
+        else {
             let expected = "a reference to an array or object that began before";
             return Err(self.wrong_value(offset, expected));
         };

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use hessian::Value;
 use java_json::json::{self, JsonReader};
 use java_json::{InputOptions, JavaType, JsonOptions, Limits, Schema};
-use jsonb::{Decoder, Encoder, json_to_jsonb_by, json_to_jsonb_with, jsonb_to_json_as};
+use jsonb::{Decoder, Encoder, Place, json_to_jsonb_by, json_to_jsonb_with, jsonb_to_json_as};
 
 use super::hessian2::Hessian2;
 use super::texts::{Framing, Texts};
@@ -30,8 +30,7 @@ impl ValueCodec for Jsonb {
     ) -> Result<(), ArgumentError> {
         let Some(GenericHead { method, types }) = generic else {
             return (0..args.count()).try_for_each(|index| {
-                let ty = args.ty(index);
-                sized(out, |encoder| write_arg(args, index, ty, options, "$", encoder))
+                sized(out, |encoder| write_arg(args, index, options, Place::ROOT, encoder))
             });
         };
         sized(out, |encoder| {
@@ -51,7 +50,9 @@ impl ValueCodec for Jsonb {
         sized(out, |encoder| {
             encoder.array_begin(args.count());
             (0..args.count()).try_for_each(|index| {
-                write_arg(args, index, None, options, &format!("$[{index}]"), encoder)
+                // They are elements of an array of objects, also where their types are known.
+                let place = Place { path: &format!("$[{index}]"), is_declared: false };
+                write_arg(args, index, options, place, encoder)
             })
         })
     }
@@ -168,15 +169,14 @@ fn sized(
     written
 }
 
-/// `root` is where the argument is in its message: references tell the whole path.
 fn write_arg(
     args: &dyn Arguments,
     index: usize,
-    ty: Option<&JavaType>,
     options: &InputOptions<'_>,
-    root: &str,
+    place: Place<'_>,
     encoder: &mut Encoder<'_>,
 ) -> Result<(), ArgumentError> {
+    let ty = args.ty(index);
     match args.at(index, ty) {
         Argument::Text(text) => {
             encoder.string(text);
@@ -184,7 +184,7 @@ fn write_arg(
         }
         Argument::Json(text) => {
             let mut reader = JsonReader::new(&text, Limits::default());
-            json_to_jsonb_by(&mut reader, ty, encoder, options, root)
+            json_to_jsonb_by(&mut reader, ty, encoder, options, place)
                 .map_err(|error| ArgumentError::at(index, ty, error))
         }
     }

@@ -6,7 +6,7 @@ use java_json::builtin::Builtin;
 use java_json::json::JsonKind;
 use java_json::number::InGenericCall;
 use java_json::time::{self, Date, Time};
-use java_json::{expected, number, scalars};
+use java_json::{expected, number, scalars, texts};
 
 use super::{JsonToJsonb, ReaderType};
 use crate::encode::{DateParts, TimeParts};
@@ -209,7 +209,7 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
         }
         match builtin {
             Builtin::TextValue if name == "java.util.UUID" => {
-                let bytes = parse_uuid(&text).ok_or_else(|| wrong("a UUID"))?;
+                let bytes = texts::parse_uuid(&text).ok_or_else(|| wrong(iso))?;
                 self.class_if_open(Some(name), place);
                 self.enc.binary(&bytes);
                 return Ok(());
@@ -227,7 +227,7 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
             Builtin::ZoneOffset => {
                 time::parse_offset(text.as_bytes()).ok_or_else(|| wrong(iso))?;
             }
-            _ => {}
+            _ => scalars::check_text(builtin, name, &text).map_err(wrong)?,
         }
         self.class_if_open(Some(name), place);
         self.enc.string(&text);
@@ -367,22 +367,6 @@ fn calendar_fields(builtin: Builtin, text: &str) -> Option<Vec<(&'static str, i6
             Some(vec![("day", date.day.into()), ("month", date.month.into())])
         }
     }
-}
-
-fn parse_uuid(text: &str) -> Option<[u8; 16]> {
-    const DASHES: [usize; 4] = [8, 13, 18, 23];
-    let mut value: u128 = 0;
-    if text.len() != 36 {
-        return None;
-    }
-    for (at, byte) in text.bytes().enumerate() {
-        match (DASHES.contains(&at), byte) {
-            (true, b'-') => {}
-            (true, _) => return None,
-            (false, byte) => value = value << 4 | u128::from(char::from(byte).to_digit(16)?),
-        }
-    }
-    Some(value.to_be_bytes())
 }
 
 /// The sign, the digits, and how many of them stand behind the point.

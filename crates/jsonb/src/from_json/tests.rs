@@ -183,7 +183,7 @@ fn numbers_in_a_generic_call_are_none_that_java_changes() {
         let mut out = Vec::new();
         let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
         let options = InputOptions { as_maps: generic, ..InputOptions::default() };
-        json_to_jsonb_by(&mut reader, None, &mut Encoder::new(&mut out), &options, "$")?;
+        json_to_jsonb_by(&mut reader, None, &mut Encoder::new(&mut out), &options, Place::ROOT)?;
         Ok::<_, JsonbError>(out)
     };
     let decimal = bytes("java.math.BigDecimal", "19.90").unwrap();
@@ -258,6 +258,7 @@ fn what_does_not_fit_is_an_error_with_its_place() {
         ("java.time.Duration", "\"soon\"", 0),
         ("java.time.YearMonth", "\"2024-13\"", 0),
         ("java.util.UUID", "\"123e4567-e89b-12d3-a456-42661417400g\"", 0),
+        ("java.util.Currency", "\"euro\"", 0),
         ("void", "1", 0),
     ] {
         let error = bytes(ty, json).unwrap_err();
@@ -280,7 +281,13 @@ fn by(json: &str, refs: bool, root: &str) -> Result<Vec<u8>, JsonbError> {
     let mut out = Vec::new();
     let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
     let options = InputOptions { refs, ..InputOptions::default() };
-    json_to_jsonb_by(&mut reader, None, &mut Encoder::new(&mut out), &options, root)?;
+    json_to_jsonb_by(
+        &mut reader,
+        None,
+        &mut Encoder::new(&mut out),
+        &options,
+        Place { path: root, is_declared: true },
+    )?;
     reader.finish()?;
     Ok(out)
 }
@@ -377,7 +384,8 @@ fn objects_of_a_generic_call_are_maps_with_their_class() {
     let write = |json: &str| {
         let (mut bytes, mut out) = (Vec::new(), Vec::new());
         let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
-        json_to_jsonb_by(&mut reader, None, &mut Encoder::new(&mut bytes), &options, "$").unwrap();
+        json_to_jsonb_by(&mut reader, None, &mut Encoder::new(&mut bytes), &options, Place::ROOT)
+            .unwrap();
         let mut decoder = Decoder::new(&bytes, Limits::default());
         jsonb_to_json(&mut decoder, &mut out, &JsonOptions::default()).unwrap();
         String::from_utf8(out).unwrap()

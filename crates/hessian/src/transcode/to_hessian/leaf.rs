@@ -47,8 +47,8 @@ impl JsonToHessian<'_, '_, '_, '_, '_> {
                 self.scalar(Builtin::Long, "")
             }
             (_, JsonKind::Number) => Err(self.wrong_kind(of(builtin, name))),
-            (Builtin::TextValue, _) => self.text_object(name, "value"),
-            (Builtin::Currency, _) => self.text_object(name, "currencyCode"),
+            (Builtin::TextValue, _) => self.checked_text_object(builtin, name, "value"),
+            (Builtin::Currency, _) => self.checked_text_object(builtin, name, "currencyCode"),
             (Builtin::Uri, _) => self.text_object(name, "string"),
             (Builtin::ClassName, _) => self.text_object("java.lang.Class", "name"),
             (Builtin::Locale, _) => {
@@ -105,6 +105,19 @@ impl JsonToHessian<'_, '_, '_, '_, '_> {
             None => self.enc.string(&self.json.read_string()?),
         }
         Ok(())
+    }
+
+    fn checked_text_object(
+        &mut self,
+        builtin: Builtin,
+        class: &str,
+        field: &str,
+    ) -> Result<(), TranscodeError> {
+        let offset = self.json.position();
+        let text = self.json.clone().read_string()?;
+        scalars::check_text(builtin, class, &text)
+            .map_err(|expected| self.wrong_value(offset, expected))?;
+        self.text_object(class, field)
     }
 
     fn text_object(&mut self, class: &str, field: &str) -> Result<(), TranscodeError> {
