@@ -210,3 +210,6 @@ impl Drop for Credit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

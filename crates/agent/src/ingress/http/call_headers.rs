@@ -151,3 +151,81 @@ pub(super) fn parse_timeout(text: &str) -> Result<Duration, CallError> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn head(headers: &[(&str, &[u8])]) -> Parts {
+        let add = |request: http::request::Builder, (name, value): &(&str, &[u8])| {
+            request.header(*name, *value)
+        };
+        headers.iter().fold(Request::builder(), add).body(()).unwrap().into_parts().0
+    }
+
+    fn refusal(headers: &[(&str, &[u8])]) -> String {
+        let head = head(headers);
+        let error = match CallHeaders::read(&head, true) {
+            Ok(headers) => headers.more_attachments().unwrap_err(),
+            Err(error) => error,
+        };
+        assert_eq!(error.code, Code::BadRequest);
+        error.message.into()
+    }
+
+    #[test]
+    fn each_header_says_its_part_and_the_first_of_a_name_counts() {
+        let head = head(&[
+            ("x-dubbo-service-version", b"2.0"),
+            ("x-dubbo-service-version", b"3.0"),
+            ("x-dubbo-service-group", b"blue"),
+            ("x-dubbo-parameter-types", b"int"),
+            ("x-dubbo-generic", b" gson "),
+            ("x-dubbo-timeout-ms", b"250"),
+            ("x-dubbo-priority", b"low"),
+            ("x-dubbo-attachment-tenant", b"acme"),
+            ("traceparent", b"00-1"),
+            ("x-dubbo-unknown", b"?"),
+            ("accept", b"*/*"),
+        ]);
+        let read = CallHeaders::read(&head, true).unwrap();
+        assert_eq!((read.version, read.group, read.types), ("2.0", "blue", Some("int")));
+        assert_eq!(read.generic, Some(Generic::Gson));
+        assert_eq!(read.timeout, Some(Duration::from_millis(250)));
+        let expected = [(priority::ATTACHMENT, "low"), ("tenant", "acme"), ("traceparent", "00-1")];
+        assert_eq!(read.attachments, expected);
+        // Who was said to have none of ours is not read.
+        assert_eq!(CallHeaders::read(&head, false).unwrap().version, "");
+    }
+
+    #[test]
+    fn the_json_object_counts_before_a_header_of_the_same_name() {
+        let head = head(&[
+            ("x-dubbo-attachment-a", b"1"),
+            ("x-dubbo-attachment-b", b"2"),
+            ("x-dubbo-attachments", br#"{"a":"x","b":7}"#),
+        ]);
+        let mut read = CallHeaders::read(&head, true).unwrap();
+        let more = read.more_attachments().unwrap();
+        let typed = format!("{TYPED}b");
+        assert_eq!(read.all_attachments(&more), [("a", "x"), (&*typed, "7")]);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_by_its_name() {
+        for (header, value, said) in [
+            ("x-dubbo-timeout-ms", &b"0"[..], "x-dubbo-timeout-ms is \"0\"; it must be a whole"),
+            ("x-dubbo-timeout-ms", b"1s", "x-dubbo-timeout-ms is \"1s\""),
+            ("x-dubbo-generic", b"bean", "it must be true or gson"),
+            ("x-dubbo-priority", b"urgent", "it must be high, normal or low"),
+            ("x-dubbo-service-group", b"\xff", "header x-dubbo-service-group is not UTF-8"),
+            ("x-dubbo-attachment-path", b"x", "header x-dubbo-attachment-*: "),
+            ("x-dubbo-attachments", b"[1]", "header x-dubbo-attachments: not a JSON object"),
+        ] {
+            let refusal = refusal(&[(header, value)]);
+            assert!(refusal.contains(said), "{header}: {refusal}");
+        }
+    }
+}
