@@ -2,7 +2,8 @@
 //!
 //! A fastjson that writes class names, as the extension for Dubbo 3 does, writes more than JSON
 //! has: `-5L` and `1.5F` for boxed numbers, `x'00FF'` for bytes, `new Date(0)`, `Set["a"]`,
-//! members named `@type`, and keys of maps that are numbers as they are.
+//! members named `@type`. Every fastjson writes numbers, booleans and null as they are where they
+//! are keys of maps.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,9 +15,9 @@ const FIELD: &str = "text";
 /// Appends one text of fastjson's dialect as JSON.
 ///
 /// Numbers lose the letter of their type, bytes become base64, dates their milliseconds, sets
-/// arrays, and numbers for keys strings. A member `@type` becomes one named `class` if
-/// `class_names`, or is left out. References (`{"$ref":"$[0]"}`) stay as they are. Plain JSON
-/// comes out as it is, but for such members. Whether it is JSON otherwise is not checked.
+/// arrays, and keys that are numbers, booleans or null strings. A member `@type` becomes one named
+/// `class` if `class_names`, or is left out. References (`{"$ref":"$[0]"}`) stay as they are. Plain
+/// JSON comes out as it is, but for such members. Whether it is JSON otherwise is not checked.
 ///
 /// # Errors
 /// [`ProtoError::Json`] at a token that neither JSON nor the dialect has.
@@ -121,11 +122,14 @@ impl<'a> Dialect<'a> {
         if matches!(self.rest(), [b'B' | b'S' | b'L' | b'F' | b'D', ..]) {
             self.pos += 1;
         }
-        let number = number.strip_suffix(b".").unwrap_or(number);
-        let is_key = self.rest().starts_with(b":");
-        let quote: &[u8] = if is_key { b"\"" } else { b"" };
+        self.maybe_key(number.strip_suffix(b".").unwrap_or(number), out);
+    }
+
+    /// A value that was just taken, as a string if it is a key.
+    fn maybe_key(&self, value: &[u8], out: &mut Vec<u8>) {
+        let quote: &[u8] = if self.rest().starts_with(b":") { b"\"" } else { b"" };
         out.extend_from_slice(quote);
-        out.extend_from_slice(number);
+        out.extend_from_slice(value);
         out.extend_from_slice(quote);
     }
 
@@ -161,7 +165,7 @@ impl<'a> Dialect<'a> {
         }
         self.pos = start;
         match self.take_while(|byte| byte.is_ascii_alphabetic()) {
-            word @ (b"true" | b"false" | b"null") => out.extend_from_slice(word),
+            word @ (b"true" | b"false" | b"null") => self.maybe_key(word, out),
             b"Set" | b"TreeSet" if self.rest().starts_with(b"[") => {}
             _ => {
                 self.pos = start;

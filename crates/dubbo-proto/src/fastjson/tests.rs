@@ -22,6 +22,7 @@ fn the_dialect_becomes_json() {
         ("new Date(-16)", "-16"),
         ("[Set[\"one\"],TreeSet[1,2L]]", "[[\"one\"],[1,2]]"),
         ("{1:true,-2L:\"x\\\"1L\",\"k\":1}", "{\"1\":true,\"-2\":\"x\\\"1L\",\"k\":1}"),
+        ("{true:1,null:[null,false],1.5:2}", "{\"true\":1,\"null\":[null,false],\"1.5\":2}"),
         ("[{\"$ref\":\"$[0]\"},null,false]", "[{\"$ref\":\"$[0]\"},null,false]"),
         ("\"{\\\"@type\\\":\\\"a\\\"}\"", "\"{\\\"@type\\\":\\\"a\\\"}\""),
     ] {

@@ -1,4 +1,8 @@
+use java_json::JsonOptions;
+
+use super::values::JsonValues;
 use super::*;
+use crate::values::{ReadOptions, ValueCodec};
 
 #[test]
 fn reads_strings_and_maps() {
@@ -51,4 +55,25 @@ fn sized_texts_are_as_long_as_they_say() {
     assert!(holds(b"", 0) && holds(b"\0\0\0\x011", 1));
     assert!(!holds(b"\0\0\0\x011", 0) && !holds(b"\0\0\0\x011", 2));
     assert!(!holds(b"\0\0\0\0", 1) && !holds(b"", 1) && !holds(b"1\n2", 2));
+}
+
+/// Where a map has numbers for keys, fastjson writes what is no JSON.
+#[test]
+fn keys_of_replies_may_be_without_quotes() {
+    let dialects = [(Framing::Lines, false), (Framing::Sized, true)];
+    for values in dialects.map(|(framing, is_dialect)| JsonValues { framing, is_dialect }) {
+        let read = |text: &[u8], json: &JsonOptions| {
+            let mut out = Vec::new();
+            let options = ReadOptions { json, schema: None };
+            values.read_value(text, None, options, &mut out).map_err(|error| error.to_string())?;
+            Ok::<_, String>(String::from_utf8(out).expect("it is UTF-8"))
+        };
+        for options in ["", "big-numbers=text"] {
+            let options = JsonOptions::parse(options).expect("they are options");
+            let read = |text| read(text, &options);
+            let expected = Ok("{\"1\":\"a\",\"true\":{\"-2\":[]}}".to_owned());
+            assert_eq!(read(b"{1:\"a\",true:{-2:[]}}"), expected);
+            assert!(read(b"{1:").is_err() && read(b"{a:1}").is_err());
+        }
+    }
 }

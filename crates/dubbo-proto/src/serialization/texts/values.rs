@@ -6,7 +6,7 @@ use hessian::transcode::{
     hessian_to_json, hessian_to_json_with, json_to_hessian_by, json_to_hessian_with,
 };
 use hessian::{Decoder, Encoder};
-use java_json::json::{self, JsonKind, JsonReader};
+use java_json::json::{self, JsonError, JsonKind, JsonReader};
 use java_json::number::InGenericCall;
 use java_json::{DateStyle, InputOptions, JavaType, JsonOptions, Limits, Schema};
 use memchr::memmem;
@@ -186,15 +186,19 @@ impl JsonValues {
         options: &JsonOptions,
         plain: &'a mut Vec<u8>,
     ) -> Result<&'a [u8], ValueError> {
-        let mut text = value;
         if self.is_dialect {
             fastjson::to_json(value, options.class_name, plain)?;
-            text = plain;
+            return Ok(whole(plain)?);
         }
-        let mut reader = JsonReader::new(text, Limits::default());
-        let text = reader.skip_value()?;
-        reader.finish()?;
-        Ok(text)
+        let error = match whole(value) {
+            Ok(text) => return Ok(text),
+            Err(error) => error,
+        };
+        // Every fastjson writes keys of maps that are no texts without quotes.
+        if fastjson::to_json(value, true, plain).is_err() {
+            return Err(error.into());
+        }
+        Ok(whole(plain).map_err(|_| error)?)
     }
 }
 
@@ -220,6 +224,14 @@ impl ArgumentTexts<'_> {
         self.framing.write(self.out, |out| written = write(out));
         written
     }
+}
+
+/// The value, if the text is one of JSON and nothing else.
+fn whole(text: &[u8]) -> Result<&[u8], JsonError> {
+    let mut reader = JsonReader::new(text, Limits::default());
+    let value = reader.skip_value()?;
+    reader.finish()?;
+    Ok(value)
 }
 
 fn write_arg(
