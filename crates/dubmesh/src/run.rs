@@ -47,7 +47,7 @@ struct Signals {
 }
 
 /// What a signal asks for.
-enum Asked {
+enum SignalAction {
     Reload,
     /// With the name of the signal.
     End(&'static str),
@@ -62,11 +62,11 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Asked {
+    async fn next(&mut self) -> SignalAction {
         tokio::select! {
-            _ = self.terminate.recv() => Asked::End("SIGTERM"),
-            _ = self.interrupt.recv() => Asked::End("SIGINT"),
-            _ = self.hang_up.recv() => Asked::Reload,
+            _ = self.terminate.recv() => SignalAction::End("SIGTERM"),
+            _ = self.interrupt.recv() => SignalAction::End("SIGINT"),
+            _ = self.hang_up.recv() => SignalAction::Reload,
         }
     }
 
@@ -75,8 +75,8 @@ impl Signals {
     async fn end(&mut self) -> &'static str {
         loop {
             match self.next().await {
-                Asked::End(signal) => return signal,
-                Asked::Reload => info!("SIGHUP has no effect while draining"),
+                SignalAction::End(signal) => return signal,
+                SignalAction::Reload => info!("SIGHUP has no effect while draining"),
             }
         }
     }
@@ -109,8 +109,8 @@ async fn supervise(path: &Path, config: Config, logging: &Logging) -> io::Result
             () = agent.stopped() => return Ok(Exit::Failure),
         };
         match asked {
-            Asked::Reload => reload(path, &agent, logging).await,
-            Asked::End(signal) => break signal,
+            SignalAction::Reload => reload(path, &agent, logging).await,
+            SignalAction::End(signal) => break signal,
         }
     };
     info!(signal, "draining; a second signal ends at once");

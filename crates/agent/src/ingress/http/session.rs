@@ -33,7 +33,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tracing::{debug, info};
 use wire::{Account, Connection, Peer, Taking, Watched};
 
-use self::answering::{Answering, Asked};
+use self::answering::{AcceptedRequest, Answering};
 use self::idle_frames::Pace;
 use self::io::{LocalExecutor, SessionIo};
 use super::chunks::Chunks;
@@ -273,7 +273,7 @@ impl HttpSession {
         io: SessionIo,
     ) -> hyper::Result<()> {
         let service = service_fn(|request| {
-            let asked = Asked::new(self, request);
+            let asked = AcceptedRequest::new(self, request);
             let (worker, listener) = (Rc::clone(&worker), Arc::clone(listener));
             async move { Ok::<_, Infallible>(asked.answer(&worker, &listener).await) }
         });

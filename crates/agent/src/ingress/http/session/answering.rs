@@ -25,7 +25,7 @@ use crate::ingress::http::{HttpListener, handle};
 use crate::worker::Worker;
 
 /// A request, and what lasts until its answer leaves.
-pub(super) struct Asked {
+pub(super) struct AcceptedRequest {
     head: Parts,
     body: Incoming,
     active: Active,
@@ -33,7 +33,7 @@ pub(super) struct Asked {
     room: Result<Option<Hold>, CallError>,
 }
 
-impl Asked {
+impl AcceptedRequest {
     /// A request that has just come.
     #[inline]
     pub(super) fn new(session: &Rc<HttpSession>, request: Request<Incoming>) -> Self {
@@ -69,7 +69,7 @@ type Work = Pin<Box<dyn Future<Output = Infallible>>>;
 /// The request that is to be answered, and its answer.
 #[derive(Default)]
 struct Exchange {
-    asked: RefCell<Option<Asked>>,
+    asked: RefCell<Option<AcceptedRequest>>,
     answer: RefCell<Option<Response<Leaving>>>,
 }
 
@@ -129,7 +129,7 @@ impl Answered {
     /// The answer to the only request of the connection that is under way.
     pub(super) fn new(session: &Rc<HttpSession>, request: Request<Incoming>) -> Self {
         if let Some(answering) = session.answering.get() {
-            *answering.exchange.asked.borrow_mut() = Some(Asked::new(session, request));
+            *answering.exchange.asked.borrow_mut() = Some(AcceptedRequest::new(session, request));
         }
         Self { session: Rc::clone(session), is_done: false }
     }
