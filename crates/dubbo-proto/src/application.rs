@@ -20,7 +20,7 @@ use serde_json::Value;
 
 pub use instance::{Instance, MetadataAddress, Storage};
 pub use mapping::{
-    MAX_APPLICATIONS, SomeApplications, add_application, applications, applications_beside,
+    MAX_APPLICATIONS, Rank, SomeApplications, add_application, applications, applications_beside,
 };
 pub use metadata::{MAX_METADATA_LEN, METADATA_CLASS, Metadata, MetadataClasses, OfferedService};
 

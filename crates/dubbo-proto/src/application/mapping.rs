@@ -11,7 +11,7 @@ pub const MAX_APPLICATIONS: usize = 64;
 /// after [`MAX_APPLICATIONS`].
 #[must_use]
 pub fn applications(text: &str) -> BTreeSet<String> {
-    applications_beside(text, |_| false).names
+    applications_beside(text, |_| Rank::Other).names
 }
 
 /// Some applications of a text.
@@ -23,14 +23,24 @@ pub struct SomeApplications {
     pub is_cut: bool,
 }
 
-/// The same, where those that `is_known` come before others: a list that grows without end takes
-/// none away that is in use.
+/// Which applications come before others where there are too many.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Rank {
+    /// It is in use.
+    Used,
+    /// Nothing is known of it.
+    Other,
+    /// It was looked for, and had nothing.
+    Empty,
+}
+
+/// The same, by their rank: a list that grows without end takes none away that is in use.
 #[must_use]
-pub fn applications_beside(text: &str, is_known: impl Fn(&str) -> bool) -> SomeApplications {
+pub fn applications_beside(text: &str, rank: impl Fn(&str) -> Rank) -> SomeApplications {
     let mut some = SomeApplications::default();
-    for is_wanted in [true, false] {
+    for wanted in [Rank::Used, Rank::Other, Rank::Empty] {
         let names = text.split(',').map(str::trim).filter(|name| is_application(name));
-        for name in names.filter(|name| is_known(name) == is_wanted) {
+        for name in names.filter(|name| rank(name) == wanted) {
             if MAX_APPLICATIONS <= some.names.len() {
                 some.is_cut |= !some.names.contains(name);
                 continue;

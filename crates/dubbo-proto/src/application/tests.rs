@@ -107,10 +107,16 @@ fn mappings_are_lists_of_names() {
     let many: Vec<_> = (0..1000).map(|n| n.to_string()).collect();
     assert_eq!(applications(&many.join(",")).len(), MAX_APPLICATIONS);
     // What is in use stays, however much is written before it.
-    let some = applications_beside(&many.join(","), |name| name == "999");
+    let some = applications_beside(&many.join(","), |name| match name {
+        "999" => Rank::Used,
+        "1" => Rank::Empty,
+        _ => Rank::Other,
+    });
     assert_eq!((some.names.len(), some.is_cut), (MAX_APPLICATIONS, true));
     assert!(some.names.contains("999") && some.names.contains("0"), "{some:?}");
-    assert!(!applications_beside("a,b,a", |_| false).is_cut);
+    assert!(!some.names.contains("1"), "{some:?}");
+    let some = applications_beside("a,b,a", |_| Rank::Empty);
+    assert_eq!((some.names.len(), some.is_cut), (2, false));
     assert_eq!(add_application("", "a").as_deref(), Some("a"));
     assert_eq!(add_application("b", "a").as_deref(), Some("b,a"));
     assert_eq!(add_application("b, a", "a"), None);

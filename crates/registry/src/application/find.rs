@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
 use dubbo_proto::application::{
-    Instance, MAX_APPLICATIONS, Metadata, OfferedService, SomeApplications, applications_beside,
+    Instance, MAX_APPLICATIONS, Metadata, OfferedService, Rank, SomeApplications,
+    applications_beside,
 };
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -24,6 +25,13 @@ use super::{ApplicationLevel, Found};
 /// How long endpoints found otherwise wait for the applications, from when these are known.
 const PATIENCE: Duration = Duration::from_secs(4);
 
+/// Where a mapping names more applications than are followed, those that have no instance make
+/// room for others after so long; and after so long once each was tried.
+const NEXT: Duration = Duration::from_secs(1);
+const NEXT_ROUND: Duration = Duration::from_secs(30);
+/// How many of them are remembered.
+const MAX_EMPTY: usize = 10_000;
+
 /// Runs until its task is aborted.
 pub(super) async fn run(level: ApplicationLevel, wanted: ServiceKey, sender: watch::Sender<Found>) {
     // Ends the task with this one.
@@ -37,13 +45,15 @@ pub(super) async fn run(level: ApplicationLevel, wanted: ServiceKey, sender: wat
             mapping
         }
     };
-    let (followed, wake, is_cut) = Default::default();
-    let mut finder = Finder { level, wanted, followed, wake, is_cut };
-    let (mut patient_until, mut is_new) = (None, true);
+    let mut finder = Finder::new(level, wanted);
+    let (mut patient_until, mut next_at, mut is_new) = (None, None, true);
     loop {
         let document = mapping.borrow_and_update().clone();
-        if is_new {
-            finder.follow_mapped(document.text.as_deref().unwrap_or_default());
+        let is_next = next_at.is_some_and(|at| at <= Instant::now());
+        if is_new || is_next {
+            let mapping = document.text.as_deref().unwrap_or_default();
+            finder.follow_mapped(mapping, is_next);
+            next_at = None;
         }
         if document.is_settled && patient_until.is_none() {
             patient_until = Some(Instant::now() + PATIENCE);
@@ -51,6 +61,9 @@ pub(super) async fn run(level: ApplicationLevel, wanted: ServiceKey, sender: wat
         let is_late = patient_until.is_some_and(|until| until <= Instant::now());
         let is_unmapped = document.is_settled && finder.followed.is_empty();
         let mut found = if is_unmapped { finder.unmapped() } else { finder.found() };
+        if found.is_settled && finder.is_cut {
+            next_at.get_or_insert_with(|| Instant::now() + finder.time_to_next());
+        }
         found.is_settled = document.is_settled && (found.is_settled || is_late);
         let deadline = patient_until.filter(|_| !found.is_settled);
         sender.send_if_modified(|current| {
@@ -64,6 +77,7 @@ pub(super) async fn run(level: ApplicationLevel, wanted: ServiceKey, sender: wat
             Ok(()) = mapping.changed() => true,
             () = finder.wake.notified() => false,
             () = sleep_until_option(deadline) => false,
+            () = sleep_until_option(next_at) => false,
         };
     }
 }
@@ -82,6 +96,10 @@ struct Finder {
     wake: Arc<Notify>,
     /// Whether the mapping names more applications than are followed.
     is_cut: bool,
+    /// Those of them that were followed and had no instance.
+    empty: BTreeSet<String>,
+    /// Each was tried.
+    is_round_over: bool,
 }
 
 struct Followed {
@@ -90,22 +108,52 @@ struct Followed {
     _waker: JoinSet<()>,
 }
 
+impl Followed {
+    fn has_instances(&self) -> bool {
+        !self.feed.resolved().borrow().instances.is_empty()
+    }
+}
+
 impl Finder {
-    /// Follows the applications that a mapping names. Those that have instances stay.
-    fn follow_mapped(&mut self, mapping: &str) {
-        let is_used = |name: &str| {
-            let followed = self.followed.get(name);
-            followed.is_some_and(|it| !it.feed.resolved().borrow().instances.is_empty())
+    fn new(level: ApplicationLevel, wanted: ServiceKey) -> Self {
+        let (followed, wake, is_cut, empty, is_round_over) = Default::default();
+        Self { level, wanted, followed, wake, is_cut, empty, is_round_over }
+    }
+
+    /// How long those that are followed may stay who have no instance, once all is known of them.
+    const fn time_to_next(&self) -> Duration {
+        if self.is_round_over { NEXT_ROUND } else { NEXT }
+    }
+
+    /// Follows the applications that a mapping names. Those that have instances stay. Where there
+    /// are too many, others take the places of those that have none, if `is_next`.
+    fn follow_mapped(&mut self, mapping: &str, is_next: bool) {
+        if is_next {
+            if self.is_round_over || MAX_EMPTY <= self.empty.len() {
+                self.empty.clear();
+            }
+            let empty = self.followed.iter().filter(|(_, it)| !it.has_instances());
+            self.empty.extend(empty.map(|(name, _)| name.clone()));
+        }
+        let rank = |name: &str| match self.followed.get(name) {
+            Some(followed) if followed.has_instances() => Rank::Used,
+            _ if self.empty.contains(name) => Rank::Empty,
+            _ => Rank::Other,
         };
-        let SomeApplications { names, is_cut } = applications_beside(mapping, is_used);
+        let SomeApplications { names, is_cut } = applications_beside(mapping, rank);
+        self.is_round_over = names.iter().all(|name| rank(name) != Rank::Other);
         if is_cut && !self.is_cut {
             tracing::warn!(
                 interface = self.wanted.interface,
                 max = MAX_APPLICATIONS,
-                "its mapping names more applications than are followed; the others are left out"
+                "its mapping names more applications than are followed; those that have no \
+                 instance take turns"
             );
         }
         self.is_cut = is_cut;
+        if !is_cut {
+            self.empty.clear();
+        }
         self.follow(names);
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use etcd_client::{Client, GetOptions, KvClient, LeaseClient};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 use wire::jitter;
@@ -26,6 +26,9 @@ use super::stream::Watches;
 /// How often a quiet connection is asked whether it is alive: a member that hangs is left after at
 /// most this and a request's timeout.
 const PROBE_INTERVAL: Duration = Duration::from_secs(3);
+
+/// Services and rules that are read at the same time.
+const MAX_READS: usize = 32;
 
 /// A connection that has answered.
 pub(super) struct Live {
@@ -58,6 +61,7 @@ impl Live {
 pub(super) struct Connection {
     pub(super) lent: Lent<Live>,
     suspect: Arc<Notify>,
+    reads: Arc<Semaphore>,
 }
 
 /// Why a request failed.
@@ -92,7 +96,8 @@ impl Connection {
         runtime: &Handle,
     ) -> (Self, AbortHandle) {
         let (lender, lent) = lend(settings.request_timeout);
-        let connection = Self { lent, suspect: Arc::default() };
+        let reads = Arc::new(Semaphore::new(MAX_READS));
+        let connection = Self { lent, suspect: Arc::default(), reads };
         let connector = Connector {
             connection: connection.clone(),
             settings: Arc::clone(settings),
@@ -127,6 +132,18 @@ impl Connection {
         request: impl Future<Output = Result<T, etcd_client::Error>>,
     ) -> Result<T, EtcdError> {
         bounded(what, self.lent.request_timeout(), request).await
+    }
+
+    /// The same for what is read at the beginning of each watch. An agent with hundreds of services
+    /// has thousands of these, and each holds buffers while it runs.
+    pub(super) async fn read<T>(
+        &self,
+        what: &'static str,
+        request: impl Future<Output = Result<T, etcd_client::Error>>,
+    ) -> Result<T, EtcdError> {
+        // Whoever holds a permit gives it back within the time of a request.
+        let _permit = self.reads.acquire().await;
+        self.request(what, request).await
     }
 }
 

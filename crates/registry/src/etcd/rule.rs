@@ -38,7 +38,7 @@ impl EtcdRule {
     async fn read(&mut self, live: &Live) -> Result<Option<String>, EtcdError> {
         let mut reader = live.kv_client();
         let get = reader.get(self.key.as_str(), None);
-        let answer = self.connection.request("reading a rule", get).await?;
+        let answer = self.connection.read("reading a rule", get).await?;
         let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
         let options = WatchOptions::new().with_start_revision(revision + 1).with_fragment();
         let range = Range { key: self.key.clone(), options };

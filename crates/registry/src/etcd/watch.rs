@@ -92,7 +92,7 @@ impl<E: Send> EtcdWatch<E> {
         let gets: Vec<_> = self.prefixes.iter().cloned().map(get).collect();
         let mut client = live.kv_client().max_decoding_message_size(MAX_MESSAGE_LEN);
         let read = client.txn(Txn::new().and_then(gets));
-        let answer = self.connection.request("reading", read).await?;
+        let answer = self.connection.read("reading", read).await?;
         let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
         let mut items = Vec::new();
         for response in answer.op_responses() {

@@ -214,6 +214,35 @@ async fn etcd_step_by_step() {
     finds_step_by_step(InEtcd(Etcd::start().unwrap())).await;
 }
 
+/// A mapping begins with names that somebody has made up, and more than are followed.
+async fn finds_the_last_of_many(mut store: impl Store) {
+    let made_up: Vec<_> = (0..130).map(|n| format!("made-up-{n}")).collect();
+    store.put(MAPPING, &format!("{},orders", made_up.join(",")));
+    let known = metadata(&[]);
+    store.put(&report(&known), &known.to_json());
+    store.put("/services/orders/10.0.0.1:1", &store.record(&instance(1, &known.revision)));
+    let registry = store.registry();
+    let subscription = registry.subscribe(&service("a.B"));
+    shows(&subscription, Freshness::Current, &["dubbo://10.0.0.1:1"]).await;
+    // It stays, while the others take turns.
+    says(&subscription, "application made-up-0 (").await;
+    shows(&subscription, Freshness::Current, &["dubbo://10.0.0.1:1"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_of_many_is_found_in_zookeeper() {
+    let mut store = InZooKeeper::start();
+    for path in ["/services", "/services/orders"] {
+        store.1.create(path, b"").unwrap();
+    }
+    finds_the_last_of_many(store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_of_many_is_found_in_etcd() {
+    finds_the_last_of_many(InEtcd(Etcd::start().unwrap())).await;
+}
+
 /// What Dubbo does not write is skipped and named; the rest stays.
 async fn skips_garbage(mut store: impl Store, most_len: usize) {
     let good = metadata(&[("weight", "-99999999999999999999"), ("timeout", "1e999")]);
