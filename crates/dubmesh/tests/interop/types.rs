@@ -291,7 +291,7 @@ fn generic_numbers(peer: &mut Peer<'_>) {
             "bigInteger",
             "[18446744073709551617]",
             400,
-            "is not a number that a generic call carries",
+            "is not a number that a generic call can carry",
         ),
         ("anyMap", "[{\"a\":1.10}]", 200, "1.10"),
     ] {
