@@ -181,6 +181,7 @@ impl Etcd {
     #[must_use]
     pub fn metric(&self, name: &str) -> Option<u64> {
         let mut stream = TcpStream::connect(self.addr()).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").ok()?;
         let mut page = String::new();
         stream.read_to_string(&mut page).ok()?;

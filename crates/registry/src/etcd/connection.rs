@@ -294,3 +294,38 @@ fn refused_certificate(text: &str) -> Option<&str> {
     let (_, alert) = text.split_once("received fatal alert: ")?;
     (alert.contains("Certificate") || alert == "UnknownCA").then_some(alert)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::FutureExt;
+    use futures_util::future::join_all;
+
+    use super::*;
+    use crate::config::EtcdConfig;
+    use crate::layout::Layout;
+
+    #[tokio::test]
+    async fn so_many_are_read_at_a_time_and_each_has_its_turn() {
+        let config = EtcdConfig::new(["http://127.0.0.1:1".to_owned()], Layout::contest());
+        let settings = Arc::new(Settings::new(config).unwrap());
+        let paths = Paths::new(&Layout::contest()).unwrap();
+        let (connection, connector) = Connection::start(&settings, &paths, &Handle::current());
+        connector.abort();
+        let (n_begun, gate) = (AtomicUsize::new(0), Semaphore::new(0));
+        let read = |_| {
+            connection.read("reading", async {
+                n_begun.fetch_add(1, Ordering::Relaxed);
+                let _permit = gate.acquire().await;
+                Ok(())
+            })
+        };
+        let mut all = Box::pin(join_all((0..3 * MAX_READS).map(read)));
+        assert!(all.as_mut().now_or_never().is_none());
+        assert_eq!(n_begun.load(Ordering::Relaxed), MAX_READS);
+        gate.close();
+        assert!(all.await.iter().all(Result::is_ok));
+        assert_eq!(n_begun.load(Ordering::Relaxed), 3 * MAX_READS);
+    }
+}
