@@ -52,12 +52,18 @@ pub fn json_to_jsonb_with(
     enc: &mut Encoder<'_>,
     schema: &dyn Schema,
 ) -> Result<(), JsonbError> {
-    json_to_jsonb_by(json, ty, enc, &InputOptions { schema, ..Default::default() }, Place::ROOT)
+    json_to_jsonb_by(
+        json,
+        ty,
+        enc,
+        &InputOptions { schema, ..Default::default() },
+        ValueContext::ROOT,
+    )
 }
 
-/// Where a value is in its message.
+/// What surrounds a value in its message.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct ValueContext<'a> {
     /// Its path: references tell the whole path.
     pub path: &'a str,
     /// Whether the reader knows the value's type too, if there is one. If not, what is not what it
@@ -65,12 +71,12 @@ pub struct Place<'a> {
     pub is_declared: bool,
 }
 
-impl Place<'static> {
+impl ValueContext<'static> {
     /// The outermost value, whose type the reader knows.
     pub const ROOT: Self = Self { path: "$", is_declared: true };
 }
 
-/// Like [`json_to_jsonb`], with choices, for a value at that place.
+/// Like [`json_to_jsonb`], with choices, for a value in that context.
 ///
 /// # Errors
 /// [`JsonbError`] if the text is no JSON, or a value does not fit its type.
@@ -79,16 +85,16 @@ pub fn json_to_jsonb_by(
     ty: Option<&JavaType>,
     enc: &mut Encoder<'_>,
     options: &InputOptions<'_>,
-    place: Place<'_>,
+    context: ValueContext<'_>,
 ) -> Result<(), JsonbError> {
     let rest = json.text().get(json.position()..).unwrap_or_default();
     let may_have_class = memmem::find(rest, b"\"class\"").is_some();
     let places = options.refs.then(ReferencePaths::default);
     let schema = options.schema;
     let as_maps = options.as_maps;
-    let root = place.path;
+    let root = context.path;
     let mut writer = JsonToJsonb { json, enc, schema, as_maps, may_have_class, places, root };
-    let is_declared = ty.is_some() && place.is_declared;
+    let is_declared = ty.is_some() && context.is_declared;
     writer.value(ty, if is_declared { ReaderType::Declared } else { ReaderType::Open })
 }
 
@@ -359,7 +365,8 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         let path = ahead.read_string()?;
         let is_alone = ahead.next_key(&mut object)?.is_none();
         let is_known = self.places.as_ref().is_some_and(|places| places.find(&path).is_some());
-        let Some(steps) = path.strip_prefix(Place::ROOT.path).filter(|_| is_alone && is_known)
+        let Some(steps) =
+            path.strip_prefix(ValueContext::ROOT.path).filter(|_| is_alone && is_known)
         else {
             let expected = "a reference to an array or object that began before";
             return Err(self.wrong_value(offset, expected));

@@ -27,5 +27,5 @@ mod to_json;
 pub use decode::{Decoder, Text};
 pub use encode::{DateParts, Encoder, OpenArray, TimeParts};
 pub use error::{JsonbError, Rule};
-pub use from_json::{Place, json_to_jsonb, json_to_jsonb_by, json_to_jsonb_with};
+pub use from_json::{ValueContext, json_to_jsonb, json_to_jsonb_by, json_to_jsonb_with};
 pub use to_json::{jsonb_to_json, jsonb_to_json_as};

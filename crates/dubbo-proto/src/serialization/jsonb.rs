@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use hessian::Value;
 use java_json::json::{self, JsonReader};
 use java_json::{InputOptions, JavaType, JsonOptions, Limits, Schema};
-use jsonb::{Decoder, Encoder, Place, json_to_jsonb_by, json_to_jsonb_with, jsonb_to_json_as};
+use jsonb::{
+    Decoder, Encoder, ValueContext, json_to_jsonb_by, json_to_jsonb_with, jsonb_to_json_as,
+};
 
 use super::hessian2::Hessian2;
 use super::texts::{Framing, Texts};
@@ -30,7 +32,7 @@ impl ValueCodec for Jsonb {
     ) -> Result<(), ArgumentError> {
         let Some(GenericHead { method, types }) = generic else {
             return (0..args.count()).try_for_each(|index| {
-                sized(out, |encoder| write_arg(args, index, options, Place::ROOT, encoder))
+                sized(out, |encoder| write_arg(args, index, options, ValueContext::ROOT, encoder))
             });
         };
         sized(out, |encoder| {
@@ -51,8 +53,8 @@ impl ValueCodec for Jsonb {
             encoder.array_begin(args.count());
             (0..args.count()).try_for_each(|index| {
                 // They are elements of an array of objects, also where their types are known.
-                let place = Place { path: &format!("$[{index}]"), is_declared: false };
-                write_arg(args, index, options, place, encoder)
+                let context = ValueContext { path: &format!("$[{index}]"), is_declared: false };
+                write_arg(args, index, options, context, encoder)
             })
         })
     }
@@ -173,7 +175,7 @@ fn write_arg(
     args: &dyn Arguments,
     index: usize,
     options: &InputOptions<'_>,
-    place: Place<'_>,
+    context: ValueContext<'_>,
     encoder: &mut Encoder<'_>,
 ) -> Result<(), ArgumentError> {
     let ty = args.ty(index);
@@ -184,7 +186,7 @@ fn write_arg(
         }
         Argument::Json(text) => {
             let mut reader = JsonReader::new(&text, Limits::default());
-            json_to_jsonb_by(&mut reader, ty, encoder, options, place)
+            json_to_jsonb_by(&mut reader, ty, encoder, options, context)
                 .map_err(|error| ArgumentError::at(index, ty, error))
         }
     }

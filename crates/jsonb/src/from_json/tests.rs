@@ -183,7 +183,13 @@ fn numbers_in_a_generic_call_are_none_that_java_changes() {
         let mut out = Vec::new();
         let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
         let options = InputOptions { as_maps: generic, ..InputOptions::default() };
-        json_to_jsonb_by(&mut reader, None, &mut Encoder::new(&mut out), &options, Place::ROOT)?;
+        json_to_jsonb_by(
+            &mut reader,
+            None,
+            &mut Encoder::new(&mut out),
+            &options,
+            ValueContext::ROOT,
+        )?;
         Ok::<_, JsonbError>(out)
     };
     let decimal = bytes("java.math.BigDecimal", "19.90").unwrap();
@@ -286,7 +292,7 @@ fn by(json: &str, refs: bool, root: &str) -> Result<Vec<u8>, JsonbError> {
         None,
         &mut Encoder::new(&mut out),
         &options,
-        Place { path: root, is_declared: true },
+        ValueContext { path: root, is_declared: true },
     )?;
     reader.finish()?;
     Ok(out)
@@ -384,8 +390,14 @@ fn objects_of_a_generic_call_are_maps_with_their_class() {
     let write = |json: &str| {
         let (mut bytes, mut out) = (Vec::new(), Vec::new());
         let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
-        json_to_jsonb_by(&mut reader, None, &mut Encoder::new(&mut bytes), &options, Place::ROOT)
-            .unwrap();
+        json_to_jsonb_by(
+            &mut reader,
+            None,
+            &mut Encoder::new(&mut bytes),
+            &options,
+            ValueContext::ROOT,
+        )
+        .unwrap();
         let mut decoder = Decoder::new(&bytes, Limits::default());
         jsonb_to_json(&mut decoder, &mut out, &JsonOptions::default()).unwrap();
         String::from_utf8(out).unwrap()
