@@ -61,7 +61,11 @@ fn run(aim: &Aim) {
                 judge(aim, &case);
             }
         }
-        Err(error) => eprintln!("attack: h2spec: {error}"),
+        Err(error) => {
+            eprintln!("attack: h2spec: {error}");
+            // Whoever started this process then shows why.
+            std::process::exit(1);
+        }
     }
 }
 

@@ -76,8 +76,8 @@ pub(super) fn without_callers(section: &Section<'_>) {
         ["method", "balance", "endpoint_capacity", "max_attempts"].iter().chain(&ROUTING_KEYS)
     {
         if section.has(key) {
-            let problem = "has no effect: this agent has no [[ingress]], and calls of its exports do \
-                           not use it";
+            let problem = "has no effect: this agent has no [[ingress]], and calls of its exports \
+                           do not use it";
             let remedy = "write it in the configuration of the callers' agents, or remove it here";
             section.warn(key, problem, remedy);
         }

@@ -37,8 +37,8 @@ pub enum TranscodeError {
     },
     /// A list, map or object that contains itself; JSON cannot tell it.
     #[error(
-        "the value at byte {offset} contains itself (reference {index}), which JSON cannot express; \
-         the option refs=path writes the path of the value around it"
+        "the value at byte {offset} contains itself (reference {index}), which JSON cannot \
+         express; the option refs=path writes the path of the value around it"
     )]
     Cycle {
         /// Where the reference stands.
