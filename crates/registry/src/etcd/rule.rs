@@ -23,8 +23,9 @@ impl EtcdRule {
     }
 
     /// One step ahead. May be dropped at any time: what is half read is read again.
-    async fn advance(&mut self, live: &Live) -> Result<Option<String>, EtcdError> {
-        let Some(open) = &mut self.open else { return self.read(live).await };
+    pub(super) async fn advance(&mut self, live: &Live) -> Result<Option<String>, EtcdError> {
+        // A request is large, and a watch rests without one: there may be thousands.
+        let Some(open) = &mut self.open else { return Box::pin(self.read(live)).await };
         loop {
             let message = open.message().await?;
             if let Some(last) = message.events().last() {

@@ -63,12 +63,13 @@ impl<E: Send> EtcdWatch<E> {
     async fn advance(&mut self, live: &Live) -> Result<News<E>, EtcdError> {
         match self.stage {
             Stage::Unread => {
-                let news = self.read(live).await?;
+                // A request is large, and a watch rests without one: there may be thousands.
+                let news = Box::pin(self.read(live)).await?;
                 self.stage = Stage::Read;
                 return Ok(news);
             }
             Stage::Read => {
-                self.stage = Stage::Watching(live.watches().open(self.ranges()).await?);
+                self.stage = Stage::Watching(Box::pin(live.watches().open(self.ranges())).await?);
             }
             Stage::Watching(_) => {}
         }
@@ -159,6 +160,7 @@ mod tests {
 
     use super::*;
     use crate::config::EtcdConfig;
+    use crate::etcd::rule::EtcdRule;
     use crate::etcd::settings::Settings;
     use crate::layout::Layout;
 
@@ -189,5 +191,20 @@ mod tests {
         etcd.etcdctl(&["compact", "--physical", &revision]).unwrap();
         assert_eq!(watch.next().await, Err(StoreError::Gap));
         assert_eq!(whole_len(&mut watch).await, 3);
+    }
+
+    /// An agent with hundreds of services has thousands of watches, and each rests in one of these.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_watch_that_rests_is_small() {
+        let etcd = Etcd::start().unwrap();
+        let paths = Paths::new(&Layout::contest()).unwrap();
+        let config = EtcdConfig::new([etcd.client_url()], Layout::contest());
+        let settings = Arc::new(Settings::new(config).unwrap());
+        let (connection, _connector) = Connection::start(&settings, &paths, &Handle::current());
+        let live = connection.lent.live().await.expect("a connection");
+        let mut rule = EtcdRule::new("/a".into(), connection.clone());
+        let mut watch = EtcdWatch::of_service(paths, connection, "a.B".parse().unwrap());
+        assert!(size_of_val(&watch.advance(&live)) < 2048);
+        assert!(size_of_val(&rule.advance(&live)) < 2048);
     }
 }
