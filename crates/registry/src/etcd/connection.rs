@@ -135,7 +135,7 @@ impl Connection {
     }
 
     /// The same for what is read at the beginning of each watch. An agent with hundreds of services
-    /// has thousands of these, and each holds buffers while it runs.
+    /// has thousands of these: etcd is not asked for all of them at once.
     pub(super) async fn read<T>(
         &self,
         what: &'static str,
