@@ -102,6 +102,8 @@ struct Watched {
     text: Option<Arc<str>>,
     rule: Option<Rule>,
     problem: Option<RuleError>,
+    /// Why the registry does not tell it.
+    refusal: Option<Arc<str>>,
 }
 
 #[derive(Clone)]
@@ -126,9 +128,10 @@ impl RuleDocuments {
             }
             let Some(subscription) = registry.rule(&name.name) else { continue };
             let document = subscription.document();
-            let (text, rule, problem) = Default::default();
+            let (text, rule, problem, refusal) = Default::default();
             let _subscription = subscription;
-            self.watched.push(Watched { name, _subscription, document, text, rule, problem });
+            let watched = Watched { name, _subscription, document, text, rule, problem, refusal };
+            self.watched.push(watched);
         }
     }
 
@@ -137,7 +140,7 @@ impl RuleDocuments {
     pub fn is_without_rules(&self) -> bool {
         self.watched.iter().all(|watched| {
             let document = watched.document.borrow();
-            document.is_settled && document.text.is_none()
+            document.is_settled && document.text.is_none() && document.refusal.is_none()
         })
     }
 
@@ -170,7 +173,11 @@ impl RuleDocuments {
     pub async fn read(&mut self) -> Option<RegistryRules> {
         let mut is_new = std::mem::take(&mut self.is_new);
         for watched in &mut self.watched {
-            let text = watched.document.borrow_and_update().text.clone();
+            let RuleDocument { text, refusal, .. } = watched.document.borrow_and_update().clone();
+            if watched.refusal != refusal {
+                watched.refusal = refusal;
+                is_new = true;
+            }
             if watched.text != text {
                 watched.read(text).await;
                 is_new = true;
@@ -187,8 +194,10 @@ impl RuleDocuments {
                 Some(Rule::Configurators(rule)) => rules.configurators.push(rule),
                 None => {}
             }
-            let problem = watched.problem.as_ref();
-            rules.unreadable.extend(problem.map(|why| format!("{}: {why}", watched.name.name)));
+            let problem = watched.problem.as_ref().map(ToString::to_string);
+            let refusal = watched.refusal.as_deref().map(str::to_owned);
+            let reasons = problem.into_iter().chain(refusal);
+            rules.unreadable.extend(reasons.map(|why| format!("{}: {why}", watched.name.name)));
         }
         Some(rules)
     }

@@ -58,7 +58,7 @@ pub(crate) async fn follow<E: Clone + PartialEq, V: Followed<E>>(
             StoreError::Gap => tracing::debug!(list = view.kept().name(), "reading the list again"),
             StoreError::Away | StoreError::SessionLost => view.kept().handle_away(),
             StoreError::Failed(error) => {
-                view.kept().handle_away();
+                view.kept().handle_refused(error);
                 let list = view.kept().name();
                 if watch.report(&format!("watching {list}: {error}")) {
                     tracing::warn!(list, %error, "watch failed, trying again");

@@ -50,6 +50,8 @@ pub(crate) struct Kept<E> {
     ghosts: BTreeMap<EntryKey, E>,
     ghosts_until: Option<Instant>,
     freshness: Freshness,
+    /// Why the store does not tell the list, although it can be reached.
+    refusal: Option<String>,
     max_entries: usize,
     /// Whether some entry may be one that cannot be used: no need to look for one otherwise.
     may_have_useless: bool,
@@ -72,6 +74,7 @@ impl<E: Clone + PartialEq> Kept<E> {
             ghosts: BTreeMap::new(),
             ghosts_until: None,
             freshness: Freshness::Pending,
+            refusal: None,
             max_entries: MAX_ENTRIES,
             may_have_useless: false,
             refusals: Refusals::default(),
@@ -108,6 +111,11 @@ impl<E: Clone + PartialEq> Kept<E> {
         self.entries.iter().filter_map(|(key, read)| Some((key, read.as_ref().err()?)))
     }
 
+    /// Why the store refuses to tell the list now.
+    pub(crate) fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
+    }
+
     /// Takes over what a store knows without asking.
     pub(crate) fn handle_known(&mut self, known: Known<E>) {
         self.replace(known.items, 0);
@@ -115,6 +123,7 @@ impl<E: Clone + PartialEq> Kept<E> {
     }
 
     pub(crate) fn handle_news(&mut self, news: News<E>, now: Instant) {
+        self.refusal = None;
         match news {
             News::Whole { items, n_cut, history_lost } => {
                 let before = self.replace(items, n_cut);
@@ -148,9 +157,16 @@ impl<E: Clone + PartialEq> Kept<E> {
 
     /// The store cannot be read: what is known stays.
     pub(crate) fn handle_away(&mut self) {
+        self.refusal = None;
         if self.freshness == Freshness::Current {
             self.freshness = Freshness::Stale;
         }
+    }
+
+    /// The store can be reached, and does not tell the list: what is known stays.
+    pub(crate) fn handle_refused(&mut self, reason: &str) {
+        self.handle_away();
+        self.refusal = Some(reason.chars().take(MAX_SHOWN_LEN).collect());
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is due.

@@ -9,6 +9,9 @@ use tokio::sync::watch;
 use crate::follow::new_backoff;
 use crate::store::{RuleWatch, StoreError};
 
+/// As much of a store's words is shown.
+const MAX_REFUSAL_LEN: usize = 200;
+
 /// A document of a registry's configuration at one moment.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RuleDocument {
@@ -17,11 +20,13 @@ pub struct RuleDocument {
     pub is_settled: bool,
     /// The last text known; `None` if there is no such document.
     pub text: Option<Arc<str>>,
+    /// Why the registry does not tell, although it can be reached.
+    pub refusal: Option<Arc<str>>,
 }
 
 impl RuleDocument {
     pub(crate) fn known(text: Option<String>) -> Self {
-        Self { is_settled: true, text: text.map(Arc::from) }
+        Self { is_settled: true, text: text.map(Arc::from), refusal: None }
     }
 }
 
@@ -49,15 +54,19 @@ pub(crate) async fn follow_rule(
                 Err(error) => break error,
             }
         };
+        let mut refusal = None;
         if let StoreError::Failed(error) = error {
+            refusal = Some(Arc::from(error.chars().take(MAX_REFUSAL_LEN).collect::<String>()));
             if last_error.as_ref() != Some(&error) {
-                tracing::warn!(%name, %error, "the rule cannot be watched, trying again");
+                tracing::warn!(%name, %error, "the document cannot be watched, trying again");
             }
             last_error = Some(error);
         }
-        if !document.borrow().is_settled {
-            document.send_modify(|known| known.is_settled = true);
-        }
+        document.send_if_modified(|known| {
+            let is_new = !known.is_settled || known.refusal != refusal;
+            (known.is_settled, known.refusal) = (true, refusal);
+            is_new
+        });
         tokio::time::sleep(backoff.next_wait()).await;
     }
 }

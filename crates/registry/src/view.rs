@@ -10,11 +10,14 @@ use crate::application::Found;
 use crate::endpoint::{Freshness, MAX_UNUSED, NotUsed, Snapshot, Unused};
 use crate::follow::Followed;
 use crate::kept::{Kept, shown_key};
-use crate::layout::{BadEntry, Entry};
+use crate::layout::Entry;
 use crate::listing::{Leftover, resolve, unused};
 use crate::missing::complete;
 use crate::remembered::Fallback;
 use crate::store::Wait;
+
+/// What cannot be read if the store refuses to tell the entries of a service.
+const LIST: &str = "the list of its providers";
 
 /// The entries of one service, and what a subscriber sees of them.
 #[derive(Debug)]
@@ -65,7 +68,10 @@ impl View {
         });
         // No more are shown: there may be thousands, with each change.
         let bad = self.kept.bad().take(MAX_UNUSED);
-        let bad: Vec<_> = bad.map(|(key, error)| self.unreadable(key, error)).collect();
+        let bad = bad.map(|(key, error)| self.unreadable(shown_key(key), error.to_string()));
+        let refused =
+            self.kept.refusal().map(|error| self.unreadable(LIST.to_owned(), error.to_owned()));
+        let bad: Vec<_> = refused.into_iter().chain(bad).collect();
         let endpoints = resolve(&self.wanted, listed);
         let unused = unused(&self.wanted, leftovers.chain(&bad));
         let unused = complete(&self.wanted, !endpoints.is_empty(), entries(), unused);
@@ -73,9 +79,8 @@ impl View {
     }
 
     /// Nobody knows for which version and group it was meant, so every subscriber hears of it.
-    fn unreadable(&self, key: &[u8], error: &BadEntry) -> Leftover {
-        let what = shown_key(key);
-        let unused = Unused { what, address: None, reason: NotUsed::Unreadable(error.to_string()) };
+    fn unreadable(&self, what: String, error: String) -> Leftover {
+        let unused = Unused { what, address: None, reason: NotUsed::Unreadable(error) };
         let ServiceKey { version, group, .. } = self.wanted.clone();
         Leftover { version, group, unused }
     }

@@ -12,8 +12,15 @@ const MAX_TOLD: usize = 10;
 
 impl Cluster {
     pub(super) fn registry_silent(&self) -> CallError {
-        let name = &self.registry_name;
-        let message = format!("registry {name:?} has not answered yet; check that it is running");
+        let (name, service) = (&self.registry_name, &self.service);
+        let holding = self.holding.borrow();
+        let message = match holding.unused_list() {
+            [] => format!("registry {name:?} has not answered yet; check that it is running"),
+            unused => {
+                let list = unused_text(unused);
+                format!("registry {name:?} has not said yet who offers {service}{list}")
+            }
+        };
         CallError::new(Code::RegistryUnavailable, message)
     }
 
@@ -63,13 +70,20 @@ impl Cluster {
                     unused_text(unused)
                 ),
             ),
-            _ => CallError::new(
-                Code::RegistryUnavailable,
-                format!(
-                    "registry {registry:?} cannot be reached, and no endpoint of {service} is \
-                    known"
-                ),
-            ),
+            _ => {
+                let message = match unused {
+                    [] => format!(
+                        "registry {registry:?} cannot be reached, and no endpoint of {service} is \
+                         known"
+                    ),
+                    _ => format!(
+                        "registry {registry:?} does not say who offers {service}, and no endpoint \
+                         is known{}",
+                        unused_text(unused)
+                    ),
+                };
+                CallError::new(Code::RegistryUnavailable, message)
+            }
         }
     }
 }

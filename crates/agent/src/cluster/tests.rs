@@ -174,6 +174,22 @@ fn a_service_without_endpoints_says_why() {
         assert_eq!(cluster.describe().unused.len(), 1);
         cluster.update(&Snapshot { status: Freshness::Stale, ..list(0) });
         assert_eq!(error().await.code, Code::RegistryUnavailable);
+        let refused = Unused {
+            what: "the list of its providers".to_owned(),
+            address: None,
+            reason: registry::NotUsed::Unreadable("NoAuth".to_owned()),
+        };
+        for status in [Freshness::Pending, Freshness::Stale] {
+            let unused = Arc::new([refused.clone()]);
+            cluster.update(&Snapshot { status, unused, ..list(0) });
+            let asked = Instant::now();
+            let refused = match status {
+                Freshness::Pending => cluster.wait_for_endpoints(asked).await.unwrap_err(),
+                _ => error().await,
+            };
+            assert_eq!(refused.code, Code::RegistryUnavailable);
+            assert!(refused.message.ends_with("the list of its providers (NoAuth)"), "{refused}");
+        }
     });
 }
 
@@ -300,6 +316,41 @@ fn a_caller_is_told_of_some_endpoints_and_how_many_more_there_are() {
                 Some(more) => assert!(message.ends_with(more), "{message}"),
                 None => assert!(!message.contains("more"), "{message}"),
             }
+        }
+    });
+}
+
+#[test]
+#[ignore]
+fn time_apply() {
+    on_worker(async || {
+        for n in [5_000u16, 50_000] {
+            let cluster = cluster(&ClusterPolicy::default());
+            let make = |gone: u16| {
+                let endpoint = |port| {
+                    let mut endpoint = Endpoint::new(Protocol::Dubbo, NOWHERE.0, port);
+                    endpoint.params = (0..25)
+                        .map(|i| (format!("param.name.{i}"), format!("value{port}.{i}")))
+                        .collect();
+                    endpoint
+                };
+                Snapshot {
+                    status: Freshness::Current,
+                    endpoints: (1..=n).filter(|p| *p != gone).map(endpoint).collect(),
+                    unused: Arc::new([]),
+                }
+            };
+            let (a, b) = (make(0), make(7));
+            for (what, list) in
+                [("new", &a), ("same", &a), ("less", &b), ("more", &a), ("same", &a)]
+            {
+                let t = Instant::now();
+                cluster.update(list);
+                println!("{n} {what} {:?}", t.elapsed());
+            }
+            let t = Instant::now();
+            drop(cluster);
+            println!("{n} drop {:?}", t.elapsed());
         }
     });
 }

@@ -125,10 +125,12 @@ impl Followed<Arc<Instance>> for List {
         // No more are shown: there may be thousands, with each change.
         let bad = self.kept.bad().take(MAX_UNUSED);
         let bad = bad.map(|(key, error)| (shown_key(key), error.to_string()));
+        let refusal = self.kept.refusal();
+        let refused = refusal.map(|error| (self.kept.name().to_owned(), error.to_owned()));
         Listed {
             is_known: self.kept.freshness() != Freshness::Pending,
             instances: instances.collect(),
-            bad: bad.collect(),
+            bad: refused.into_iter().chain(bad).collect(),
         }
     }
 }

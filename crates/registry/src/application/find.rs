@@ -60,7 +60,7 @@ pub(super) async fn run(level: ApplicationLevel, wanted: ServiceKey, sender: wat
         }
         let is_late = patient_until.is_some_and(|until| until <= Instant::now());
         let is_unmapped = document.is_settled && finder.followed.is_empty();
-        let mut found = if is_unmapped { finder.unmapped() } else { finder.found() };
+        let mut found = if is_unmapped { finder.unmapped(&document) } else { finder.found() };
         if found.is_settled && finder.is_cut {
             next_at.get_or_insert_with(|| Instant::now() + finder.time_to_next());
         }
@@ -180,9 +180,16 @@ impl Finder {
     }
 
     /// What is found where the mapping names no application.
-    fn unmapped(&self) -> Found {
-        let what = self.wanted.interface.clone();
-        let unused = Unused { what, address: None, reason: NotUsed::NoMapping };
+    fn unmapped(&self, mapping: &RuleDocument) -> Found {
+        let interface = &self.wanted.interface;
+        let (what, reason) = match &mapping.refusal {
+            Some(error) => {
+                let what = format!("the applications of {interface}");
+                (what, NotUsed::Unreadable(error.as_ref().to_owned()))
+            }
+            None => (interface.clone(), NotUsed::NoMapping),
+        };
+        let unused = Unused { what, address: None, reason };
         Found { is_settled: true, entries: [self.leftover(unused)].into() }
     }
 

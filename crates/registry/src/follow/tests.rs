@@ -84,8 +84,11 @@ async fn errors_keep_the_list_and_only_failures_are_reported() {
     store.shows(Freshness::Current, &[1]).await;
     store.say(Err(StoreError::Failed("no permission".into())));
     store.shows(Freshness::Stale, &[1]).await;
+    let refused = store.snapshots.borrow().unused.iter().map(ToString::to_string).next();
+    assert_eq!(refused.as_deref(), Some("the list of its providers (no permission)"));
     store.say(whole(&[2], true));
     store.shows(Freshness::Stale, &[1, 2]).await;
+    assert!(store.snapshots.borrow().unused.is_empty());
     assert_eq!(store.reports.try_recv().unwrap(), "watching a.B: no permission");
     assert!(store.reports.try_recv().is_err());
 }

@@ -5,6 +5,7 @@ use tokio::time::Instant;
 
 use crate::address::parse_listing;
 use crate::follow::Followed;
+use crate::layout::BadEntry;
 use crate::store::{Change, Item, Known, News};
 
 const GRACE: Duration = Duration::from_secs(30);

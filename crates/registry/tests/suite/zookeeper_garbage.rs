@@ -6,7 +6,7 @@ use std::time::Duration;
 use dubbo_proto::application::{Instance, Metadata, OfferedService, Storage};
 use dubbo_proto::url::encode_key;
 use interop_harness::{ZooKeeper, ZooKeeperClient, ZooKeeperOptions};
-use registry::{Freshness, Presence, ZooKeeperConfig};
+use registry::{Freshness, Presence, Snapshot, ZooKeeperConfig};
 use tokio::time::timeout;
 
 use crate::support::zookeeper::*;
@@ -84,6 +84,36 @@ async fn a_service_that_may_not_be_read_hides_no_other_one() {
     })
     .await;
     drop(secret);
+}
+
+/// Whoever asks for a service hears what may not be read, and of which folder: with digest
+/// authentication that is the most common mistake.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_may_not_be_read_is_said_to_who_asks() {
+    const PLACES: [(&str, &str); 3] = [
+        ("/dubbo/a.B/providers", "the list of its providers"),
+        (MAPPING, "the applications of a.B"),
+        ("/services/orders", "the instances of application orders"),
+    ];
+    for (secret, what) in PLACES {
+        let zookeeper = ZooKeeper::start().unwrap();
+        let mut client = zookeeper.client().unwrap();
+        let mut somebody = zookeeper.client_of("somebody", "else").unwrap();
+        client.create("/dubbo/a.B", b"").unwrap();
+        if secret != MAPPING {
+            client.create(MAPPING, b"orders").unwrap();
+        }
+        somebody.create(secret, b"orders").unwrap();
+        let registry = plain(&zookeeper);
+        let subscription = registry.subscribe(&service("a.B"));
+        let mut snapshots = subscription.snapshots();
+        let is_said = |snapshot: &Snapshot| {
+            let mut unused = snapshot.unused.iter().map(ToString::to_string);
+            unused.any(|it| it.contains(what) && it.contains("NoAuth") && it.contains(secret))
+        };
+        let said = timeout(LONG, snapshots.wait_for(is_said)).await;
+        assert!(said.is_ok(), "{secret}: {:?}", subscription.current());
+    }
 }
 
 /// A folder whose names are longer together than an answer may be takes the connection from
