@@ -153,7 +153,8 @@ impl Live {
             })
         };
         let after = self.settings.request_timeout;
-        let Ok(answer) = timeout(after, call).await else {
+        // It is large, and a watch rests without one: there may be thousands.
+        let Ok(answer) = timeout(after, Box::pin(call)).await else {
             self.suspect.notify_one();
             return Err(NacosError::Timeout { what, after });
         };

@@ -109,7 +109,7 @@ impl NacosRule {
         Self { key, connection, live: None, listening: None, known: None }
     }
 
-    async fn advance(&mut self, live: &Arc<Live>) -> Result<Option<String>, NacosError> {
+    pub(super) async fn advance(&mut self, live: &Arc<Live>) -> Result<Option<String>, NacosError> {
         if let Some(listening) = &self.listening {
             loop {
                 tokio::select! {

@@ -213,3 +213,24 @@ impl<E: Send> Watch<E> for NacosWatch<E> {
         self.connection.report(error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::rule::NacosRule;
+    use super::*;
+    use crate::layout::Entry;
+
+    /// What a future takes that is made of two arguments.
+    fn size<A, B, F>(_: impl Fn(A, B) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// There may be thousands, and nearly all of them rest at any time.
+    #[test]
+    fn a_watch_that_rests_is_small() {
+        type Names = &'static mut NacosWatch<Entry>;
+        let names = size(|watch: Names, live: &'static Arc<Live>| watch.advance(live));
+        let rule = size(|rule: &'static mut NacosRule, live| rule.advance(live));
+        assert!(names < 1024 && rule < 1024, "{names} and {rule} bytes");
+    }
+}
