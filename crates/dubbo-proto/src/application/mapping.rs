@@ -7,50 +7,72 @@ use super::is_application;
 /// The most applications of one interface.
 pub const MAX_APPLICATIONS: usize = 64;
 
-/// The applications in the text, each once. What is no name is left out, and so is what comes
-/// after [`MAX_APPLICATIONS`].
+/// The applications in the text, each once: the first [`MAX_APPLICATIONS`] in the order of their
+/// names. What is no name is left out.
 #[must_use]
 pub fn applications(text: &str) -> BTreeSet<String> {
-    applications_beside(text, |_| Rank::Other).names
+    applications_in_turn(text, None, |_| false).names
 }
 
-/// Some applications of a text.
+/// The applications of a text that have their turn, where there are too many.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct SomeApplications {
-    /// Their names.
+pub struct Turn {
+    /// Their names, at most [`MAX_APPLICATIONS`].
     pub names: BTreeSet<String>,
-    /// Whether there are more.
+    /// Whether the text has more.
     pub is_cut: bool,
+    /// The one after which the next turn begins.
+    pub last: Option<String>,
+    /// Whether each name had its turn since they began in front.
+    pub is_round_over: bool,
 }
 
-/// Which applications come before others where there are too many.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Rank {
-    /// It is in use.
-    Used,
-    /// Nothing is known of it.
-    Other,
-    /// It was looked for, and had nothing.
-    Empty,
-}
-
-/// The same, by their rank: a list that grows without end takes none away that is in use.
+/// The applications in the text that are in use, and as many others as there is room for: those
+/// that follow `after` in the order of names, and then those in front. A list that grows without
+/// end takes none away that is in use, and hides none for ever.
 #[must_use]
-pub fn applications_beside(text: &str, rank: impl Fn(&str) -> Rank) -> SomeApplications {
-    let mut some = SomeApplications::default();
-    for wanted in [Rank::Used, Rank::Other, Rank::Empty] {
-        let names = text.split(',').map(str::trim).filter(|name| is_application(name));
-        for name in names.filter(|name| rank(name) == wanted) {
-            if MAX_APPLICATIONS <= some.names.len() {
-                some.is_cut |= !some.names.contains(name);
-                continue;
-            }
-            if !some.names.contains(name) {
-                some.names.insert(name.to_owned());
-            }
+pub fn applications_in_turn(
+    text: &str,
+    after: Option<&str>,
+    is_used: impl Fn(&str) -> bool,
+) -> Turn {
+    let (mut used, mut ahead, mut in_front) =
+        (First::default(), First::default(), First::default());
+    for name in text.split(',').map(str::trim).filter(|name| is_application(name)) {
+        let first = match after {
+            _ if is_used(name) => &mut used,
+            Some(after) if name <= after => &mut in_front,
+            _ => &mut ahead,
+        };
+        first.add(name);
+    }
+    let mut names = used.names;
+    let (n_ahead, n_in_front) = (ahead.names.len(), in_front.names.len());
+    let room = MAX_APPLICATIONS - names.len();
+    let is_round_over = room == 0 || (n_ahead <= room && !ahead.is_cut);
+    let is_cut = used.is_cut || ahead.is_cut || in_front.is_cut || room < n_ahead + n_in_front;
+    let others: Vec<_> = ahead.names.into_iter().chain(in_front.names).take(room).collect();
+    let last = others.last().map(|name| (*name).to_owned());
+    names.extend(others);
+    let names = names.into_iter().map(str::to_owned).collect();
+    Turn { names, is_cut, last, is_round_over }
+}
+
+/// The first names of many.
+#[derive(Default)]
+struct First<'a> {
+    names: BTreeSet<&'a str>,
+    is_cut: bool,
+}
+
+impl<'a> First<'a> {
+    fn add(&mut self, name: &'a str) {
+        self.names.insert(name);
+        if MAX_APPLICATIONS < self.names.len() {
+            self.names.pop_last();
+            self.is_cut = true;
         }
     }
-    some
 }
 
 /// The text with one application more; `None` if it is there already.

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::ServiceKey;
 
@@ -100,23 +102,42 @@ fn refuses_what_dubbo_does_not_write() {
     assert!(matches!(error, ApplicationError::TooMany { .. }), "{error}");
 }
 
+/// However many names somebody makes up, what is in use stays, and each other one has its turn.
+#[test]
+fn applications_of_a_long_mapping_take_turns() {
+    // Each name is there twice, and the later ones first.
+    let names: Vec<_> = (0..1000).rev().chain(0..1000).map(|n| format!("n{n:03}")).collect();
+    let text = names.join(",");
+    let turn = |after: Option<&str>| applications_in_turn(&text, after, |name| name == "n999");
+    let (mut tried, mut after, mut n_turns) = (BTreeSet::new(), None, 0);
+    loop {
+        let Turn { names, is_cut, last, is_round_over } = turn(after.as_deref());
+        assert_eq!((names.len(), is_cut), (MAX_APPLICATIONS, true));
+        assert!(names.contains("n999"), "{names:?}");
+        tried.extend(names);
+        (after, n_turns) = (last, n_turns + 1);
+        if is_round_over {
+            break;
+        }
+    }
+    assert_eq!((tried.len(), n_turns), (1000, 999_usize.div_ceil(MAX_APPLICATIONS - 1)));
+    // The next round begins where the last turn had room for names in front.
+    assert!(!turn(after.as_deref()).is_round_over);
+    // One after which the next turn would begin may be gone.
+    let next = turn(Some("n0635")).names;
+    assert_eq!(next.first().map(String::as_str), Some("n064"));
+    let all_used = applications_in_turn(&text, None, |name| name < "n064");
+    assert_eq!((all_used.names.len(), all_used.last, all_used.is_round_over), (64, None, true));
+    let short = applications_in_turn("b,a,b", Some("a"), |_| false);
+    assert_eq!((short.names.len(), short.is_cut, short.is_round_over), (2, false, true));
+}
+
 #[test]
 fn mappings_are_lists_of_names() {
     let names: Vec<_> = applications(" b,a,,a/x,b, c\n").into_iter().collect();
     assert_eq!(names, ["a", "b", "c"]);
     let many: Vec<_> = (0..1000).map(|n| n.to_string()).collect();
     assert_eq!(applications(&many.join(",")).len(), MAX_APPLICATIONS);
-    // What is in use stays, however much is written before it.
-    let some = applications_beside(&many.join(","), |name| match name {
-        "999" => Rank::Used,
-        "1" => Rank::Empty,
-        _ => Rank::Other,
-    });
-    assert_eq!((some.names.len(), some.is_cut), (MAX_APPLICATIONS, true));
-    assert!(some.names.contains("999") && some.names.contains("0"), "{some:?}");
-    assert!(!some.names.contains("1"), "{some:?}");
-    let some = applications_beside("a,b,a", |_| Rank::Empty);
-    assert_eq!((some.names.len(), some.is_cut), (2, false));
     assert_eq!(add_application("", "a").as_deref(), Some("a"));
     assert_eq!(add_application("b", "a").as_deref(), Some("b,a"));
     assert_eq!(add_application("b, a", "a"), None);

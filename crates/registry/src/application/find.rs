@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
 use dubbo_proto::application::{
-    Instance, MAX_APPLICATIONS, Metadata, OfferedService, Rank, SomeApplications,
-    applications_beside,
+    Instance, MAX_APPLICATIONS, Metadata, OfferedService, applications_in_turn,
 };
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -29,8 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// room for others after so long; and after so long once each was tried.
 const NEXT: Duration = Duration::from_secs(1);
 const NEXT_ROUND: Duration = Duration::from_secs(30);
-/// How many of them are remembered.
-const MAX_EMPTY: usize = 10_000;
 
 /// Runs until its task is aborted.
 pub(super) async fn run(level: ApplicationLevel, wanted: ServiceKey, sender: watch::Sender<Found>) {
@@ -96,9 +93,10 @@ struct Finder {
     wake: Arc<Notify>,
     /// Whether the mapping names more applications than are followed.
     is_cut: bool,
-    /// Those of them that were followed and had no instance.
-    empty: BTreeSet<String>,
-    /// Each was tried.
+    /// The one after which those begin that have their turn, and the last of them.
+    after: Option<String>,
+    last: Option<String>,
+    /// Whether each was tried.
     is_round_over: bool,
 }
 
@@ -116,8 +114,8 @@ impl Followed {
 
 impl Finder {
     fn new(level: ApplicationLevel, wanted: ServiceKey) -> Self {
-        let (followed, wake, is_cut, empty, is_round_over) = Default::default();
-        Self { level, wanted, followed, wake, is_cut, empty, is_round_over }
+        let (followed, wake, is_cut, after, last, is_round_over) = Default::default();
+        Self { level, wanted, followed, wake, is_cut, after, last, is_round_over }
     }
 
     /// How long those that are followed may stay who have no instance, once all is known of them.
@@ -126,23 +124,15 @@ impl Finder {
     }
 
     /// Follows the applications that a mapping names. Those that have instances stay. Where there
-    /// are too many, others take the places of those that have none, if `is_next`.
+    /// are too many, the next ones take the places of those that have none, if `is_next`.
     fn follow_mapped(&mut self, mapping: &str, is_next: bool) {
         if is_next {
-            if self.is_round_over || MAX_EMPTY <= self.empty.len() {
-                self.empty.clear();
-            }
-            let empty = self.followed.iter().filter(|(_, it)| !it.has_instances());
-            self.empty.extend(empty.map(|(name, _)| name.clone()));
+            self.after = self.last.take();
         }
-        let rank = |name: &str| match self.followed.get(name) {
-            Some(followed) if followed.has_instances() => Rank::Used,
-            _ if self.empty.contains(name) => Rank::Empty,
-            _ => Rank::Other,
-        };
-        let SomeApplications { names, is_cut } = applications_beside(mapping, rank);
-        self.is_round_over = names.iter().all(|name| rank(name) != Rank::Other);
-        if is_cut && !self.is_cut {
+        let has_instances =
+            |name: &str| self.followed.get(name).is_some_and(Followed::has_instances);
+        let turn = applications_in_turn(mapping, self.after.as_deref(), has_instances);
+        if turn.is_cut && !self.is_cut {
             tracing::warn!(
                 interface = self.wanted.interface,
                 max = MAX_APPLICATIONS,
@@ -150,11 +140,8 @@ impl Finder {
                  instance take turns"
             );
         }
-        self.is_cut = is_cut;
-        if !is_cut {
-            self.empty.clear();
-        }
-        self.follow(names);
+        (self.is_cut, self.is_round_over, self.last) = (turn.is_cut, turn.is_round_over, turn.last);
+        self.follow(turn.names);
     }
 
     /// Follows these applications, and no other ones.
