@@ -7,7 +7,6 @@
 //! - What the balancer counts as in flight is given back however a call ends.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -15,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use balance::{Balancer, EndpointSpec};
 use dubbo_proto::ServiceKey;
 use flow::RetryBudget;
-use registry::{Endpoint, EndpointKey, Freshness, Snapshot};
+use registry::{Endpoint, Freshness, Snapshot};
 use tokio::sync::Notify;
 
 use crate::config::{CallMode, ClusterPolicy};
@@ -34,6 +33,7 @@ mod ejections;
 mod explain;
 mod failback;
 mod holding;
+mod known;
 mod lines;
 mod member;
 mod methods;
@@ -54,6 +54,7 @@ pub use self::ejections::EjectedInfo;
 use self::ejections::Ejections;
 use self::failback::Failback;
 use self::holding::Holding;
+use self::known::KnownMembers;
 use self::lines::Lines;
 pub use self::member::{Member, TLS};
 use self::member::{MemberState, PATH};
@@ -180,18 +181,14 @@ impl Cluster {
     fn apply(&self, snapshot: &Snapshot) {
         let (policy, now) = (Rc::clone(&self.policy.borrow()), Instant::now());
         let (mut balancer, mut holding) = (self.balancer.borrow_mut(), self.holding.borrow_mut());
-        let used = balancer.stats().map(|stats| stats.key);
-        // By address: a list of thousands changes often.
-        let mut known = HashMap::<EndpointKey, Vec<Member>>::new();
-        for member in used.chain(holding.kept()) {
-            known.entry(member.0.endpoint.key()).or_default().push(member.clone());
-        }
+        debug_assert!(snapshot.endpoints.is_sorted_by_key(Endpoint::key), "in the order of keys");
+        let leaving = balancer.stats().filter(|stats| stats.leaving).map(|stats| stats.key);
+        let mut known = KnownMembers::new(holding.listed(), leaving.chain(holding.kept()));
         let mut placed = Vec::with_capacity(snapshot.endpoints.len());
         let (mut timeout, mut mode) = (None, None);
         for endpoint in &*snapshot.endpoints {
             let endpoint = self.rules.configured(endpoint);
-            let mut there = known.get(&endpoint.key()).into_iter().flatten();
-            let member = there.find(|member| member.0.is_same_way(&endpoint)).cloned();
+            let member = known.find(&endpoint);
             timeout = timeout.or(endpoint.timeout);
             let registered = endpoint.params.get(CLUSTER);
             mode = mode.or_else(|| CallMode::registered(registered?));
@@ -217,11 +214,10 @@ impl Cluster {
         }
     }
 
-    /// Takes what the rules in the registry's configuration say from now on.
+    /// Takes what the rules in the registry's configuration say from now on: with the list that
+    /// comes next.
     pub fn set_rules(&self, rules: RegistryRules) {
         self.rules.set_registry(rules);
-        let listed = self.listed.borrow().clone();
-        self.apply(&listed);
     }
 
     /// The rules of the registry that count here if it lists these endpoints.

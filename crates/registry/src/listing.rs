@@ -79,9 +79,10 @@ pub(crate) fn resolve<'a>(
             }
         }
     }
+    let has_agents = !agents.is_empty();
     let apps: HashMap<String, &Endpoint> = plain
         .values()
-        .filter(|endpoint| endpoint.protocol == Protocol::Dubbo)
+        .filter(|endpoint| has_agents && endpoint.protocol == Protocol::Dubbo)
         .map(|endpoint| (endpoint.address(), *endpoint))
         .collect();
     let linked: HashSet<&str> = agents
@@ -98,7 +99,7 @@ pub(crate) fn resolve<'a>(
     let replaced: HashSet<&str> = agents.iter().map(|(app, _)| *app).collect();
     for (key, endpoint) in plain {
         let is_replaced =
-            key.protocol == Protocol::Dubbo && replaced.contains(key.address().as_str());
+            has_agents && key.protocol == Protocol::Dubbo && replaced.contains(&*key.address());
         if !is_replaced {
             endpoints.entry(key).or_insert_with(|| endpoint.clone());
         }

@@ -46,6 +46,11 @@ impl Holding {
         self.holder.set_policy(policy.hold);
     }
 
+    /// Those that the registry listed last, in the order of their keys.
+    pub(super) fn listed(&self) -> &[EndpointSpec<Member>] {
+        &self.listed
+    }
+
     /// Endpoints that are not listed, but whose connections are kept.
     pub(super) fn kept(&self) -> impl Iterator<Item = &Member> {
         self.holder.kept()
@@ -58,12 +63,17 @@ impl Holding {
         specs: Vec<EndpointSpec<Member>>,
         unused: &Arc<[Unused]>,
     ) -> Vec<EndpointSpec<Member>> {
-        let list = List::of(specs.iter().map(|spec| &spec.key.0.endpoint), unused);
         self.unused = Arc::clone(unused);
-        let before = std::mem::replace(&mut self.listed, specs);
-        self.holder.listed(|member| list.has(&member.0.endpoint));
-        self.holder
-            .vanished(now, before.into_iter().filter(|spec| !list.has(&spec.key.0.endpoint)));
+        let mut gone = std::mem::replace(&mut self.listed, specs);
+        let stays: HashSet<_> = self.listed.iter().map(|spec| spec.key.id()).collect();
+        gone.retain(|spec| !stays.contains(&spec.key.id()));
+        // Nothing has to be looked for in a list of thousands that has only grown.
+        if !gone.is_empty() || !self.holder.is_empty() {
+            let list = List::of(self.listed.iter().map(|spec| &spec.key.0.endpoint), unused);
+            self.holder.listed(|member| list.has(&member.0.endpoint));
+            self.holder
+                .vanished(now, gone.into_iter().filter(|spec| !list.has(&spec.key.0.endpoint)));
+        }
         self.decide(now);
         self.all()
     }
@@ -156,14 +166,17 @@ impl Member {
 }
 
 /// The addresses of a list, and those of the apps that its agents stand in for.
-struct List(HashSet<String>);
+struct List<'a>(HashSet<Address<'a>>);
 
-impl List {
-    fn of<'e>(endpoints: impl Iterator<Item = &'e Endpoint>, unused: &[Unused]) -> Self {
+/// A host and a port; of an address that is neither, the whole text.
+type Address<'a> = (&'a str, u16);
+
+impl<'a> List<'a> {
+    fn of(endpoints: impl Iterator<Item = &'a Endpoint>, unused: &'a [Unused]) -> Self {
         let listed = endpoints.flat_map(addresses);
         // Somebody has switched these off: that is no mistake of the registry.
         let off = unused.iter().filter(|it| it.reason == NotUsed::Disabled);
-        Self(listed.chain(off.filter_map(|it| it.address.clone())).collect())
+        Self(listed.chain(off.filter_map(|it| it.address.as_deref().map(address))).collect())
     }
 
     /// Whether an endpoint is listed, or another one goes the same way in its place: it was
@@ -174,8 +187,13 @@ impl List {
 }
 
 /// An endpoint's own address, and that of the app that it stands in for.
-fn addresses(endpoint: &Endpoint) -> impl Iterator<Item = String> {
-    [Some(endpoint.address()), endpoint.params.get(FOR).map(str::to_owned)].into_iter().flatten()
+fn addresses(endpoint: &Endpoint) -> impl Iterator<Item = Address<'_>> {
+    let own = (&*endpoint.host, endpoint.port);
+    [Some(own), endpoint.params.get(FOR).map(address)].into_iter().flatten()
+}
+
+fn address(text: &str) -> Address<'_> {
+    wire::address::split(text).unwrap_or((text, 0))
 }
 
 #[cfg(test)]
@@ -211,8 +229,11 @@ mod tests {
     #[test]
     fn an_endpoint_that_was_switched_off_is_not_missing() {
         let provider = endpoint(Protocol::Dubbo, 1, None);
-        let with = |reason| List::of([].into_iter(), &[unused("10.0.0.1:1", reason)]);
-        assert!(with(NotUsed::Disabled).has(&provider));
-        assert!(!with(NotUsed::Protocol).has(&provider));
+        let is_missing = |reason| {
+            let unused = [unused("10.0.0.1:1", reason)];
+            !List::of([].into_iter(), &unused).has(&provider)
+        };
+        assert!(!is_missing(NotUsed::Disabled));
+        assert!(is_missing(NotUsed::Protocol));
     }
 }

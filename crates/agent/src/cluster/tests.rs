@@ -1,9 +1,11 @@
 use std::cell::RefCell;
+use std::collections::HashMap;
 
 use balance::Policy;
 use bytes::Bytes;
 use dubbo_proto::{Serialization, Status};
 use flow::{GiveUp, Next};
+use parameters::Parameters;
 use registry::{Protocol, Unused};
 
 use super::member::TOKEN;
@@ -193,6 +195,63 @@ fn a_service_without_endpoints_says_why() {
     });
 }
 
+/// Whatever comes and goes around it in the list, an endpoint stays the same, and is made anew
+/// only if a call would go another way.
+#[test]
+fn endpoints_are_found_again_in_another_list() {
+    on_worker(async || {
+        let cluster = cluster(&policy(1));
+        let endpoints = |ports: &[u16]| Snapshot {
+            endpoints: ports
+                .iter()
+                .map(|port| list(*port).endpoints.last().unwrap().clone())
+                .collect(),
+            ..list(0)
+        };
+        let ids = || -> HashMap<u16, *const ()> {
+            let balancer = cluster.balancer.borrow();
+            let members = balancer.stats().map(|stats| stats.key);
+            let ids = members.map(|member| (member.0.endpoint.port, member.id()));
+            let ids: HashMap<_, _> = ids.collect();
+            for spec in cluster.holding.borrow().listed() {
+                assert_eq!(ids.get(&spec.key.0.endpoint.port), Some(&spec.key.id()));
+            }
+            ids
+        };
+        cluster.update(&endpoints(&[2, 4, 5, 7]));
+        let first = ids();
+        let of = |ids: &HashMap<u16, *const ()>, port: u16| ids.get(&port).copied();
+        for ports in [&[1, 2, 3, 4, 6, 7, 8][..], &[7, 9], &[2, 4, 7], &[1, 7]] {
+            let before = ids();
+            cluster.update(&endpoints(ports));
+            let now = ids();
+            assert_eq!(of(&now, 7), of(&first, 7), "{ports:?}");
+            for port in ports.iter().filter(|port| before.contains_key(port)) {
+                assert_eq!(of(&now, *port), of(&before, *port), "{port} of {ports:?}");
+            }
+        }
+        // One that still has a call while it is not listed comes back as itself.
+        let (now, attempts) = (Instant::now(), cluster.attempts(Instant::now() + LONG));
+        let before = ids();
+        cluster
+            .offer(now, attempts, THIS_AGENT, &NoFacts, async |attempt, _| {
+                cluster.update(&endpoints(&[9]));
+                cluster.update(&endpoints(&[1, 7, 9]));
+                answer(attempt)
+            })
+            .await
+            .unwrap();
+        assert!(before.iter().any(|(port, id)| of(&ids(), *port) == Some(*id)), "{before:?}");
+        let mut other = endpoints(&[7]);
+        let token: Parameters = [(TOKEN, "secret")].into_iter().collect();
+        other.endpoints =
+            other.endpoints.iter().map(|it| it.with_params(Parameters::clone(&token))).collect();
+        let before = ids();
+        cluster.update(&other);
+        assert_ne!(of(&ids(), 7), of(&before, 7));
+    });
+}
+
 /// A caller that goes away leaves nothing behind.
 #[test]
 fn an_attempt_that_is_dropped_is_given_back() {
@@ -316,41 +375,6 @@ fn a_caller_is_told_of_some_endpoints_and_how_many_more_there_are() {
                 Some(more) => assert!(message.ends_with(more), "{message}"),
                 None => assert!(!message.contains("more"), "{message}"),
             }
-        }
-    });
-}
-
-#[test]
-#[ignore]
-fn time_apply() {
-    on_worker(async || {
-        for n in [5_000u16, 50_000] {
-            let cluster = cluster(&ClusterPolicy::default());
-            let make = |gone: u16| {
-                let endpoint = |port| {
-                    let mut endpoint = Endpoint::new(Protocol::Dubbo, NOWHERE.0, port);
-                    endpoint.params = (0..25)
-                        .map(|i| (format!("param.name.{i}"), format!("value{port}.{i}")))
-                        .collect();
-                    endpoint
-                };
-                Snapshot {
-                    status: Freshness::Current,
-                    endpoints: (1..=n).filter(|p| *p != gone).map(endpoint).collect(),
-                    unused: Arc::new([]),
-                }
-            };
-            let (a, b) = (make(0), make(7));
-            for (what, list) in
-                [("new", &a), ("same", &a), ("less", &b), ("more", &a), ("same", &a)]
-            {
-                let t = Instant::now();
-                cluster.update(list);
-                println!("{n} {what} {:?}", t.elapsed());
-            }
-            let t = Instant::now();
-            drop(cluster);
-            println!("{n} drop {:?}", t.elapsed());
         }
     });
 }
