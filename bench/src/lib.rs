@@ -15,6 +15,7 @@ mod cable;
 pub mod check;
 mod error;
 mod estate;
+mod floor;
 pub mod http;
 mod load;
 pub mod machine;

@@ -13,10 +13,11 @@ use serde_json::{Value, json};
 use crate::agent::Agent;
 use crate::error::BenchError;
 use crate::estate::start_agent;
+use crate::floor::Floor;
 use crate::http::Client;
 use crate::load::{INTERFACE, Style};
 use crate::measure::{median, rounded};
-use crate::open_load::{self, OpenLoad, Outcome, percentile_ms};
+use crate::open_load::{OpenLoad, Outcome, percentile_ms};
 use crate::picture::{self, Curve, Labels, with_origin};
 use crate::plan::Plan;
 use crate::target::Target;
@@ -102,6 +103,8 @@ struct Row {
 
 struct Measured {
     outcome: Outcome,
+    /// What callers of a server saw meanwhile that refuses each call at once.
+    floor: Outcome,
     n_rejected: f64,
     duration: Duration,
     rss_mb: BTreeMap<&'static str, [f64; 2]>,
@@ -128,6 +131,10 @@ impl Row {
 
     fn shed_p99_ms(&self) -> f64 {
         self.median(|it| percentile_ms(&it.outcome.shed, 0.99))
+    }
+
+    fn floor_p99_ms(&self) -> f64 {
+        self.median(|it| percentile_ms(&it.floor.shed, 0.99))
     }
 }
 
@@ -194,6 +201,7 @@ struct Estate {
     consumer: Agent,
     provider_agents: Vec<Agent>,
     request: Vec<u8>,
+    floor: Floor,
     _etcd: Etcd,
     _providers: Vec<JavaProvider>,
 }
@@ -249,6 +257,7 @@ impl Estate {
         let estate = Self {
             way,
             request: Style::Form.request("hello", DEADLINE),
+            floor: Floor::start()?,
             consumer,
             provider_agents,
             _etcd: etcd,
@@ -266,7 +275,7 @@ impl Estate {
     fn measure(&self, offer: u32, duration: Duration) -> Result<Measured, BenchError> {
         let rejected_before = self.n_rejected()?;
         let memory_before = self.memory();
-        let outcome = open_load::run(&OpenLoad {
+        let (outcome, floor) = self.floor.run_beside(&OpenLoad {
             addr: self.consumer.addr(self.consumer.ports.http),
             request: &self.request,
             per_s: per_s(offer),
@@ -277,7 +286,7 @@ impl Estate {
         let memory = self.memory().into_iter();
         let rss_mb =
             memory.zip(memory_before).map(|((name, after), (_, before))| (name, [before, after]));
-        Ok(Measured { outcome, n_rejected, duration, rss_mb: rss_mb.collect() })
+        Ok(Measured { outcome, floor, n_rejected, duration, rss_mb: rss_mb.collect() })
     }
 
     fn memory(&self) -> Vec<(&'static str, f64)> {
@@ -352,7 +361,7 @@ fn report(plan: &Plan, rows: &[Row]) -> Result<(), BenchError> {
         plan.seconds.as_secs()
     );
     println!(
-        "{:<33} {:<7} {:>9} {:>7} {:>8} {:>8} {:>7} {:>7} {:>8} {:>8}",
+        "{:<33} {:<7} {:>9} {:>7} {:>8} {:>8} {:>7} {:>8} {:>7} {:>8} {:>8}",
         "way",
         "pools",
         "offered/s",
@@ -360,6 +369,7 @@ fn report(plan: &Plan, rows: &[Row]) -> Result<(), BenchError> {
         "p99 ms",
         "shed/s",
         "p99 ms",
+        "floor ms",
         "failed",
         "rejected",
         "RSS MB"
@@ -373,13 +383,15 @@ fn report(plan: &Plan, rows: &[Row]) -> Result<(), BenchError> {
             _ => row.way.name().to_owned(),
         };
         println!(
-            "{name:<33} {:<7} {:>9} {:>7.0} {:>8.1} {:>8.0} {:>7.2} {:>7.0} {:>8.0} {:>8.1}",
+            "{name:<33} {:<7} {:>9} {:>7.0} {:>8.1} {:>8.0} {:>7.2} {:>8.2} {:>7.0} {:>8.0} \
+             {:>8.1}",
             row.pools(),
             per_s(row.offer),
             row.median(Measured::goodput),
             row.p99_ms(),
             row.median(shed),
             row.shed_p99_ms(),
+            row.floor_p99_ms(),
             row.median(|it| it.outcome.n_failed() as f64),
             row.median(|it| it.n_rejected),
             row.median(|it| it.rss_mb.values().map(|[_, after]| *after).fold(0.0, f64::max)),
@@ -437,6 +449,7 @@ fn to_json(plan: &Plan, row: &Row, targets: &[Target]) -> Value {
         "shed": figure(|it| it.outcome.shed.len() as f64),
         "shed_p50_ms": figure(|it| percentile_ms(&it.outcome.shed, 0.5)),
         "shed_p99_ms": rounded(row.shed_p99_ms()),
+        "floor_p99_ms": rounded(row.floor_p99_ms()),
         "errors": figure(|it| it.outcome.n_failed() as f64),
         "late": figure(|it| it.outcome.n_late as f64),
         "rejected": figure(|it| it.n_rejected),
