@@ -32,7 +32,9 @@ const SLEEP: Duration = Duration::from_millis(50);
 const CAPACITY_PER_S: u32 = 1200;
 const LONG_QUEUE: u32 = 10_000;
 const DEADLINE: Duration = Duration::from_secs(1);
-const WARM_UP: Duration = Duration::from_secs(6);
+/// Java's compiler takes cores away for some 20 s.
+const WARM_UP: Duration = Duration::from_secs(20);
+const WARM_UP_OFFER: u32 = 100;
 /// The soak is so many times as long as another measurement.
 const SOAK_TIMES: u32 = 6;
 /// In percent of what they can do. Half of it comes first, to see how long calls take then, and
@@ -144,7 +146,7 @@ pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
         let mut at = 0;
         for (way, queues) in subjects(plan) {
             let estate = Estate::start(plan, way, queues)?;
-            estate.measure(50, WARM_UP.min(plan.seconds * 3))?;
+            estate.measure(WARM_UP_OFFER, WARM_UP.min(plan.seconds * 3))?;
             for (nth, &(offer, is_soak)) in offers(plan, way, queues).iter().enumerate() {
                 let duration = if is_soak { plan.seconds * SOAK_TIMES } else { plan.seconds };
                 let measured = estate.measure(offer, duration)?;
