@@ -22,7 +22,7 @@ pub struct LinePolicy {
     /// How long calls may wait in a burst: this, or as long as a call takes if that is longer.
     pub burst: Duration,
     /// How long calls may wait after that: this, or half as long as a call takes if that is
-    /// longer. The first one of a caller may wait twice as long.
+    /// longer. The first one of a caller may wait half as long again.
     pub target: Duration,
 }
 
@@ -237,13 +237,15 @@ impl<T> Line<T> {
     }
 
     /// How long a call may wait now. In a standing queue, a caller of whom nothing waits gets
-    /// twice the time of those who keep it standing.
+    /// half as much time again as those who keep it standing. With the time that its work takes,
+    /// that is less than twice as long as without others, and leaves something to what is not
+    /// foreseen.
     fn patience(&self, now: Instant, pace: &Pace, has_others: bool) -> Duration {
         let burst = self.policy.burst.max(pace.usual);
         let patience = match self.standing_since {
             Some(since) if burst < now.saturating_duration_since(since) => {
                 let target = self.policy.target.max(pace.usual / 2);
-                if has_others { target } else { target * 2 }
+                if has_others { target } else { target * 3 / 2 }
             }
             _ => burst,
         };
