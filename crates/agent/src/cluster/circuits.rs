@@ -290,3 +290,67 @@ impl Cluster {
         CallError { retry_after: Some(wait), ..CallError::new(Code::CircuitOpen, message) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use flow::breaker::BreakerPolicy;
+
+    use super::*;
+
+    fn settings() -> BreakerSettings {
+        let second = Duration::from_secs(1);
+        let policy = BreakerPolicy {
+            failures: 3,
+            error_percent: 50,
+            min_calls: 10,
+            window: second,
+            time: second,
+            max_time: second,
+            probes: 1,
+        };
+        BreakerSettings { policy, min_timeout: second, exceptions: false, may_empty: false }
+    }
+
+    fn names(circuits: &Circuits) -> Vec<String> {
+        let all = circuits.by_method.borrow();
+        all.keys().map(|name| name.to_string()).collect()
+    }
+
+    /// Callers make names up. What is known of broken methods must not be lost for them.
+    #[test]
+    fn made_up_methods_push_out_no_broken_one() {
+        let (circuits, settings) = (Circuits::default(), settings());
+        let broken = circuits.of("broken", settings);
+        broken.n_broken.set(1);
+        let used = circuits.of("used", settings);
+        for n in 0..3 * MAX_METHODS {
+            circuits.of(&format!("made-up-{n}"), settings);
+            assert!(Rc::ptr_eq(&used, &circuits.of("used", settings)), "after {n} others");
+            assert!(names(&circuits).len() <= MAX_METHODS);
+        }
+        assert!(Rc::ptr_eq(&broken, &circuits.of("broken", settings)));
+        // Where all are broken, the one that was used least lately gives way.
+        circuits.by_method.borrow().values().for_each(|it| it.n_broken.set(1));
+        circuits.of("one more", settings);
+        assert_eq!(names(&circuits).len(), MAX_METHODS);
+        assert!(names(&circuits).contains(&"broken".to_owned()));
+    }
+
+    /// With other settings, breakers begin anew.
+    #[test]
+    fn other_settings_are_other_breakers() {
+        let (circuits, settings) = (Circuits::default(), settings());
+        let before = circuits.of("a", settings);
+        let other = BreakerSettings { may_empty: !settings.may_empty, ..settings };
+        assert!(!Rc::ptr_eq(&before, &circuits.of("a", other)));
+        assert_eq!(names(&circuits), ["a"]);
+    }
+
+    #[test]
+    fn the_operator_is_told_of_one_change_in_a_while() {
+        let (circuits, now) = (Circuits::default(), Instant::now());
+        let told = |after: Duration| circuits.is_to_be_told(now + after);
+        assert!(told(Duration::ZERO));
+        assert!(!told(TOLD_EVERY / 2) && told(TOLD_EVERY) && !told(TOLD_EVERY));
+    }
+}

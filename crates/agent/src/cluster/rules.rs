@@ -296,3 +296,86 @@ fn view<'a>(endpoint: &'a Endpoint, interface: &'a str) -> UrlView<'a> {
         params: &endpoint.params,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use flow::rules::ConditionRule;
+
+    use super::*;
+
+    /// A call with two attachments.
+    struct Call<'a>(&'a str, &'a str);
+
+    impl CallFacts for Call<'_> {
+        fn method(&self) -> Cow<'_, str> {
+            "echo".into()
+        }
+
+        fn attachment(&self, name: &str) -> Option<Cow<'_, str>> {
+            match name {
+                "one" => Some(self.0.into()),
+                "other" => Some(self.1.into()),
+                _ => None,
+            }
+        }
+
+        fn argument(&self, _: usize) -> Option<Cow<'_, str>> {
+            None
+        }
+
+        fn member(&self, _: usize, _: &[String]) -> Option<Cow<'_, str>> {
+            None
+        }
+    }
+
+    /// Rules that look at both attachments of a call, and let nobody call whose first is `no`.
+    fn rules() -> Rules {
+        let service: ServiceKey = "a.B".parse().unwrap();
+        let rules = Rules::new(&service, &Arc::default());
+        let text = "configVersion: v3.0\nscope: service\nforce: true\nenabled: true\nkey: a.B\n\
+                    conditions:\n  - \"attachments[one]=no & attachments[other]!=x => host=h\"\n";
+        let rule = Arc::new(ConditionRule::parse("a.B", text).unwrap());
+        rules.set_registry(RegistryRules { conditions: vec![rule], ..RegistryRules::default() });
+        rules
+    }
+
+    fn n_known(rules: &Rules) -> usize {
+        rules.state.borrow().known.len()
+    }
+
+    #[test]
+    fn calls_that_rules_cannot_tell_apart_share_one_look() {
+        let rules = rules();
+        let look = |one, other| rules.allowed(&Call(one, other)).unwrap();
+        assert!(Rc::ptr_eq(&look("a", "b"), &look("a", "b")));
+        assert_eq!(n_known(&rules), 1);
+        // The same texts in a row, divided elsewhere.
+        assert!(!Rc::ptr_eq(&look("ab", "c"), &look("a", "bc")));
+        assert_eq!(n_known(&rules), 3);
+        // New endpoints make each look void.
+        let before = look("a", "b");
+        rules.set_endpoints([].into_iter());
+        assert_eq!(n_known(&rules), 0);
+        assert!(!Rc::ptr_eq(&before, &look("a", "b")));
+    }
+
+    /// Callers make attachments up: what is remembered of them has a bound in number and in length.
+    #[test]
+    fn few_and_short_kinds_of_calls_are_remembered() {
+        let rules = rules();
+        for n in 0..3 * MAX_KNOWN {
+            rules.allowed(&Call(&n.to_string(), "")).unwrap();
+            assert!(n_known(&rules) <= MAX_KNOWN);
+        }
+        let before = n_known(&rules);
+        rules.allowed(&Call(&"x".repeat(MAX_KEY_LEN), "")).unwrap();
+        assert_eq!(n_known(&rules), before);
+    }
+
+    #[test]
+    fn without_rules_nothing_is_looked_at() {
+        let rules = rules();
+        rules.set_registry(RegistryRules::default());
+        assert!(rules.allowed(&Call("no", "")).is_none());
+    }
+}

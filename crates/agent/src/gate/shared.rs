@@ -281,3 +281,60 @@ impl SharedGate {
         self.capacity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn who_says_the_capacity_is_shown_and_counts() {
+        let gate = SharedGate::new("h:1".to_owned(), AppCapacity::Registered, 2);
+        assert_eq!(gate.source(), Source::Found);
+        assert!(gate.set_registered(7), "it was not known");
+        assert_eq!((gate.source(), gate.capacity()), (Source::Registered, 7));
+        assert!(!gate.set_registered(7), "it is what was known");
+        gate.configure(AppCapacity::Known(3));
+        assert_eq!((gate.source(), gate.capacity()), (Source::Configured, 3));
+        assert!(!gate.set_registered(9), "the configuration counts");
+        gate.configure(AppCapacity::Registered);
+        assert_eq!((gate.source(), gate.capacity()), (Source::Registered, 9));
+        // An app with no thread at all would never be called.
+        assert!(gate.set_registered(0));
+        assert_eq!(gate.capacity(), 1);
+    }
+
+    fn is_woken(gate: &SharedGate, worker: usize) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        matches!(pin!(gate.woken(worker)).poll(&mut context), Poll::Ready(()))
+    }
+
+    /// A worker that waits for room has to hear of each change that somebody else brings about.
+    #[test]
+    fn workers_hear_of_another_capacity() {
+        let gate = SharedGate::new("h:1".to_owned(), AppCapacity::Known(2), 2);
+        for worker in 0..2 {
+            gate.ask(Instant::now(), worker, || 10);
+        }
+        let _of_each_other = (is_woken(&gate, 0), is_woken(&gate, 1));
+        assert!(!is_woken(&gate, 0) && !is_woken(&gate, 1));
+        gate.configure(AppCapacity::Known(20));
+        assert!(is_woken(&gate, 0) && is_woken(&gate, 1));
+        assert!(!is_woken(&gate, 2), "there is none");
+    }
+
+    #[test]
+    fn figures_are_of_all_workers() {
+        let gate = SharedGate::new("h:1".to_owned(), AppCapacity::Known(8), 2);
+        for (worker, in_flight) in [(0, 1), (1, 2)] {
+            let report = Report { in_flight, ..Report::default() };
+            gate.report(Instant::now(), worker, &report, 5);
+            gate.count_shed(worker);
+        }
+        gate.count_shed(2);
+        let figures = gate.figures();
+        assert_eq!((figures.in_flight, figures.waiting, figures.shed), (3, 10, 2));
+    }
+}
