@@ -6,11 +6,11 @@ use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::admin::LogLevel;
-use crate::aside::Threads;
 use crate::config::{Config, ReloadPlan};
 use crate::control::{self, Bound, Command};
 use crate::control::{DrainSummary, StartError};
 use crate::listening::Addresses;
+use crate::offload::Threads;
 
 /// A running agent. Dropping it stops it at once; [`Agent::drain`] stops it in order.
 pub struct Agent {

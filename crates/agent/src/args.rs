@@ -15,8 +15,8 @@ use hessian::{JavaType, Limits};
 use memchr::memmem;
 use wire::Hold;
 
-use crate::aside::Thread;
 use crate::error::{CallError, Code};
+use crate::offload::Thread;
 use crate::route::{Parameters, Plan, Route, unsupported};
 
 use self::fits::Fit;
@@ -259,7 +259,7 @@ impl<'a> ArgumentList<'a> {
     ///
     /// # Errors
     /// As [`ArgumentList::encode_for`].
-    pub async fn encoded_aside(
+    pub async fn encoded_offloaded(
         &self,
         route: &Route,
         serialization: Serialization,

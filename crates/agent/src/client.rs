@@ -11,7 +11,6 @@ use hessian::transcode::JsonOptions;
 use registry::Registry;
 use wire::{Budget, Group};
 
-use crate::aside::Threads;
 use crate::config::{ClusterPolicy, ClusterRules};
 use crate::error::{CallError, Code};
 use crate::gate::DirectGates;
@@ -19,6 +18,7 @@ use crate::invocation::Invocation;
 use crate::invoke::invoke;
 use crate::journal::Journal;
 use crate::metrics::Hub;
+use crate::offload::Threads;
 use crate::reply::read_soon;
 use crate::worker::{Worker, WorkerSetup};
 

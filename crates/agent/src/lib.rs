@@ -15,7 +15,6 @@
 pub mod admin;
 pub mod agent;
 pub mod args;
-pub mod aside;
 pub mod attachments;
 pub mod backend;
 pub mod call;
@@ -41,6 +40,7 @@ pub mod journal;
 pub mod listening;
 pub mod memory;
 pub mod metrics;
+pub mod offload;
 pub mod outbound;
 pub mod priority;
 mod refused_serializations;

@@ -10,11 +10,11 @@ use hessian::transcode::{EnumStyle, JsonOptions, RefStyle, Schema, fold_generali
 use hessian::{JavaType, Limits};
 use registry::Definition;
 
-use crate::aside::{LONG_LEN, Threads};
 use crate::attachments::Replied;
 use crate::call::Reply;
 use crate::error::{CallError, Code};
 use crate::exception;
+use crate::offload::{LONG_LEN, Threads};
 use crate::route::Route;
 
 /// Reads a reply, in the form that `options` ask for. One of `threads` reads a long one, so that

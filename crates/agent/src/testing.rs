@@ -12,7 +12,6 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use wire::{Account, Budget, Group};
 
-use crate::aside::Threads;
 use crate::config::{AppCapacity, AppConfig, ClusterPolicy, ClusterRules, ExportConfig};
 use crate::connections::Connections;
 use crate::error::Code;
@@ -21,6 +20,7 @@ use crate::gate::{DirectGates, OwnGates, SharedGate};
 use crate::journal::Journal;
 use crate::memory::Memory;
 use crate::metrics::Hub;
+use crate::offload::Threads;
 use crate::upstream::Pool;
 use crate::worker::{Offer, WorkerSetup};
 

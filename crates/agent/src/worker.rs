@@ -17,7 +17,6 @@ use wire::{Budget, Connection, Departures, Detached, Group};
 
 use self::arrivals::Arrivals;
 use self::turns::{InTurn, Turns};
-use crate::aside::Threads;
 use crate::backend::{Backend, Backends, GateSetup, Gates};
 use crate::config::{ClusterRules, ExportConfig};
 use crate::connections::{Connections, Direction, Session};
@@ -26,6 +25,7 @@ use crate::inspect::Question;
 use crate::journal::Journal;
 use crate::memory::Memory;
 use crate::metrics::{Hub, LagMeter};
+use crate::offload::Threads;
 use crate::outbound::Outbound;
 use crate::upstream::{Pool, Standing};
 

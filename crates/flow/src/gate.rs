@@ -16,12 +16,12 @@
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-use crate::floor::Floor;
 use crate::lender::Own;
 use crate::limit::Sample;
 pub use crate::line::{Arrival, Pace, Shed};
 use crate::line::{Line, LinePolicy};
 use crate::queue::Key;
+use crate::windowed_min::WindowedMin;
 
 /// Leave to have one call in the app. Give it back to [`Gate::leave`], or the call counts for
 /// ever.
@@ -87,7 +87,7 @@ pub struct Gate<T> {
     n_lent: u32,
     /// What a call usually takes, in nanoseconds; zero until one was answered.
     usual_ns: u64,
-    floor: Floor,
+    floor: WindowedMin,
     /// The answers since the last look at them.
     answers: Answers,
     sample: Sample,
@@ -125,7 +125,7 @@ impl<T> Gate<T> {
             in_flight: 0,
             n_lent: 0,
             usual_ns: 0,
-            floor: Floor::new(FLOOR_WINDOW, now),
+            floor: WindowedMin::new(FLOOR_WINDOW, now),
             answers: Answers::default(),
             sample: Sample::default(),
             max_demand: 0,

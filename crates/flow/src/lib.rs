@@ -43,7 +43,6 @@ pub mod capacity;
 pub mod connection_count;
 pub mod credit;
 pub mod fault;
-mod floor;
 pub mod gate;
 pub mod latencies;
 pub mod lender;
@@ -59,6 +58,7 @@ mod rewrites;
 pub mod rules;
 pub mod split;
 mod standing;
+mod windowed_min;
 
 pub use attempt_end::AttemptEnd;
 pub use attempts::{AttemptLimits, Attempts, GiveUp, Next, has_choice};

@@ -15,7 +15,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::floor::Floor;
+use crate::windowed_min::WindowedMin;
 
 /// Within which bounds a limit is looked for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -125,7 +125,7 @@ const LEAST_GRADIENT: f64 = 0.5;
 pub struct Limiter {
     policy: LimitPolicy,
     limit: f64,
-    floor: Floor,
+    floor: WindowedMin,
     /// It has not fallen yet, and may grow fast.
     is_eager: bool,
 }
@@ -134,7 +134,7 @@ impl Limiter {
     /// Nothing is known yet.
     #[must_use]
     pub fn new(policy: LimitPolicy, now: Instant) -> Self {
-        let floor = Floor::new(policy.floor_window, now);
+        let floor = WindowedMin::new(policy.floor_window, now);
         let (limit, is_eager) = (f64::from(policy.initial), policy.is_eager);
         let mut limiter = Self { policy, limit, floor, is_eager };
         limiter.set(f64::from(policy.initial));

@@ -10,9 +10,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::floor::Floor;
 use crate::lender::Demand;
 use crate::line::Pace;
+use crate::windowed_min::WindowedMin;
 
 /// The peer is told of calls that wait no more often than this.
 const LEAST_INTERVAL: Duration = Duration::from_millis(20);
@@ -46,7 +46,7 @@ pub struct Purse {
     /// What the peer knows of `n_waiting`, and since when.
     told: Option<(u32, Instant)>,
     usual: Duration,
-    floor: Floor,
+    floor: WindowedMin,
 }
 
 impl Purse {
@@ -62,7 +62,7 @@ impl Purse {
             n_waiting: 0,
             told: None,
             usual: Duration::ZERO,
-            floor: Floor::new(FLOOR_WINDOW, now),
+            floor: WindowedMin::new(FLOOR_WINDOW, now),
         }
     }
 

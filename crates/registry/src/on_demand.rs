@@ -18,13 +18,13 @@ const IDLE: Duration = Duration::from_secs(60);
 /// A handle on the task, which ends with it.
 #[derive(Debug, Default)]
 pub(crate) struct OnDemand {
-    asked: Arc<Asked>,
+    asked: Arc<LastAsked>,
     running: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// When somebody asked last.
 #[derive(Debug)]
-pub(crate) struct Asked(Mutex<Instant>);
+pub(crate) struct LastAsked(Mutex<Instant>);
 
 /// How far what the task reads can be trusted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -51,7 +51,7 @@ impl Progress {
 
 impl OnDemand {
     /// Somebody asks: starts the task if it does not run.
-    pub(crate) fn keep_running<F>(&self, runtime: &Handle, start: impl FnOnce(Arc<Asked>) -> F)
+    pub(crate) fn keep_running<F>(&self, runtime: &Handle, start: impl FnOnce(Arc<LastAsked>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -72,13 +72,13 @@ impl Drop for OnDemand {
     }
 }
 
-impl Default for Asked {
+impl Default for LastAsked {
     fn default() -> Self {
         Self(Mutex::new(Instant::now()))
     }
 }
 
-impl Asked {
+impl LastAsked {
     fn note(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
@@ -116,7 +116,11 @@ pub(crate) trait Reader<L>: Send + Sync {
 }
 
 /// Reads and watches until nobody asks any more.
-pub(crate) async fn run<L: Send + Sync>(reader: impl Reader<L>, lent: Lent<L>, asked: Arc<Asked>) {
+pub(crate) async fn run<L: Send + Sync>(
+    reader: impl Reader<L>,
+    lent: Lent<L>,
+    asked: Arc<LastAsked>,
+) {
     let mut backoff = new_backoff();
     while !asked.is_idle() {
         let Some(live) = lent.live_within_timeout().await else {

@@ -21,7 +21,7 @@ use crate::ingress::http::{head, web_pages};
 use crate::inspect::snapshot::{
     AppSnapshot, Page, RegistrySnapshot, ServiceSnapshot, Snapshot, StagesSnapshot, VersionSnapshot,
 };
-use crate::inspect::{Asked, Filter, MAX_LIMIT, Question};
+use crate::inspect::{Filter, MAX_LIMIT, Query, Question};
 use crate::metrics::{self, ServiceFigures};
 use crate::stages::{CallSide, Stage, StageTotals};
 
@@ -153,7 +153,7 @@ async fn ask<T: Snapshot + Serialize>(
     state: &AdminState,
     query: &str,
     known: &[&str],
-    question: impl Fn(Asked<T>) -> Question,
+    question: impl Fn(Query<T>) -> Question,
 ) -> Answer {
     match Filter::of_query(query, known) {
         Ok(filter) => json(&state.inspector.ask(filter, question).await),

@@ -313,7 +313,7 @@ mod tests {
 
     fn names(circuits: &Circuits) -> Vec<String> {
         let all = circuits.by_method.borrow();
-        all.keys().map(|name| name.to_string()).collect()
+        all.keys().map(ToString::to_string).collect()
     }
 
     /// Callers make names up. What is known of broken methods must not be lost for them.

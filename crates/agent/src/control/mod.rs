@@ -28,7 +28,6 @@ use self::listeners::BoundListener;
 pub use self::listeners::{Bound, free_addresses};
 pub use self::start_error::StartError;
 use crate::admin::{AdminState, LogLevel, Readiness};
-use crate::aside::Threads;
 use crate::config::{Config, ReloadPlan};
 use crate::error::Code;
 use crate::gate::DirectGates;
@@ -36,6 +35,7 @@ use crate::inspect::{self, Inspector};
 use crate::journal::Journal;
 use crate::listening::{PlannedListener, Surroundings};
 use crate::metrics::Hub;
+use crate::offload::Threads;
 use crate::worker::{ListenerProtocol, ToWorker, Worker, WorkerSetup};
 
 /// How long an agent that ends waits for its access log to take the last lines.

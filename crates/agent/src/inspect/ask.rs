@@ -21,15 +21,15 @@ pub const MAX_OPEN: usize = 8;
 /// A question to a worker.
 pub enum Question {
     /// The services that it calls.
-    Services(Asked<ServiceSnapshot>),
+    Services(Query<ServiceSnapshot>),
     /// Their endpoints.
-    Endpoints(Asked<EndpointSnapshot>),
+    Endpoints(Query<EndpointSnapshot>),
     /// What is in its table of connections.
-    Connections(Asked<ConnectionSnapshot>),
+    Connections(Query<ConnectionSnapshot>),
     /// The routes that its callers have used.
-    Routes(Asked<RouteSnapshot>),
+    Routes(Query<RouteSnapshot>),
     /// What would become of a call.
-    Explain(Asked<ExplanationSnapshot>),
+    Explain(Query<ExplanationSnapshot>),
 }
 
 /// One worker's answer.
@@ -42,13 +42,13 @@ pub struct Part<T> {
 }
 
 /// Which things are asked for, and who waits for them.
-pub struct Asked<T> {
+pub struct Query<T> {
     filter: Arc<Filter>,
     reply: oneshot::Sender<Part<T>>,
     _open: Open,
 }
 
-impl<T> Asked<T> {
+impl<T> Query<T> {
     /// Answers, unless nobody waits any more.
     pub fn answer(self, look: impl FnOnce(&Filter) -> Part<T>) {
         if !self.reply.is_closed() {
@@ -90,7 +90,7 @@ impl Inspector {
     pub async fn ask<T: Snapshot>(
         &self,
         filter: Filter,
-        question: impl Fn(Asked<T>) -> Question,
+        question: impl Fn(Query<T>) -> Question,
     ) -> Page<T> {
         let (limit, filter) = (filter.limit, Arc::new(filter));
         let deadline = tokio::time::Instant::now() + DEADLINE;
@@ -116,14 +116,14 @@ impl Worker {
     fn ask<T: Snapshot>(
         &self,
         filter: &Arc<Filter>,
-        question: impl Fn(Asked<T>) -> Question,
+        question: impl Fn(Query<T>) -> Question,
     ) -> Option<oneshot::Receiver<Part<T>>> {
         let open = Open(Arc::clone(&self.n_open));
         if MAX_OPEN <= self.n_open.fetch_add(1, Relaxed) {
             return None;
         }
         let (reply, answer) = oneshot::channel();
-        (self.hand)(question(Asked { filter: Arc::clone(filter), reply, _open: open }));
+        (self.hand)(question(Query { filter: Arc::clone(filter), reply, _open: open }));
         Some(answer)
     }
 }

@@ -13,8 +13,9 @@ use tokio::sync::oneshot;
 use tracing::{debug, info};
 use wire::{Conn, Machine, TimedEvent};
 
-use super::{DubboForm, Found, Lanes, MessageLen, Peer, Setup, Signs, encoded_aside, queued, sent};
-use crate::aside::{LONG_LEN, Threads};
+use super::{
+    DubboForm, Found, Lanes, MessageLen, Peer, Setup, Signs, encoded_offloaded, queued, sent,
+};
 use crate::call::{
     Call, Came, DubboAnswer, Encoded, Outcome, Payload, Reply, ReplyTo, RoutedCall, Times, Whole,
     note_end, wait,
@@ -22,6 +23,7 @@ use crate::call::{
 use crate::connections::Activity;
 use crate::error::{CallError, Code};
 use crate::memory::{Buffers, Memory, Metered, check_room};
+use crate::offload::{LONG_LEN, Threads};
 use crate::scratch::Scratch;
 use crate::stages::{Stage, enter};
 
@@ -334,7 +336,8 @@ pub async fn call(lanes: &Lanes<DubboPeer>, call: &RoutedCall<'_>, form: DubboFo
             send(bytes, now)
         })?,
         false => {
-            let bytes = Box::pin(encoded_aside(args, call, serialization, &conn, &peer.threads));
+            let bytes =
+                Box::pin(encoded_offloaded(args, call, serialization, &conn, &peer.threads));
             let bytes = bytes.await?;
             send(&bytes, Instant::now())?
         }

@@ -18,8 +18,7 @@ use self::request::{not_taken_whole, refused, request_out};
 use super::credits::{Credit, LinkCredits, LinkPurse};
 use super::lanes::{Found, Lanes, MessageLen};
 use super::links::LinkCall;
-use super::{Peer, Setup, Signs, encoded_aside, queued, sent};
-use crate::aside::{LONG_LEN, Threads};
+use super::{Peer, Setup, Signs, encoded_offloaded, queued, sent};
 use crate::call::{
     APP_US, Call, Came, Outcome, Payload, Reply, ReplyTo, RoutedCall, Whole, note_end, wait,
 };
@@ -27,6 +26,7 @@ use crate::codec;
 use crate::connections::Activity;
 use crate::error::{CallError, Code};
 use crate::memory::{MAX_LINK_WAITING_LEN, Memory, Metered, check_link_room};
+use crate::offload::{LONG_LEN, Threads};
 use crate::route::Route;
 use crate::scratch::Scratch;
 use crate::stages::{Stage, enter};
@@ -445,7 +445,8 @@ pub async fn call(
         payload => {
             let (body, serialization) = match payload {
                 Payload::Json(args) => {
-                    let encoded = encoded_aside(args, call, serialization, &conn, &peer.threads);
+                    let encoded =
+                        encoded_offloaded(args, call, serialization, &conn, &peer.threads);
                     let body = Box::pin(encoded).await?;
                     now = Instant::now();
                     (Bytes::from(body), serialization)

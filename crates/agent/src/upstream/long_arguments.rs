@@ -6,10 +6,10 @@ use dubbo_proto::Serialization;
 use wire::Conn;
 
 use crate::args::ArgumentList;
-use crate::aside::{Threads, check_time};
 use crate::call::RoutedCall;
 use crate::error::CallError;
 use crate::memory::{Buffers, Metered};
+use crate::offload::{Threads, check_time};
 
 /// The arguments of a call, for that connection. The memory that it takes is counted there; where
 /// there is none left, it is done in place, without a copy.
@@ -17,7 +17,7 @@ use crate::memory::{Buffers, Metered};
 /// # Errors
 /// As [`ArgumentList::encode_for`]; or [`Code::Timeout`](crate::error::Code::Timeout), of no
 /// endpoint, if the deadline passes before they are encoded.
-pub(super) async fn encoded_aside<M: Buffers>(
+pub(super) async fn encoded_offloaded<M: Buffers>(
     args: &ArgumentList<'_>,
     call: &RoutedCall<'_>,
     serialization: Serialization,
@@ -34,7 +34,7 @@ pub(super) async fn encoded_aside<M: Buffers>(
         args.encode(call.method, serialization, &mut bytes)?;
         return Ok(bytes);
     };
-    let bytes = args.encoded_aside(call.method, serialization, thread, held).await?;
+    let bytes = args.encoded_offloaded(call.method, serialization, thread, held).await?;
     check_time(deadline)?;
     Ok(bytes)
 }

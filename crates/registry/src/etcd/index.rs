@@ -16,7 +16,7 @@ use wire::Backoff;
 use crate::definitions::Away;
 use crate::directory::{Directory, Presence};
 use crate::layout::Paths;
-use crate::on_demand::{self, Asked, OnDemand, Progress};
+use crate::on_demand::{self, LastAsked, OnDemand, Progress};
 
 use super::connection::{Connection, EtcdError, Live};
 use super::stream::{MAX_MESSAGE_LEN, Range};
@@ -103,7 +103,7 @@ struct Reader {
     mappings: Option<String>,
     connection: Connection,
     state: watch::Sender<KnownServices>,
-    asked: Arc<Asked>,
+    asked: Arc<LastAsked>,
 }
 
 impl on_demand::Reader<Live> for Reader {

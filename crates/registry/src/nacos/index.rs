@@ -17,7 +17,7 @@ use wire::Backoff;
 use crate::definitions::Away;
 use crate::directory::{Directory, Presence};
 use crate::lookups::Lookups;
-use crate::on_demand::{self, Asked, OnDemand, Progress};
+use crate::on_demand::{self, LastAsked, OnDemand, Progress};
 
 use super::connection::{Connection, Live, NacosError};
 use super::names;
@@ -145,7 +145,7 @@ struct Reader {
     documents: Connection,
     state: watch::Sender<KnownServices>,
     wanted: Arc<Notify>,
-    asked: Arc<Asked>,
+    asked: Arc<LastAsked>,
 }
 
 impl on_demand::Reader<Live> for Reader {

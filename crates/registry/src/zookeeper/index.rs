@@ -22,7 +22,7 @@ use crate::definitions::Away;
 use crate::directory::{Directory, Presence};
 use crate::layout::Paths;
 use crate::lookups::Lookups;
-use crate::on_demand::{self, Asked, OnDemand, Progress};
+use crate::on_demand::{self, LastAsked, OnDemand, Progress};
 
 use super::connection::{Connection, Live, ZooKeeperError, is_about_node};
 use super::node::Node;
@@ -140,7 +140,7 @@ struct Reader {
     mappings: String,
     state: watch::Sender<KnownServices>,
     wanted: Arc<Notify>,
-    asked: Arc<Asked>,
+    asked: Arc<LastAsked>,
 }
 
 impl on_demand::Reader<Live> for Reader {

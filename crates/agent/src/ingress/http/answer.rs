@@ -12,11 +12,11 @@ use wire::Account;
 
 use super::call_headers::ATTACHMENT;
 use super::{Answer, Style};
-use crate::aside::{LONG_LEN, Threads};
 use crate::attachments::{HEADER, MAX_LEN, Replied};
 use crate::call::Reply;
 use crate::error::{CallError, Code, Fault};
 use crate::memory::no_room_for_reply;
+use crate::offload::{LONG_LEN, Threads};
 use crate::reply::{ReplyReader, read_soon};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -67,7 +67,7 @@ pub(super) async fn value(
     let contents = match reply.body.len() < LONG_LEN {
         true => Contents::read(style, &ReplyReader::new(reply, options))?,
         // Long ones are rare: their future need not be a part of every call's.
-        false => Box::pin(read_aside(style, options, reply, account, threads)).await?,
+        false => Box::pin(read_offloaded(style, options, reply, account, threads)).await?,
     };
     let mut response = Response::new(Bytes::from(contents.body));
     let content_type = match style {
@@ -85,7 +85,7 @@ pub(super) async fn value(
     Ok(response)
 }
 
-async fn read_aside(
+async fn read_offloaded(
     style: Style,
     options: &JsonOptions,
     reply: &Reply,

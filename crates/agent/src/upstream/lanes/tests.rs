@@ -8,9 +8,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wire::{Budget, Group};
 
 use super::*;
-use crate::aside::Threads;
 use crate::config::ClusterPolicy;
 use crate::memory::Memory;
+use crate::offload::Threads;
 use crate::upstream::link::LinkPeer;
 use crate::upstream::testing::{PATIENCE, ScriptedPeer, TestServer, on_local_runtime, until};
 

@@ -6,14 +6,14 @@ const N_SPANS: usize = 8;
 
 /// A minimum over a sliding window. It never stands still: what is old is forgotten span by span.
 #[derive(Clone, Debug)]
-pub(crate) struct Floor {
+pub(crate) struct WindowedMin {
     span: Duration,
     /// The least of each span, the latest last.
     least: [Option<Duration>; N_SPANS],
     span_ends: Instant,
 }
 
-impl Floor {
+impl WindowedMin {
     /// A minimum over the last `window`.
     pub(crate) fn new(window: Duration, now: Instant) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "8 fits")]
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn follows_downwards_at_once_and_upwards_after_the_window() {
         let (start, ms) = (crate::test_start(), Duration::from_millis);
-        let mut floor = Floor::new(ms(800), start);
+        let mut floor = WindowedMin::new(ms(800), start);
         assert_eq!(floor.least(), None);
         floor.take_in(start, ms(50));
         assert!(!floor.take_in(start, ms(40)));
