@@ -11,17 +11,13 @@ use std::pin::Pin;
 use std::task::ready;
 use std::task::{Context, Poll};
 
-#[cfg(feature = "tls")]
-use tokio::io::BufReader;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 #[cfg(feature = "tls")]
 use tokio_rustls::TlsStream;
 
-/// Room for nearly two of the longest records of TLS. Rustls by itself reads 4 KiB at a time,
-/// which was 1.7 times as many system calls under load.
 #[cfg(feature = "tls")]
-const RECORDS_LEN: usize = 32 * 1024;
+use super::tls::records::RecordSocket;
 
 /// A socket that is connected.
 #[derive(Debug)]
@@ -72,13 +68,13 @@ impl DetachedSocket {
     }
 }
 
-/// A socket below TLS, read in larger pieces than rustls asks for.
+/// A socket below TLS.
 #[cfg(feature = "tls")]
-pub(crate) type BufferedSocket = BufReader<Socket>;
+pub(crate) type BufferedSocket = RecordSocket<Socket>;
 
 #[cfg(feature = "tls")]
 pub(crate) fn buffered(socket: Socket) -> BufferedSocket {
-    BufReader::with_capacity(RECORDS_LEN, socket)
+    RecordSocket::new(socket)
 }
 
 /// A byte stream.

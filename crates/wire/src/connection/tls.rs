@@ -14,6 +14,7 @@ mod client;
 mod error;
 mod identity;
 mod pem;
+pub(super) mod records;
 mod secured;
 mod server;
 
