@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use dubbo_proto::{RequestTemplate, Serialization, ServiceKey};
 use flow::lender::Demand;
 use link::LinkMachine;
-use link_proto::{CallId, Connection, Event, RouteDef, RouteId, Status};
+use link_proto::{CallId, Connection, Event, LinkError, RouteDef, RouteId, Status};
 use tokio::task::AbortHandle;
 use tracing::{debug, info};
 use wire::{Account, Conn, Peer, Taking, Watched, drive};
@@ -157,9 +157,14 @@ impl LinkSession {
     /// Serves the link until it ends.
     pub async fn serve(&self, stream: wire::Connection) {
         let _credits_return = self.pools.return_at_end(self.number());
+        let facts = stream.facts();
         let stream = Watched::new(stream, Rc::clone(&self.taking));
         let ending = drive(stream, &self.conn, |event| self.on_event(event)).await;
-        debug!(%ending, "link closed");
+        match self.conn.with(|link| link.failure()) {
+            // The peer is no link, or one that is not understood: somebody has to mend that.
+            Some(error) if !is_ordinary(error) => info!("{facts} is closed: {error}"),
+            _ => debug!(%ending, "link closed"),
+        }
         for (_, call) in self.running.borrow_mut().drain() {
             call.abort();
         }
@@ -344,6 +349,11 @@ impl Session for LinkSession {
             Activity { doing, in_flight, held_bytes: link.account().held(), peer_name }
         })
     }
+}
+
+/// Whether links end so in the course of things.
+fn is_ordinary(error: LinkError) -> bool {
+    matches!(error, LinkError::Closed | LinkError::PeerSilent | LinkError::PeerFailed { .. })
 }
 
 #[cfg(test)]

@@ -8,10 +8,12 @@ use crate::version::{VERSION_MAX, VERSION_MIN};
 #[non_exhaustive]
 pub enum LinkError {
     /// Something else than a link speaks on this connection.
-    #[error("the first frame is of kind {kind:#04x}, expected HELLO: is the peer a link?")]
+    #[error("the first frame is of kind {kind:#04x}, expected HELLO: {}", speaker(*first))]
     NotHello {
         /// Kind byte of the first frame.
         kind: u8,
+        /// The bytes before it: by the protocol, the length of the frame.
+        first: [u8; 4],
     },
     /// The HELLO does not begin with the magic number.
     #[error("HELLO has magic {found:#010x}, expected 0x444d5348")]
@@ -203,6 +205,16 @@ pub enum LinkError {
     /// The driver drained the pending calls, so the link is over for this side.
     #[error("the link was closed by this side")]
     Closed,
+}
+
+/// What a peer most likely speaks that is no link.
+fn speaker(first: [u8; 4]) -> &'static str {
+    match first {
+        [0x14..=0x17, 3, ..] => "the peer speaks TLS, but this listener does not",
+        [b'A'..=b'Z', b'A'..=b'Z', ..] => "the peer seems to speak HTTP",
+        [0xda, 0xbb, ..] => "the peer speaks Dubbo's own protocol",
+        _ => "is the peer a link?",
+    }
 }
 
 /// Why a call or a route was not sent. The link is as it was before.

@@ -268,6 +268,42 @@ fn every_listener_says_which_clients_it_does_not_take() {
     }
 }
 
+/// What comes to a listener for links that is none: one line says what it seems to be.
+#[test]
+fn a_listener_for_links_says_who_is_none() {
+    log();
+    let app = FakeProvider::start(Behaviour::Good);
+    let text = format!(
+        "[agent]\nworkers = 1\n[[registry]]\nname = 'main'\nkind = 'etcd'\n\
+         endpoints = ['http://127.0.0.1:1']\n[link]\nlisten = '127.0.0.1:0'\n\
+         [[export]]\ninterface = '{SERVICE}'\napp = 'dubbo://{}'\n",
+        app.addr
+    );
+    let agent = start(&text, &MemoryHub::new());
+    let address = agent.addresses().link.unwrap();
+    for (bytes, words) in [
+        (&b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"[..], "the peer seems to speak HTTP"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "the peer seems to speak HTTP"),
+        (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03\0\0\0\0\0", "the peer speaks TLS, but this"),
+        (b"\xda\xbb\xc2\0\0\0\0\0\0\0\0\x01\0\0\0\0", "the peer speaks Dubbo's own protocol"),
+        (&[0xff; 40], "is the peer a link?"),
+    ] {
+        let n_lines = log().lock().unwrap().len();
+        let client = block_on(async {
+            let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+            let own = Refused { address: stream.local_addr().unwrap(), n_lines };
+            stream.write_all(bytes).await.unwrap();
+            // The end may be a reset, for what was sent is not read to its end.
+            let mut rest = Vec::new();
+            let end = stream.read_to_end(&mut rest);
+            let _ = tokio::time::timeout(PATIENCE, end).await.expect("an end");
+            own
+        });
+        let line = logged("link", &client);
+        assert!(line.contains(words), "{line}");
+    }
+}
+
 #[test]
 fn every_listener_says_which_clients_do_not_take_it() {
     log();

@@ -115,7 +115,8 @@ impl<T> Connection<T> {
         };
         let header = Header::parse(head);
         if self.core.peer.is_none() && header.kind != Kind::Hello as u8 {
-            return Err(LinkError::NotHello { kind: header.kind });
+            let first = header.body_len.to_be_bytes();
+            return Err(LinkError::NotHello { kind: header.kind, first });
         }
         let kind = header.check()?;
         let body_len = header.body_len as usize;

@@ -707,10 +707,28 @@ fn optional_frames_are_skipped() {
 
 #[test]
 fn something_else_on_the_port_is_named() {
-    let mut pair = Pair::new(Config::default(), Config::default());
-    pair.server = Connection::server(Config::default(), pair.now);
-    let error = fail_server(&mut pair, BytesMut::from("GET / HTTP/1.1\r\n\r\n"));
-    assert_eq!(error, LinkError::NotHello { kind: b'/' });
+    for (bytes, words) in [
+        (
+            &b"GET / HTTP/1.1\r\n\r\n"[..],
+            "of kind 0x2f, expected HELLO: the peer seems to speak HTTP",
+        ),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "the peer seems to speak HTTP"),
+        (
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\x00\x00\x00\x00\x00",
+            "the peer speaks TLS",
+        ),
+        (
+            b"\xda\xbb\xc2\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00",
+            "Dubbo's own protocol",
+        ),
+        (&[0xff; 32], "is the peer a link?"),
+    ] {
+        let mut pair = Pair::new(Config::default(), Config::default());
+        pair.server = Connection::server(Config::default(), pair.now);
+        let error = fail_server(&mut pair, BytesMut::from(bytes));
+        assert!(matches!(error, LinkError::NotHello { .. }), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+    }
 }
 
 /// A side may ask sooner than the keepalive does, one question at a time.

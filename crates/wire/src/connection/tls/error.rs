@@ -32,7 +32,7 @@ pub enum TlsError {
         place: String,
     },
     /// The text holds something else, or nothing; encrypted keys are not read.
-    #[error("there is no private key in {place}")]
+    #[error("there is no private key in {place}; one with a passphrase cannot be read")]
     NoKey {
         /// The file.
         place: String,
@@ -153,13 +153,22 @@ fn in_words(error: &Error, peer: &str) -> String {
         // The signature is bad if a trusted authority has the same name as the true one, such as
         // itself before its key was renewed.
         Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
-            format!("the {peer}'s certificate does not come from a trusted authority")
+            format!(
+                "the {peer}'s certificate does not come from a trusted authority; trust the one \
+                 that signed it (ca_file)"
+            )
         }
         Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
-            format!("the {peer}'s certificate is out of date ({error})")
+            format!(
+                "the {peer}'s certificate is out of date ({error}); have a new one made, and check \
+                 the clocks"
+            )
         }
         Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
-            format!("the {peer}'s certificate is for another name ({error})")
+            format!(
+                "the {peer}'s certificate is for another name ({error}); have one made with this \
+                 name in its subjectAltName"
+            )
         }
         Error::InvalidCertificate(Bad::Other(other)) if is_authority(other) => format!(
             "the {peer}'s certificate belongs to an authority (CA:TRUE), like those that openssl \
@@ -167,7 +176,9 @@ fn in_words(error: &Error, peer: &str) -> String {
              shows"
         ),
         Error::AlertReceived(Alert::CertificateRequired) => {
-            format!("the {peer} requires a certificate, but none was shown")
+            format!(
+                "the {peer} requires a certificate, but none was shown; set cert_file and key_file"
+            )
         }
         // So say Go's servers, etcd among them, in both cases.
         Error::AlertReceived(Alert::BadCertificate) => format!(
@@ -182,7 +193,7 @@ fn in_words(error: &Error, peer: &str) -> String {
             | Alert::CertificateUnknown
             | Alert::DecryptError
             | Alert::AccessDenied),
-        ) => format!("the {peer} refused our certificate ({alert:?})"),
+        ) => format!("the {peer} refused our certificate ({alert:?}); its log says why"),
         Error::NoApplicationProtocol | Error::AlertReceived(Alert::NoApplicationProtocol) => {
             format!("the {peer} speaks TLS, but not this protocol over it (ALPN)")
         }
