@@ -208,7 +208,8 @@ pub(crate) fn call(args: &CallArgs) -> Exit {
             let exception = error.exception.as_ref();
             let exception =
                 exception.map_or(String::new(), |it| format!("\nexception: {}", shown(it)));
-            let message = format!("{error}{reason}; {}{exception}", remedy(error.code));
+            let message =
+                format!("{error}{reason}; {}{exception}", remedy(error.code, &error.message));
             (exit_of(error.code), message)
         }
     };

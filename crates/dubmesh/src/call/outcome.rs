@@ -42,9 +42,10 @@ pub(super) fn exit_of(code: Code) -> Exit {
     }
 }
 
-/// What the user can do about a failed call.
-pub(super) fn remedy(code: Code) -> &'static str {
+/// What the user can do about a failed call, of which `message` says more.
+pub(super) fn remedy(code: Code, message: &str) -> &'static str {
     match code {
+        Code::BadReply if message.contains("refs=path") => "add --json refs=path",
         Code::BadRequest
         | Code::NoRoute
         | Code::CrossSite
@@ -80,6 +81,14 @@ pub(super) fn remedy(code: Code) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A reply that contains itself is the same in every serialization.
+    #[test]
+    fn a_cycle_has_an_option() {
+        let cycle = hessian::transcode::TranscodeError::Cycle { offset: 0, index: 0 };
+        assert_eq!(remedy(Code::BadReply, &cycle.to_string()), "add --json refs=path");
+        assert_eq!(remedy(Code::BadReply, "cut off"), "try another --serialization");
+    }
 
     /// What may safely be tried elsewhere is a refusal, and nothing that may have begun is one.
     #[test]
