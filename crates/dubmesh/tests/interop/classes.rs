@@ -309,3 +309,27 @@ fn types_between_angle_brackets_are_refused_where_nothing_tells_what_they_mean()
     let named = estate.call("page", &[], body);
     assert_eq!(named.body, "\"page 1 Item{x price 2.5};\"", "{named:?}");
 }
+
+/// By fastjson, Dubbo 2.6 reads an argument by the bare class of its parameter, so that the
+/// elements are maps: Java's own consumers, who write no class names, get a `ClassCastException`,
+/// too. Objects that name their class in a generic call become what they are.
+#[test]
+fn elements_reach_dubbo_2_6_by_fastjson_where_they_name_their_class() {
+    let estate = Estate::start(DubboVersion::V2_6, "fastjson");
+    let item = |code: &str| format!(r#"{{"class":"org.dubmesh.interop.Item","code":"{code}"}}"#);
+    let page = format!(r#"{{"number":1,"items":[{}],"byName":{{"k":{}}}}}"#, item("x"), item("y"));
+    let all = format!("[[{},{}]]", item("x"), item("y"));
+    let wrong = estate.wrong(&[
+        ("page", page.clone(), "page 1 Item{x}; k=Item{y}"),
+        ("putAll", all, "Item{x};Item{y};"),
+        // Java finds out itself what a list that it declares holds.
+        ("putAll", r#"[[{"code":"x"}]]"#.to_owned(), "Item{x};"),
+    ]);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let typed = estate.call(
+        "page",
+        &["x-dubbo-parameter-types: org.dubmesh.interop.Page"],
+        r#"{"number":1,"items":[{"code":"x"}]}"#,
+    );
+    assert!(typed.status != 200 && typed.body.contains("ClassCastException"), "{typed:?}");
+}
