@@ -210,12 +210,28 @@ impl JavaType {
         parse::descriptors(text)
     }
 
-    /// Whether the text is a class's name: parts between points, each of letters, digits and signs
-    /// that Java's compilers use.
+    /// Whether the text is a class's name, as Java has it: parts between points, each of letters,
+    /// digits, `_` and `$`, none of which starts with a digit.
     #[must_use]
     pub fn is_class_name(text: &str) -> bool {
-        let belongs = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '-');
-        text.split('.').all(|part| !part.is_empty() && part.chars().all(belongs))
+        Self::misplaced(text).is_none()
+    }
+
+    /// Where a text stops being a class's name: the offset of the first character that may not
+    /// stand there, or the length if a part is missing at the end.
+    pub(crate) fn misplaced(text: &str) -> Option<usize> {
+        let mut is_part_empty = true;
+        for (offset, c) in text.char_indices() {
+            let belongs = match is_part_empty {
+                true => c.is_alphabetic() || matches!(c, '_' | '$'),
+                false => c.is_alphanumeric() || matches!(c, '_' | '$') || c == '.',
+            };
+            if !belongs {
+                return Some(offset);
+            }
+            is_part_empty = c == '.';
+        }
+        is_part_empty.then_some(text.len())
     }
 
     /// A class by its name, without generic arguments.

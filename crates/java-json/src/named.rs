@@ -6,8 +6,8 @@ use crate::scalars::Misfit;
 use crate::{ClassType, JavaType, Schema};
 
 /// What a member `class` has to be.
-pub const CLASS_NAME: &str =
-    "the name of a class, with its package, also between < and > (java.lang.Integer, not Integer)";
+pub const CLASS_NAME: &str = "the name of a class, with its package, also between < and > (java.lang.Integer, not \
+     Integer), each part of which starts with a letter, _ or $";
 
 /// A class that an object names.
 #[derive(Clone, Debug)]
@@ -231,6 +231,18 @@ mod tests {
             ("a b", None),
             ("a..B", None),
             (".B", None),
+            ("a.B.", None),
+            ("1a.B", None),
+            ("a.1B", None),
+            ("a-b.C", None),
+            ("a.B$1", Some("a.B$1")),
+            ("a_1.$B", Some("a_1.$B")),
+            ("\u{8ba2}\u{5355}.\u{e9}B2", Some("\u{8ba2}\u{5355}.\u{e9}B2")),
+            ("1a.B[]", None),
+            ("[L1a.B;", None),
+            ("[La/2B;", None),
+            ("java.util.HashMap<java.lang.String, 1a.B>", None),
+            ("java.1util.HashMap<java.lang.String, a.B>", None),
             ("[foo", None),
             ("", None),
         ] {

@@ -74,11 +74,6 @@ pub(super) fn declaration(text: &str) -> Result<(String, Vec<TypeParameter>), Ty
     Ok((name, parameters))
 }
 
-/// Whether a class's name could be none: each part of it, package or class, has a name.
-fn has_empty_part(name: &str) -> bool {
-    name.split('.').any(str::is_empty)
-}
-
 impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Result<Self, TypeError> {
         let text = text.trim();
@@ -137,11 +132,16 @@ impl<'a> Parser<'a> {
     }
 
     fn class_name(&mut self) -> Result<String, TypeError> {
-        let name = self.word(|c| c.is_alphanumeric() || "._$-".contains(c))?;
-        if has_empty_part(&name) {
-            return Err(self.unexpected());
-        }
+        let start = self.at;
+        let name = self.word(|c| c.is_alphanumeric() || "._$".contains(c))?;
+        self.check_class_name(start, &name)?;
         Ok(name)
+    }
+
+    /// Whether the word at `start` is the name of a class.
+    fn check_class_name(&self, start: usize, name: &str) -> Result<(), TypeError> {
+        let Some(misplaced) = JavaType::misplaced(name) else { return Ok(()) };
+        Err(Self { text: self.text, at: start + misplaced }.unexpected())
     }
 
     /// `[[I`, `Ljava/lang/String;`, and with dots, as `Class.getName` gives it for arrays.
@@ -157,9 +157,11 @@ impl<'a> Parser<'a> {
         let element = match self.peek() {
             Some(b'L') => {
                 self.at += 1;
-                let name = self.word(|c| c.is_alphanumeric() || "/.$_-".contains(c))?;
+                let start = self.at;
+                let name = self.word(|c| c.is_alphanumeric() || "/.$_".contains(c))?;
                 let name = name.replace('/', ".");
-                if has_empty_part(&name) || self.peek() != Some(b';') {
+                self.check_class_name(start, &name)?;
+                if self.peek() != Some(b';') {
                     return Err(self.unexpected());
                 }
                 let ty = JavaType::class(&name);
@@ -185,15 +187,14 @@ impl<'a> Parser<'a> {
         if self.peek() == Some(b'?') && 0 < depth {
             return self.wildcard(depth);
         }
-        let name = self.word(|c| c.is_alphanumeric() || "._$-".contains(c))?;
+        let start = self.at;
+        let name = self.word(|c| c.is_alphanumeric() || "._$".contains(c))?;
         // Three points for an array of variable length look like part of the name.
         let (name, n_varargs) = match name.strip_suffix("...") {
             Some(name) => (name.to_owned(), 1),
             None => (name.to_owned(), 0),
         };
-        if has_empty_part(&name) {
-            return Err(self.unexpected());
-        }
+        self.check_class_name(start, &name)?;
         let mut args = Vec::new();
         self.space();
         if self.peek() == Some(b'<') && !JavaType::from_name(&name, Vec::new()).is_primitive() {

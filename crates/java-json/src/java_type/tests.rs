@@ -96,6 +96,8 @@ fn declarations_name_their_parameters() {
         "a.B<T extends a.C &>",
         "a.B<T super a.C>",
         "a.B<T[]>",
+        "1a.B<T>",
+        "a.2B",
     ] {
         assert!(JavaType::parse_declaration(text).is_err(), "{text}");
     }
@@ -148,6 +150,12 @@ fn what_is_odd_in_generic_types_is_read_or_refused_with_its_place() {
         ("a.B<a.C", "ends too early"),
         ("a.B<a.C>.D", "'.' at byte 8"),
         ("a.B<,>", "',' at byte 4"),
+        ("1a.B", "'1' at byte 0"),
+        ("a.2B[]", "'2' at byte 2"),
+        ("a.B<a.C, a.3D>", "'3' at byte 11"),
+        ("[La/4B;", "'4' at byte 4"),
+        ("a-b.C", "'-' at byte 1"),
+        ("a.B.", "ends too early, at byte 4"),
         (&*wide, "more than 255 types"),
         (&*long, "the limit is 8192"),
     ] {

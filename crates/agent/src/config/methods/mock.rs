@@ -5,8 +5,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use hessian::Limits;
 use hessian::json::{self, JsonReader};
+use hessian::{JavaType, Limits};
 
 use crate::config::section::Section;
 
@@ -60,7 +60,9 @@ pub(super) fn mock(section: &mut Section<'_>) -> Option<Mock> {
     let answer = match (word("return"), word("throw")) {
         (Some(value), _) => value_of(value),
         (None, Some("")) => Ok(MockAnswer::Throw(None)),
-        (None, Some(class)) if is_class(class) => Ok(MockAnswer::Throw(Some(class.into()))),
+        (None, Some(class)) if JavaType::is_class_name(class) => {
+            Ok(MockAnswer::Throw(Some(class.into())))
+        }
         (None, Some(class)) => Err(format!("\"{class}\" is not the name of a class")),
         (None, None) => Err(format!("\"{text}\" is not known")),
     };
@@ -85,15 +87,4 @@ fn value_of(value: &str) -> Result<MockAnswer, String> {
         }
     };
     Ok(MockAnswer::Value(json.into()))
-}
-
-/// Whether it is a name of a class with its package, as far as letters go.
-fn is_class(name: &str) -> bool {
-    let is_letter = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$');
-    let is_part = |part: &str| {
-        !part.starts_with(|c: char| c.is_numeric())
-            && !part.is_empty()
-            && part.chars().all(is_letter)
-    };
-    name.split('.').all(is_part)
 }
