@@ -308,7 +308,12 @@ impl<'a> ArgumentList<'a> {
         };
         let generic = is_generic.then_some(GenericHead { method: target.method, types });
         let refs = matches!(self, Self::JsonWithRefs(_));
-        let options = InputOptions { schema: target.schema(), refs, as_maps: is_generic };
+        let options = InputOptions {
+            schema: target.schema(),
+            refs,
+            as_maps: is_generic,
+            ..InputOptions::default()
+        };
         let args = ArgumentsOf { list: self, parameters: target.parameters };
         values
             .write_args(&args, generic, &options, out)

@@ -41,6 +41,9 @@ pub struct JsonOptions {
     /// an object that names the class of their keys. With `class_name`, what comes out can be sent
     /// in again.
     pub key_classes: bool,
+    /// Whether a `BigDecimal` or `BigInteger` is written into an object that names its class,
+    /// unless its type is declared. As a number it would be read as a double or an int.
+    pub number_classes: bool,
     /// How dates are written.
     pub dates: DateStyle,
     /// How objects are written that look like enums.
@@ -69,6 +72,7 @@ impl Default for JsonOptions {
         Self {
             class_name: false,
             key_classes: false,
+            number_classes: false,
             dates: DateStyle::Iso,
             enums: EnumStyle::Name,
             big_numbers_as_text: false,
@@ -274,7 +278,7 @@ impl JsonOptions {
         }
         if name == "class" {
             self.class_name = pick(name, value, "no or yes", [("no", false), ("yes", true)])?;
-            self.key_classes = self.class_name;
+            (self.key_classes, self.number_classes) = (self.class_name, self.class_name);
         } else {
             let known = [("repeat", RefStyle::Repeat), ("path", RefStyle::Path)];
             self.refs = pick(name, value, "repeat or path", known)?;
@@ -350,6 +354,7 @@ mod tests {
         let expected = JsonOptions {
             class_name: true,
             key_classes: true,
+            number_classes: true,
             dates: DateStyle::Millis,
             enums: EnumStyle::Object,
             big_numbers_as_text: true,

@@ -51,11 +51,14 @@ pub struct InputOptions<'s> {
     /// which makes them what the method takes, changes none: decimals keep the zeros at their end,
     /// and whole numbers beyond 64 bits are an error.
     pub as_maps: bool,
+    /// Whether a decimal of unknown type that ends with zeros (`19.90`) is a `BigDecimal`, which
+    /// keeps them, and not a double: where JSON is made of the values again.
+    pub keeps_zeros: bool,
 }
 
 impl Default for InputOptions<'_> {
     fn default() -> Self {
-        Self { schema: &(), refs: false, as_maps: false }
+        Self { schema: &(), refs: false, as_maps: false, keeps_zeros: false }
     }
 }
 
@@ -64,6 +67,7 @@ impl std::fmt::Debug for InputOptions<'_> {
         f.debug_struct("InputOptions")
             .field("refs", &self.refs)
             .field("as_maps", &self.as_maps)
+            .field("keeps_zeros", &self.keeps_zeros)
             .finish_non_exhaustive()
     }
 }

@@ -86,6 +86,18 @@ pub fn write_class(out: &mut Vec<u8>, class: &str) {
     json::write_string(out, class);
 }
 
+/// Begins an object that stands for a value of this class, which comes next.
+pub fn begin_value(out: &mut Vec<u8>, class: &str) {
+    out.push(b'{');
+    write_class(out, class);
+    out.extend_from_slice(b",\"value\":");
+}
+
+/// Ends it.
+pub fn end_value(out: &mut Vec<u8>) {
+    out.push(b'}');
+}
+
 /// Writes the braces of a map, what names its class, and the commas between its entries.
 #[derive(Debug)]
 pub struct MapWriter {

@@ -66,6 +66,8 @@ pub fn jsonb_to_json_as(
         has_throwables,
         style: opts.style(),
         last_text_class: None,
+        names_numbers: opts.number_classes,
+        declared_number: ty.and_then(held_number),
     };
     writer.value(Hint::of(ty))
 }
@@ -107,6 +109,23 @@ struct JsonbToJson<'d, 'a, 'o> {
     style: Style,
     /// The class of the text that was written last, if it bore one: most likely an enum.
     last_text_class: Option<String>,
+    /// Whether big numbers name their class.
+    names_numbers: bool,
+    /// The big number that the whole value is declared to be or to hold.
+    declared_number: Option<Builtin>,
+}
+
+/// The big number that a value of this type is, or holds.
+fn held_number(ty: &JavaType) -> Option<Builtin> {
+    match ty {
+        JavaType::Array(element) => held_number(element),
+        JavaType::Class(class) => match class.builtin()? {
+            number @ (Builtin::BigDecimal | Builtin::BigInteger) => Some(number),
+            Builtin::List | Builtin::Map | Builtin::Optional => held_number(class.args().last()?),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 impl JsonbToJson<'_, '_, '_> {
@@ -230,7 +249,9 @@ impl JsonbToJson<'_, '_, '_> {
     /// A map's key: its JSON where that is a string, and otherwise the text of its JSON.
     fn key(&mut self) -> Result<(), JsonbError> {
         let start = self.out.len();
+        let names_numbers = std::mem::replace(&mut self.names_numbers, false);
         self.value(Hint::Nothing)?;
+        self.names_numbers = names_numbers;
         write::make_key(self.out, start);
         Ok(())
     }

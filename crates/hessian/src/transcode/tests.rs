@@ -120,7 +120,7 @@ fn the_member_class_decides() {
     // A member of that name that is no string is a member like any other.
     let json = r#"{"class":7}"#;
     assert_eq!(transcode("a.B", json), Ok(Value::object("a.B", vec![("class", Value::Int(7))])));
-    for name in ["", "a b<c", "java.util.HashMap<Integer,Object>", "a..B"] {
+    for name in ["", "a b<c", "java.util.HashMap<Integer,Object>", "a..B", "1a.B", "a.1B"] {
         let error = transcode("java.lang.Object", &format!(r#"{{"class":"{name}"}}"#)).unwrap_err();
         let message = format!("JSON at byte 0: \"{name}\" is not the name of a class");
         assert!(error.to_string().starts_with(&message), "{error}");
@@ -519,6 +519,79 @@ fn maps_with_their_classes_can_be_sent_in_again() {
         hessian_to_json(&mut Decoder::new(&hessian, Limits::default()), &mut out, &opts).unwrap();
         assert!(!out.starts_with(b"{\"class\""), "{}", String::from_utf8_lossy(&out));
     }
+}
+
+/// What `class=yes` writes is the same number when it is sent in again, in a typed call and in a
+/// generic one.
+#[test]
+fn numbers_can_be_sent_in_again() {
+    struct Prices(JavaType);
+    impl Schema for Prices {
+        fn field_type(&self, class: &str, field: &str) -> Option<&JavaType> {
+            (class == "a.Known" && field == "price").then_some(&self.0)
+        }
+    }
+    let number = |class: &str, text: &'static str| {
+        Value::object(class, vec![("value", Value::string(text))])
+    };
+    let price = || number("java.math.BigDecimal", "19.90");
+    let told = r#"{"class":"java.math.BigDecimal","value":19.90}"#;
+    let map = |value| Value::map(vec![(Value::string("k"), value)]);
+    let schema = Prices(JavaType::parse("java.math.BigDecimal").unwrap());
+    for (ty, value, json) in [
+        (None, price(), told.to_owned()),
+        (None, number("java.math.BigDecimal", "7"), told.replace("19.90", "7")),
+        (None, Value::list(vec![price(), Value::Double(19.9)]), format!("[{told},19.9]")),
+        (None, map(price()), format!(r#"{{"k":{told}}}"#)),
+        (
+            None,
+            Value::object("a.B", vec![("price", price()), ("n", Value::Int(1))]),
+            format!(r#"{{"class":"a.B","price":{told},"n":1}}"#),
+        ),
+        (
+            None,
+            Value::object("a.Known", vec![("price", price()), ("n", Value::Long(1 << 53 | 1))]),
+            r#"{"class":"a.Known","price":19.90,"n":9007199254740993}"#.to_owned(),
+        ),
+        (Some("java.math.BigDecimal"), price(), "19.90".to_owned()),
+        (
+            Some("java.util.List<java.math.BigDecimal>"),
+            Value::list(vec![price()]),
+            "[19.90]".into(),
+        ),
+        (
+            Some("java.util.Map<java.lang.String, java.math.BigDecimal>"),
+            map(price()),
+            r#"{"k":19.90}"#.into(),
+        ),
+        (Some("java.util.List<java.lang.Object>"), Value::list(vec![price()]), format!("[{told}]")),
+        (None, Value::Double(1e10), "10000000000.0".to_owned()),
+        (None, Value::Double(1e300), "1e+300".to_owned()),
+    ] {
+        let ty = ty.map(|ty| JavaType::parse(ty).unwrap());
+        let (mut hessian, mut out) = (Vec::new(), Vec::new());
+        Encoder::new(&mut hessian).value(&value);
+        let opts = JsonOptions::parse("class=yes").unwrap();
+        let mut decoder = Decoder::new(&hessian, Limits::default());
+        hessian_to_json_with(&mut decoder, ty.as_ref(), &mut out, &opts, &schema).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), json);
+        for as_maps in [false, true] {
+            let mut again = Vec::new();
+            let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+            let options = InputOptions { schema: &schema, as_maps, ..InputOptions::default() };
+            json_to_hessian_by(&mut reader, ty.as_ref(), &mut Encoder::new(&mut again), &options)
+                .unwrap();
+            // In a generic call an object is a map.
+            if !as_maps || !json.starts_with("{\"class\":\"a.") {
+                let again = Decoder::new(&again, Limits::default()).read_value();
+                assert_eq!(again, Ok(value.clone()), "{json}");
+            }
+        }
+    }
+    // A key is a text, and the class of the keys is told.
+    let value = Value::map(vec![(price(), Value::Int(1))]);
+    let json = r#"{"class":"java.util.HashMap<java.math.BigDecimal, java.lang.Object>","value":{"19.90":1}}"#;
+    assert_eq!(transcode("java.lang.Object", json), Ok(value));
 }
 
 /// Also where a class is declared that is no object in JSON.

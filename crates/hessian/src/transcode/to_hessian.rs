@@ -87,7 +87,7 @@ fn write(
     has_runs: bool,
 ) -> Result<(), TranscodeError> {
     let rest = json.text().get(json.position()..).unwrap_or_default();
-    let has_decimals = opts.as_maps && InGenericCall::may_have_decimal(rest);
+    let has_decimals = (opts.as_maps || opts.keeps_zeros) && InGenericCall::may_have_decimal(rest);
     let mut writer = JsonToHessian {
         has_decimals,
         json,
@@ -96,6 +96,7 @@ fn write(
         has_runs: has_runs && !has_decimals,
         schema: opts.schema,
         as_maps: opts.as_maps,
+        keeps_zeros: opts.keeps_zeros,
         members: Vec::new(),
         ends: Vec::new(),
         scanned: 0,
@@ -138,6 +139,8 @@ struct JsonToHessian<'r, 'a, 'e, 'o, 's> {
     schema: &'s dyn Schema,
     /// Whether objects of classes are written as maps here. Inside of an object they never are.
     as_maps: bool,
+    /// Whether a decimal of unknown type keeps the zeros at its end.
+    keeps_zeros: bool,
     /// The members of the objects that are being written, the innermost last.
     members: Vec<Member<'a>>,
     /// Where the arrays and objects begin and end that were passed while looking through, in
@@ -149,7 +152,7 @@ struct JsonToHessian<'r, 'a, 'e, 'o, 's> {
     has_class: Option<bool>,
     /// What objects of declared classes had for members.
     known: Vec<Known<'s>>,
-    /// Whether there may be decimals that are no doubles in a generic call.
+    /// Whether there may be decimals that are no doubles for the zeros at their end.
     has_decimals: bool,
     /// Whether simple values may go by runs, and objects be written while they are read.
     has_runs: bool,
@@ -216,7 +219,9 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
         let offset = self.json.position();
         let text = self.json.read_number()?;
         match InGenericCall::of(text) {
-            InGenericCall::Decimal if self.as_maps => number::write_big_decimal(self.enc, text),
+            InGenericCall::Decimal if self.as_maps || self.keeps_zeros => {
+                number::write_big_decimal(self.enc, text);
+            }
             InGenericCall::Nothing if self.as_maps => {
                 return Err(self.wrong_value(offset, java_json::number::GENERIC_NUMBER));
             }

@@ -96,6 +96,8 @@ fn write(
         style: opts.style(),
         paths: (opts.refs == RefStyle::Path).then(Paths::default),
         last_class: None,
+        names_numbers: opts.number_classes,
+        declared_number: ty.and_then(held_number),
     };
     writer.style.floats |= ty.is_some_and(holds_floats);
     writer.value()
@@ -114,6 +116,19 @@ fn holds_floats(ty: &JavaType) -> bool {
             _ => false,
         },
         _ => false,
+    }
+}
+
+/// The big number that a value of this type is, or holds.
+fn held_number(ty: &JavaType) -> Option<Builtin> {
+    match ty {
+        JavaType::Array(element) => held_number(element),
+        JavaType::Class(class) => match class.builtin()? {
+            number @ (Builtin::BigDecimal | Builtin::BigInteger) => Some(number),
+            Builtin::List | Builtin::Map | Builtin::Optional => held_number(class.args().last()?),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -171,6 +186,10 @@ struct HessianToJson<'r, 'a, 'o> {
     paths: Option<Paths>,
     /// The class of the object that was written last.
     last_class: Option<usize>,
+    /// Whether big numbers name their class.
+    names_numbers: bool,
+    /// The big number that is declared just here, which needs no name.
+    declared_number: Option<Builtin>,
 }
 
 impl HessianToJson<'_, '_, '_> {
@@ -355,8 +374,9 @@ impl HessianToJson<'_, '_, '_> {
     fn key(&mut self) -> Result<(), TranscodeError> {
         let start = self.out.len();
         let paths = self.paths.take();
+        let names_numbers = std::mem::replace(&mut self.names_numbers, false);
         self.value()?;
-        self.paths = paths;
+        (self.paths, self.names_numbers) = (paths, names_numbers);
         write::make_key(self.out, start);
         Ok(())
     }

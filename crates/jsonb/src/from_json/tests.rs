@@ -132,6 +132,12 @@ fn maps_with_their_classes_can_be_sent_in_again() {
         map(hash, "java.lang.String", r#""class":"x","b":1"#),
         map(tree, "java.lang.String", r#""class":"x""#),
         r#"{"class":"java.util.TreeMap","value":"x"}"#.to_owned(),
+        r#"{"class":"java.math.BigDecimal","value":19.90}"#.to_owned(),
+        r#"{"class":"java.math.BigDecimal","value":7}"#.to_owned(),
+        r#"{"class":"java.math.BigInteger","value":18446744073709551617}"#.to_owned(),
+        r#"{"class":"a.B","price":{"class":"java.math.BigDecimal","value":1.0}}"#.to_owned(),
+        r#"[{"class":"java.math.BigDecimal","value":1.50},1.5,9007199254740993]"#.to_owned(),
+        map(hash, "java.math.BigDecimal", r#""1.50":1"#),
         r#"{"value":{"class":7}}"#.to_owned(),
     ] {
         let bytes = bytes("java.lang.Object", &json).unwrap();

@@ -1,5 +1,6 @@
 //! Values without values inside: numbers, dates, binaries.
 
+use java_json::builtin::Builtin;
 use java_json::json;
 use java_json::time::{self, Date, Time};
 use java_json::write;
@@ -63,6 +64,13 @@ impl JsonbToJson<'_, '_, '_> {
     }
 
     fn big_number(&mut self, found: u8) -> Result<(), JsonbError> {
+        let is_integer = matches!(found, tag::BIGINT | tag::BIGINT_LONG);
+        let builtin = if is_integer { Builtin::BigInteger } else { Builtin::BigDecimal };
+        let is_named = self.names_numbers && self.declared_number != Some(builtin);
+        if is_named {
+            let class = if is_integer { "java.math.BigInteger" } else { "java.math.BigDecimal" };
+            write::begin_value(self.out, class);
+        }
         let (scale, whole) = match found {
             tag::BIGINT | tag::BIGINT_LONG => (0, self.dec.unscaled()?),
             tag::DECIMAL_LONG => {
@@ -76,6 +84,9 @@ impl JsonbToJson<'_, '_, '_> {
         };
         let is_text = self.style.big_numbers_as_text;
         write::quoted_if(is_text, self.out, |out| write_decimal(out, &whole, scale));
+        if is_named {
+            write::end_value(self.out);
+        }
         Ok(())
     }
 

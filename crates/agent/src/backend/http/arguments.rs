@@ -7,7 +7,7 @@
 use dubbo_proto::{JsonTexts, ReadOptions, Serialization};
 use hessian::json::{JsonKind, JsonReader};
 use hessian::transcode::{
-    JsonOptions, Schema, TranscodeError, hessian_to_json_with, json_to_hessian_with,
+    InputOptions, JsonOptions, Schema, TranscodeError, hessian_to_json_with, json_to_hessian_by,
 };
 use hessian::{Decoder, Encoder, JavaType, Limits};
 
@@ -217,7 +217,12 @@ fn rewrite(
         (JsonKind::Object, ty) if !ty.is_some_and(is_scalar) => object(reader, ty, style, out),
         (_, ty) => {
             let mut value = Vec::new();
-            json_to_hessian_with(reader, ty, &mut Encoder::new(&mut value), style.classes)?;
+            let input = InputOptions {
+                schema: style.classes,
+                keeps_zeros: true,
+                ..InputOptions::default()
+            };
+            json_to_hessian_by(reader, ty, &mut Encoder::new(&mut value), &input)?;
             let mut decoder = Decoder::new(&value, Limits::default());
             hessian_to_json_with(&mut decoder, ty, out, style.json, style.classes)
         }

@@ -308,12 +308,16 @@ fn write_on_one_line(text: &[u8], out: &mut Vec<u8>) {
 /// Writes JSON in the form that the caller chose: by the type of the value, or by what it looks
 /// like if that is not known or wrong; and as it is if nothing can be made of it.
 fn write_anew(text: &[u8], ty: Option<&JavaType>, options: ReadOptions<'_>, out: &mut Vec<u8>) {
+    // A provider's fastjson takes a number with a point for a `BigDecimal` where nothing is
+    // declared, and reads no object in its place.
+    let style = JsonOptions { number_classes: false, ..options.json.clone() };
     let write = |ty: Option<&JavaType>, schema: &dyn Schema| {
         let (mut value, mut json) = (Vec::with_capacity(text.len()), Vec::new());
         let mut reader = JsonReader::new(text, Limits::default());
-        json_to_hessian_with(&mut reader, ty, &mut Encoder::new(&mut value), schema).ok()?;
+        let input = InputOptions { schema, keeps_zeros: true, ..InputOptions::default() };
+        json_to_hessian_by(&mut reader, ty, &mut Encoder::new(&mut value), &input).ok()?;
         let mut decoder = Decoder::new(&value, Limits::default());
-        hessian_to_json_with(&mut decoder, ty, &mut json, options.json, schema).ok()?;
+        hessian_to_json_with(&mut decoder, ty, &mut json, &style, schema).ok()?;
         Some(json)
     };
     let typed = ty.zip(options.schema).and_then(|(ty, schema)| write(Some(ty), schema));

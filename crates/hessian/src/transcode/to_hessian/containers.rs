@@ -128,6 +128,7 @@ impl JsonToHessian<'_, '_, '_, '_, '_> {
                     has_decimals: false,
                     schema: self.schema,
                     as_maps: false,
+                    keeps_zeros: false,
                     members: Vec::new(),
                     ends: Vec::new(),
                     scanned: 0,

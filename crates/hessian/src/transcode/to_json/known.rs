@@ -9,6 +9,7 @@ use java_json::bigint;
 use java_json::json::{self, JsonReader};
 use java_json::texts;
 use java_json::time::TimeFields;
+use java_json::write;
 
 impl<'a> HessianToJson<'_, 'a, '_> {
     /// An object of a known class. What cannot be one is an error: its class says what it is.
@@ -20,8 +21,7 @@ impl<'a> HessianToJson<'_, 'a, '_> {
         let start = self.dec.position();
         let shape = |expected| TranscodeError::Shape { offset: start, expected };
         match builtin {
-            Builtin::BigDecimal => self.big_decimal(object)?,
-            Builtin::BigInteger => self.big_integer(object)?,
+            Builtin::BigDecimal | Builtin::BigInteger => self.big_number(builtin, object)?,
             Builtin::SqlDate | Builtin::Calendar => {
                 self.one_field(object, if builtin == Builtin::SqlDate { "value" } else { "date" })?;
             }
@@ -102,6 +102,24 @@ impl<'a> HessianToJson<'_, 'a, '_> {
             }
         }
         self.out.extend_from_slice(if value == 0 { b"false" } else { b"true" });
+        Ok(())
+    }
+
+    fn big_number(&mut self, builtin: Builtin, object: ObjectCursor) -> Result<(), TranscodeError> {
+        let is_named = self.names_numbers && self.declared_number != Some(builtin);
+        let is_decimal = builtin == Builtin::BigDecimal;
+        if is_named {
+            let class = if is_decimal { "java.math.BigDecimal" } else { "java.math.BigInteger" };
+            write::begin_value(self.out, class);
+        }
+        if is_decimal {
+            self.big_decimal(object)?;
+        } else {
+            self.big_integer(object)?;
+        }
+        if is_named {
+            write::end_value(self.out);
+        }
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use super::throwable::key_of;
 use super::{EnumStyle, HessianToJson, Shape, TranscodeError};
 use crate::transcode::Schema;
 use crate::{ClassDef, Name, ObjectCursor};
+use java_json::builtin::Builtin;
 use java_json::json::{self, MemberName};
 use java_json::short_copy::push_front;
 use java_json::write;
@@ -22,6 +23,8 @@ pub(super) struct Plan {
     pub(super) leads: Vec<MemberName>,
     /// By field: whether doubles in it come from floats. None if there are none of these.
     floats: Vec<bool>,
+    /// By field: the big number that it is declared as. None if there are none of these.
+    numbers: Vec<Option<Builtin>>,
 }
 
 impl Plan {
@@ -48,7 +51,13 @@ impl Plan {
             true => class.fields.iter().map(is_float).collect(),
             false => Vec::new(),
         };
-        Self { shape, hidden, leads: Vec::new(), floats }
+        let number =
+            |field: &Name<'_>| schema.field_type(&class.name, field).and_then(super::held_number);
+        let numbers = match class.fields.iter().any(|field| number(field).is_some()) {
+            true => class.fields.iter().map(number).collect(),
+            false => Vec::new(),
+        };
+        Self { shape, hidden, leads: Vec::new(), floats, numbers }
     }
 }
 
@@ -102,13 +111,15 @@ impl HessianToJson<'_, '_, '_> {
     fn bean(&mut self, mut object: ObjectCursor) -> Result<(), TranscodeError> {
         let class = object.class();
         self.prepare_leads(class);
-        let has_floats = self.plans.get(class).is_some_and(|plan| !plan.floats.is_empty());
+        let has_styles = self.plans.get(class).is_some_and(|plan| {
+            !plan.floats.is_empty() || self.names_numbers && !plan.numbers.is_empty()
+        });
         self.out.push(b'{');
         if self.opts.class_name {
             self.class_member(class);
         }
         loop {
-            if self.is_plain && !has_floats {
+            if self.is_plain && !has_styles {
                 object.pass(self.run_fields(class, object.index()));
                 // The run ended with what is too long, if that is so.
                 self.check_len()?;
@@ -121,7 +132,7 @@ impl HessianToJson<'_, '_, '_> {
             if let Some(paths) = &mut self.paths {
                 paths.at_key(lead_at + usize::from(has_comma)..self.out.len() - 1);
             }
-            if self.opts.fields.is_empty() && !has_floats {
+            if self.opts.fields.is_empty() && !has_styles {
                 self.value()?;
             } else {
                 self.styled_field(class, index)?;
@@ -166,7 +177,7 @@ impl HessianToJson<'_, '_, '_> {
         self.out.push(b':');
     }
 
-    /// A field where options of single fields were given, or a float.
+    /// A field where options of single fields were given, a float, or a declared big number.
     pub(super) fn styled_field(
         &mut self,
         class: usize,
@@ -180,8 +191,10 @@ impl HessianToJson<'_, '_, '_> {
         }
         let plan = self.plans.get(class);
         self.style.floats |= plan.and_then(|plan| plan.floats.get(index)).is_some_and(|&is| is);
+        let number = plan.and_then(|plan| plan.numbers.get(index)).copied().flatten();
+        let declared_number = std::mem::replace(&mut self.declared_number, number);
         self.value()?;
-        self.style = outer;
+        (self.style, self.declared_number) = (outer, declared_number);
         Ok(())
     }
 
