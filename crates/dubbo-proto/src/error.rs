@@ -1,5 +1,7 @@
 //! The crate's errors: each variant names the rule that was broken and carries its numbers.
 
+use crate::credentials::without_credentials;
+
 /// Why the framing of a connection is lost. After one of these the connection has to be closed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FrameError {
@@ -144,6 +146,9 @@ impl ProtoError {
 
     /// A name that is not what `rule` says.
     pub(crate) fn name(what: &'static str, name: &str, rule: &'static str) -> Self {
+        // A URL in the place of a name may hold a password.
+        let hidden = if name.contains("://") { Some(without_credentials(name)) } else { None };
+        let name = hidden.as_deref().unwrap_or(name);
         let end = name.floor_char_boundary(Self::MAX_SHOWN_LEN);
         let found = name.get(..end).unwrap_or_default().into();
         Self::Name { what, found, rule }

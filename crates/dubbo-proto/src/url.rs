@@ -11,6 +11,7 @@ use std::str::FromStr;
 use parameters::Parameters;
 
 use crate::ProtoError;
+use crate::credentials::without_credentials;
 
 mod key;
 mod params;
@@ -23,8 +24,9 @@ pub const MAX_URL_LEN: usize = 64 << 10;
 /// The most parameters of one URL.
 pub const MAX_PARAMS: usize = 1024;
 
-/// One address that offers a service, with all that its provider tells about it.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+/// One address that offers a service, with all that its provider tells about it. Its `Debug` form
+/// leaves name and password out.
+#[derive(Clone, Default, Eq, PartialEq)]
 pub struct DubboUrl {
     /// `dubbo`, `tri`, `empty`, `consumer`, ...
     pub protocol: String,
@@ -161,6 +163,12 @@ impl fmt::Display for DubboUrl {
             write!(f, "{sign}{name}={value}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for DubboUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DubboUrl({})", without_credentials(&self.to_string()))
     }
 }
 

@@ -12,6 +12,7 @@ use serde::Serialize;
 use self::sampling::{Seen, Wanted, watch};
 use crate::Exit;
 use crate::duration::duration;
+use crate::service_location::plain_address;
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
@@ -47,7 +48,7 @@ const MAX_LOOKS: u32 = 600;
 pub(crate) struct DoctorArgs {
     /// Where the agent's admin listener is: HOST:PORT, or unix: and a path
     /// [default: 127.0.0.1:9700, unless --pid or --port is there]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = plain_address)]
     admin: Option<String>,
     /// Watch the connections of this process; may be repeated
     #[arg(long, value_name = "PID")]

@@ -14,7 +14,7 @@ use registry::Endpoint;
 
 use crate::Exit;
 use crate::admin_pages;
-use crate::service_location::{LocationArgs, VariantArgs};
+use crate::service_location::{LocationArgs, VariantArgs, plain_address};
 
 /// How long the registry is waited for.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -52,7 +52,7 @@ pub(crate) struct ExplainArgs {
     method: String,
     /// The admin listener of a running agent that calls the service: HOST:PORT,
     /// or unix: and a path
-    #[arg(long, value_name = "ADDRESS", group = "LocationArgs", conflicts_with_all = AGENT_KNOWS)]
+    #[arg(long, value_name = "ADDRESS", value_parser = plain_address, group = "LocationArgs", conflicts_with_all = AGENT_KNOWS)]
     admin: Option<String>,
     #[command(flatten)]
     place: LocationArgs,

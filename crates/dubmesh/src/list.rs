@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::Exit;
 use crate::registry_url::RegistryUrl;
+use crate::service_location::plain_address;
 
 mod running;
 
@@ -42,7 +43,7 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "URL", required_unless_present = "admin")]
     registry: Option<RegistryUrl>,
     /// A running agent instead: its admin listener, HOST:PORT or unix: and a path
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "registry")]
+    #[arg(long, value_name = "ADDRESS", value_parser = plain_address, conflicts_with = "registry")]
     admin: Option<String>,
     /// Print JSON, for programs
     #[arg(long)]

@@ -33,6 +33,7 @@ mod tap;
 #[cfg(target_os = "linux")]
 mod top;
 mod transfer;
+mod usage_error;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -70,7 +71,8 @@ impl From<Exit> for ExitCode {
 }
 
 fn main() -> ExitCode {
-    let exit = match Cli::parse().command {
+    let cli = Cli::try_parse().unwrap_or_else(|error| usage_error::exit(&error));
+    let exit = match cli.command {
         #[cfg(feature = "lab")]
         Command::Bench(args) => bench::bench(&args),
         Command::Run(file) => run::run(&file.config),

@@ -2,6 +2,9 @@
 //! `zookeeper://HOST:PORT[,HOST:PORT][/CHROOT][?root=NAME]`,
 //! `nacos://HOST:PORT[,HOST:PORT][?namespace=ID][&group=NAME]`,
 //! `kubernetes://[HOST:PORT][/NAMESPACE][?token_file=PATH]`, or `file:PATH`.
+//!
+//! Messages name parts of a URL and never quote what may be a secret: what is before an `@`, and
+//! the values of unknown parameters.
 
 use std::fs;
 use std::str::FromStr;
@@ -32,6 +35,12 @@ impl FromStr for RegistryUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains('@') && !text.starts_with("file:") {
+            return Err(format!(
+                "a URL has no user and password before an @: everybody on this machine can read \
+                 the arguments of a process; write {FORMS}"
+            ));
+        }
         let config = if let Some(path) = text.strip_prefix("file:") {
             let path = path.strip_prefix("//").unwrap_or(path);
             if path.is_empty() {
@@ -63,7 +72,7 @@ fn etcd(rest: &str) -> Result<EtcdConfig, String> {
             Some(("layout", "dubbo")) => is_contest = false,
             Some(("layout", "contest")) => is_contest = true,
             Some(("root", name)) if !name.is_empty() => root = Some(name.to_owned()),
-            _ => return Err(format!("{parameter:?} is not known; write {FORMS}")),
+            _ => return Err(unknown(parameter)),
         }
     }
     let layout = match (is_contest, root) {
@@ -89,7 +98,7 @@ fn zookeeper(rest: &str) -> Result<ZooKeeperConfig, String> {
             "user" => config.user = text(),
             "password_file" => config.password = Some(secret_of(value)?),
             _ if tls.take(name, value) => {}
-            _ => return Err(format!("{parameter:?} is not known; write {FORMS}")),
+            _ => return Err(unknown(parameter)),
         }
     }
     config.tls = tls.finish()?;
@@ -112,12 +121,22 @@ fn nacos(rest: &str) -> Result<NacosConfig, String> {
             "access_key" => config.access_key = text(),
             "secret_key_file" => config.secret_key = Some(secret_of(value)?),
             _ if tls.take(name, value) => {}
-            _ => return Err(format!("{parameter:?} is not known; write {FORMS}")),
+            _ => return Err(unknown(parameter)),
         }
     }
     config.tls = tls.finish()?;
     config.group.clone_into(&mut config.applications.instances_root);
     Ok(config)
+}
+
+/// A parameter that is not known, or whose value is not. Its value may be a secret.
+fn unknown(parameter: &str) -> String {
+    match parameter.split_once('=') {
+        Some((name, _)) => {
+            format!("the parameter {name:?} is not known, or not with this value; write {FORMS}")
+        }
+        None => format!("a parameter is NAME=VALUE; write {FORMS}"),
+    }
 }
 
 /// What a file with a secret holds.
@@ -177,7 +196,7 @@ fn kubernetes(rest: &str) -> Result<KubernetesConfig, String> {
             "cert_file" => config.tls.cert_file = text().map(Into::into),
             "key_file" => config.tls.key_file = text().map(Into::into),
             "server_name" => config.tls.server_name = text(),
-            _ => return Err(format!("{parameter:?} is not known; write {FORMS}")),
+            _ => return Err(unknown(parameter)),
         }
     }
     if !address.is_empty() {
@@ -261,9 +280,16 @@ mod tests {
             "nacos://h:1?x=y",
             "kubernetes://h/shop",
             "kubernetes://?x=y",
+            "zookeeper://u:hush@h:2181",
+            "etcd://hu?s@h:1",
+            "nacos://hu,sh@h:1",
+            "zookeeper://h:1?password=hush",
+            "etcd://h:1?hush",
         ] {
             let error = wrong.parse::<RegistryUrl>().unwrap_err();
             assert!(error.contains("write etcd://"), "{error}");
+            assert!(!error.contains("hu"), "{error}");
         }
+        assert!("file:/a@b/c".parse::<RegistryUrl>().is_ok());
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use dubbo_proto::{DubboUrl, Serialization, ServiceKey};
+use dubbo_proto::{DubboUrl, Serialization, ServiceKey, without_credentials};
 use registry::{
     DefinitionSources, Endpoint, Freshness, MemoryHub, Protocol, Registered, Registration,
     Registry, RegistryConfig, RegistryError, Subscription,
@@ -61,6 +61,14 @@ pub(crate) struct ServiceLocation {
     pub(crate) name: String,
     /// Keeps a single endpoint registered.
     _registered: Option<Registered>,
+}
+
+/// Reads an address that is no URL.
+pub(crate) fn plain_address(text: &str) -> Result<String, String> {
+    if text.contains('@') && !text.starts_with("unix:") {
+        return Err("an address has no user and password before an @".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 pub(crate) fn endpoint_url(text: &str) -> Result<DubboUrl, String> {
@@ -133,7 +141,8 @@ impl LocationArgs {
             app_address: None,
         };
         let registered = registry.register(&registration)?;
-        Ok(ServiceLocation { registry, name: url.to_string(), _registered: Some(registered) })
+        let name = without_credentials(&url.to_string());
+        Ok(ServiceLocation { registry, name, _registered: Some(registered) })
     }
 }
 

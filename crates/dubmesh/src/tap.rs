@@ -10,6 +10,7 @@ use serde::Deserialize;
 use crate::Exit;
 use crate::admin_pages;
 use crate::duration::duration;
+use crate::service_location::plain_address;
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
@@ -40,7 +41,7 @@ pub(crate) struct TapArgs {
     #[arg(value_name = "SERVICE[/METHOD]")]
     what: Option<String>,
     /// Where the agent's admin listener is: HOST:PORT, or unix: and a path
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9700")]
+    #[arg(long, value_name = "ADDRESS", value_parser = plain_address, default_value = "127.0.0.1:9700")]
     admin: String,
     /// Only calls that fail
     #[arg(long)]

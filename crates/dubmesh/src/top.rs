@@ -13,6 +13,7 @@ use self::sample::{Figures, Sample};
 use self::table::{Order, Shown, View};
 use crate::Exit;
 use crate::duration::duration;
+use crate::service_location::plain_address;
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
@@ -42,7 +43,7 @@ const WIDTH: usize = 80;
 #[derive(Args, Debug)]
 pub(crate) struct TopArgs {
     /// Where the agent's admin listener is: HOST:PORT, or unix: and a path
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9700")]
+    #[arg(long, value_name = "ADDRESS", value_parser = plain_address, default_value = "127.0.0.1:9700")]
     admin: String,
     /// How often to look
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]

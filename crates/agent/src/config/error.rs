@@ -6,6 +6,8 @@
 use std::cell::RefCell;
 use std::fmt;
 
+use dubbo_proto::without_credentials;
+
 /// One thing that is wrong in a configuration file.
 ///
 /// Written `FILE:LINE: KEY: what is wrong; what would be right`.
@@ -115,7 +117,7 @@ impl<'t> Problems<'t> {
         problem: impl Into<String>,
         remedy: impl Into<String>,
     ) {
-        self.found.borrow_mut().push(self.error(place, &problem.into(), remedy.into()));
+        self.found.borrow_mut().push(self.error(place, &problem.into(), &remedy.into()));
     }
 
     /// Notes that something at `place` is not a mistake, but could be better.
@@ -125,10 +127,10 @@ impl<'t> Problems<'t> {
         problem: impl Into<String>,
         remedy: impl Into<String>,
     ) {
-        self.warned.borrow_mut().push(self.error(place, &problem.into(), remedy.into()));
+        self.warned.borrow_mut().push(self.error(place, &problem.into(), &remedy.into()));
     }
 
-    fn error(&self, place: &KeyPlace, problem: &str, remedy: String) -> ConfigError {
+    fn error(&self, place: &KeyPlace, problem: &str, remedy: &str) -> ConfigError {
         let (line, column) = self.line_and_column(place.offset);
         ConfigError {
             file: self.file.to_owned(),
@@ -136,7 +138,7 @@ impl<'t> Problems<'t> {
             column,
             key: place.key.clone(),
             problem: without_credentials(problem),
-            remedy,
+            remedy: without_credentials(remedy),
         }
     }
 
@@ -178,40 +180,5 @@ impl<'t> Problems<'t> {
         let line = before.matches('\n').count() + 1;
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         (line, before[line_start..].chars().count() + 1)
-    }
-}
-
-/// The text without the names and passwords that stand in URLs before an `@`: what is said of a
-/// file goes into logs and tickets.
-fn without_credentials(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for word in text.split_inclusive(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',')) {
-        let start = word.find("://").map_or(0, |at| at + "://".len());
-        match word.rfind('@').filter(|end| start < *end) {
-            Some(end) => {
-                shown.push_str(word.get(..start).unwrap_or_default());
-                shown.push_str("***");
-                shown.push_str(word.get(end..).unwrap_or_default());
-            }
-            None => shown.push_str(word),
-        }
-    }
-    shown
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn credentials_are_not_shown() {
-        for (text, shown) in [
-            ("\"http://u:p@h:1\" is not", "\"http://***@h:1\" is not"),
-            ("\"http://u:p@q@h:1/x\"", "\"http://***@h:1/x\""),
-            ("\"etcd:secret@h\" is", "\"***@h\" is"),
-            ("\"http://h:1\" and @x", "\"http://h:1\" and @x"),
-        ] {
-            assert_eq!(without_credentials(text), shown);
-        }
     }
 }

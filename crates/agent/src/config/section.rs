@@ -22,6 +22,9 @@ mod own_keys;
 const ADDRESS_REMEDY: &str =
     "write IP:PORT such as \"127.0.0.1:20000\", or \"unix:\" and the path of a socket";
 
+/// Keys whose values no message shows.
+const SECRETS: [&str; 2] = ["password", "secret_key"];
+
 /// An unknown key is taken for a misspelt known one up to this many edits.
 const MAX_TYPING_ERRORS: usize = 3;
 
@@ -152,7 +155,8 @@ impl<'d> Section<'d> {
     pub(super) fn text(&mut self, key: &'static str) -> Option<&'d str> {
         let (_, value) = self.ask(key)?;
         let DeValue::String(text) = value else {
-            let what = if key == "password" { "a value".to_owned() } else { describe(value) };
+            let is_secret = SECRETS.contains(&key);
+            let what = if is_secret { kind(value).to_owned() } else { describe(value) };
             let problem = format!("found {what}, expected a string");
             self.wrong(key, problem, format!("write {key} = \"...\""));
             return None;
@@ -432,9 +436,20 @@ fn describe(value: &DeValue<'_>) -> String {
         DeValue::Integer(number) => format!("number {number}"),
         DeValue::Float(number) => format!("fraction {number}"),
         DeValue::Boolean(flag) => format!("{flag}"),
-        DeValue::Datetime(_) => "a date".to_owned(),
-        DeValue::Array(_) => "a list".to_owned(),
-        DeValue::Table(_) => "a section".to_owned(),
+        other => kind(other).to_owned(),
+    }
+}
+
+/// What a value is, and not which: it may be a secret.
+fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) => "a number",
+        DeValue::Float(_) => "a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a section",
     }
 }
 

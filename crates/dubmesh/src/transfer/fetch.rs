@@ -17,6 +17,7 @@ use super::failed;
 use super::meter::{Line, Usage, bytes, usage};
 use crate::Exit;
 use crate::duration::duration;
+use crate::service_location::plain_address;
 
 /// What stands below the options in `--help`.
 pub(super) const HELP: &str = "\
@@ -44,7 +45,7 @@ Exit status:
 #[derive(Args, Debug)]
 pub(super) struct FetchArgs {
     /// The server
-    #[arg(value_name = "HOST:PORT")]
+    #[arg(value_name = "HOST:PORT", value_parser = plain_address)]
     address: String,
     /// Where the lines go
     #[arg(long, short, value_name = "FILE")]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
+use dubbo_proto::without_credentials;
 use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 
 use crate::config::{ApplicationConfig, EtcdConfig, RegistryTls};
@@ -92,15 +93,15 @@ impl Settings {
 }
 
 fn check_url(url: &str, tls: Option<&RegistryTls>) -> Result<(), RegistryError> {
-    let bad = || RegistryError::BadEtcdUrl { url: url.to_owned() };
+    let bad = || RegistryError::BadEtcdUrl { url: without_credentials(url) };
     let (scheme, rest) = url.split_once("://").ok_or_else(bad)?;
     let address = rest.strip_suffix('/').unwrap_or(rest);
     wire::address::split(address).map_err(|_| bad())?;
     match (scheme, tls) {
         ("http", None) => Ok(()),
-        ("http", Some(_)) => Err(RegistryError::TlsForPlainUrl { url: url.to_owned() }),
+        ("http", Some(_)) => Err(RegistryError::TlsForPlainUrl { url: without_credentials(url) }),
         ("https", Some(tls)) if tls.ca_file.is_some() => Ok(()),
-        ("https", _) => Err(RegistryError::NoCa { url: url.to_owned() }),
+        ("https", _) => Err(RegistryError::NoCa { url: without_credentials(url) }),
         _ => Err(bad()),
     }
 }

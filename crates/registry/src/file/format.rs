@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dubbo_proto::{DubboUrl, ProtoError, ServiceKey};
+use dubbo_proto::{DubboUrl, ProtoError, ServiceKey, without_credentials};
 use serde::Deserialize;
 use toml::Spanned;
 use wire::MAX_SOCKET_PATH_LEN;
@@ -95,13 +95,16 @@ pub(crate) fn parse_endpoint(
     service: &ServiceKey,
     text: &str,
 ) -> Result<Result<Row, Leftover>, String> {
+    let shown = without_credentials(text);
     let url = match text.split_once(UNIX) {
-        Some((scheme, rest)) => unix_url(scheme, rest).map_err(|why| format!("{text:?}: {why}"))?,
-        None => text.parse().map_err(|error| format!("{text:?}: {error}"))?,
+        Some((scheme, rest)) => {
+            unix_url(scheme, rest).map_err(|why| format!("{shown:?}: {why}"))?
+        }
+        None => text.parse().map_err(|error| format!("{shown:?}: {error}"))?,
     };
     let is_unix = unix_path(&url.host).is_some();
     if !is_unix && (url.host.is_empty() || url.port == 0) {
-        return Err(format!("{text:?}: an endpoint has a host and a port"));
+        return Err(format!("{shown:?}: an endpoint has a host and a port"));
     }
     let ServiceKey { interface, version, group } = service.clone();
     Ok(match address::offer(url) {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fmt, fs, io};
 
+use dubbo_proto::without_credentials;
 use wire::tls::{Certificate, ClientTls, ClientTlsConfig, Pem};
 use wire::{Destination, SocketOptions};
 
@@ -52,8 +53,9 @@ impl Settings {
             None => own_server().ok_or(RegistryError::NotInCluster)?,
         };
         let (is_tls, address) = split(&server)?;
-        let (host, port) = wire::address::split(address)
-            .map_err(|_| RegistryError::BadKubernetesServer { server: server.clone() })?;
+        let (host, port) = wire::address::split(address).map_err(|_| {
+            RegistryError::BadKubernetesServer { server: without_credentials(&server) }
+        })?;
         let identity = |name: &str| Path::new(IDENTITY).join(name);
         let mut files = config.tls;
         if is_in_cluster && files.ca_file.is_none() {
@@ -140,7 +142,7 @@ fn split(server: &str) -> Result<(bool, &str), RegistryError> {
     let whole = server.trim_end_matches('/');
     let tls = whole.strip_prefix("https://").map(|rest| (true, rest));
     let plain = || whole.strip_prefix("http://").map(|rest| (false, rest));
-    let bad = || RegistryError::BadKubernetesServer { server: server.to_owned() };
+    let bad = || RegistryError::BadKubernetesServer { server: without_credentials(server) };
     tls.or_else(plain).ok_or_else(bad)
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use dubbo_proto::without_credentials;
 use nacos_proto::Secret;
 use wire::tls::{Certificate, ClientTls, ClientTlsConfig, Pem};
 use wire::{Destination, SocketOptions};
@@ -63,7 +64,7 @@ impl Settings {
             return Err(RegistryError::NoNacosServer);
         }
         let servers = config.servers.iter().map(|server| {
-            let bad = || RegistryError::BadNacosServer { server: server.clone() };
+            let bad = || RegistryError::BadNacosServer { server: without_credentials(server) };
             let (host, port) = wire::address::split(server).map_err(|_| bad())?;
             if port.checked_add(config.grpc_port_offset).is_none() {
                 return Err(bad());

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use dubbo_proto::without_credentials;
 use wire::tls::{Certificate, ClientTls, ClientTlsConfig, Pem};
 use wire::{Destination, SocketOptions};
 use zookeeper_proto::{Acl, Identity};
@@ -98,7 +99,7 @@ fn digest(user: &str, password: &str) -> Identity {
 }
 
 fn destination(server: &str, tls: Option<&ClientTls>) -> Result<Destination, RegistryError> {
-    let bad = |_| RegistryError::BadZooKeeperServer { server: server.to_owned() };
+    let bad = |_| RegistryError::BadZooKeeperServer { server: without_credentials(server) };
     let (host, port) = wire::address::split(server).map_err(bad)?;
     Ok(Destination::Tcp {
         host: host.to_owned(),

@@ -141,10 +141,10 @@ fn mistakes_are_named_with_their_line() {
         ("timeout_ms = 0", "a.toml:8: export.timeout_ms: 0 is out of range"),
         ("headers = { 'a b' = '1' }", "a.toml:8: export.headers.a b: cannot be a header"),
         ("headers = { Host = '1' }", "a.toml:8: export.headers.Host: is set by the agent"),
-        ("headers = { a = 1 }", "a.toml:8: export.headers.a: found number 1, expected a string"),
+        ("headers = { a = 1 }", "a.toml:8: export.headers.a: found a number, expected a string"),
         ("errors = { 200 = 'null' }", "a.toml:8: export.errors.200: is not an error status"),
         ("errors = { 404 = 'nul' }", "a.toml:8: export.errors.404: \"nul\" is not known"),
-        ("errors = 'null'", "a.toml:8: export.errors: found text \"null\", expected a section"),
+        ("errors = 'null'", "a.toml:8: export.errors: found a text, expected a section"),
         ("[[export.class]]\nname = 'a.C'", "a.toml:8: export.class.fields: is missing"),
         (
             "[[export.class]]\nname = 'a.C'\nfields = { x = 'List<' }",

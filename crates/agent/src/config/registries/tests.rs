@@ -198,6 +198,16 @@ fn passwords_are_not_shown() {
         "endpoints = ['root:s3cret@h:2379']",
         "user = 'u'\npassword = 12345",
         "user = 'u'\npassword = ['s3cret']",
+        // What is not TOML is not quoted either.
+        "user = 'u'\npassword = s3cret",
+        "user = 'u'\npassword = 's3cret",
+        "user = 'u'\npassword = \"s3cret\\q\"",
+        "user = 'u'\npassword 's3cret'",
+        "user = 'u'\npassword = 's3cret' x",
+        "user = 'u'\npassword = 12345s3cret",
+        "user = 'u'\npasswort = 's3cret'",
+        "kind = 'nacos'\naccess_key = 'k'\nsecret_key = 12345",
+        "kind = 'nacos'\naccess_key = 'k'\nsecret_key = s3cret",
     ] {
         let text = GOOD.replace("\"etcd\"", &format!("\"etcd\"\n{line}"));
         let errors = errors(&text);

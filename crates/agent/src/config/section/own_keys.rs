@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use toml::de::DeValue;
 
-use super::{Section, describe};
+use super::{Section, kind};
 use crate::config::error::KeyPlace;
 
 impl<'d> Section<'d> {
@@ -18,7 +18,7 @@ impl<'d> Section<'d> {
             match value.as_str() {
                 Some(text) => pairs.push((place, name, text)),
                 None => {
-                    let problem = format!("found {}, expected a string", describe(value));
+                    let problem = format!("found {}, expected a string", kind(value));
                     self.problems.add(&place, problem, "write it in quotes");
                 }
             }
@@ -59,7 +59,7 @@ impl<'d> Section<'d> {
             return Vec::new();
         };
         let DeValue::Table(table) = value else {
-            let problem = format!("found {}, expected a section", describe(value));
+            let problem = format!("found {}, expected a section", kind(value));
             self.wrong(key, problem, format!("write {key} = {{ name = {example} }}"));
             return Vec::new();
         };
