@@ -117,7 +117,8 @@ fn rows(plan: &Plan) -> Vec<Row> {
         for program in [Program::Java, Program::Dubmesh, Program::Link] {
             for connections in CONNECTIONS.into_iter().chain([AUTO]) {
                 let is_left_alone = connections == AUTO;
-                if is_left_alone && program == Program::Java
+                if !plan.wants(program.name())
+                    || is_left_alone && program == Program::Java
                     || plan.is_quick
                         && (program == Program::Java || !["1", AUTO].contains(&connections))
                 {
