@@ -57,11 +57,7 @@ doc:
 
 fuzz-quick:
 	@scripts/setup.sh build fuzz
-	@python3 fuzz/seeds.py
-	@cd fuzz && for target in $$(cargo +nightly fuzz list); do \
-		echo "== $$target"; \
-		cargo +nightly fuzz run --all-features $$target -- -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 || exit 1; \
-	done
+	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
 attack:
 	@scripts/setup.sh build attack

@@ -96,6 +96,12 @@ check_bench() {
     has nsenter || need "enters network namespaces" util-linux
 }
 
+check_fuzz() {
+    check_build
+    has c++ || need "builds libFuzzer" g++
+    has python3 || need "writes what fuzzing begins with" python3
+}
+
 check_attack() {
     check_build
     has_h2spec || has go || need "builds h2spec, the conformance test of HTTP/2" golang-go
@@ -115,21 +121,7 @@ install_attack() {
     fi
 }
 
-# Tools that cargo itself installs, for this user and without root.
-install_fuzz() {
-    if rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
-        say "have: Rust nightly"
-    else
-        has rustup || {
-            say "missing: rustup, which installs the nightly compiler that fuzzing needs; see https://rustup.rs"
-            exit 1
-        }
-        say "installing: Rust nightly"
-        rustup toolchain install nightly --profile minimal
-    fi
-    cargo_install cargo-fuzz
-}
-
+# A tool that cargo itself installs, for this user and without root.
 cargo_install() {
     if has "$1"; then
         say "have: $1"
@@ -200,7 +192,7 @@ update_lists
 for name in "$@"; do
     packages_before=$packages
     case $name in
-    fuzz | lint) check_build ;;
+    lint) check_build ;;
     *) "check_$name" ;;
     esac
     [ "$packages" != "$packages_before" ] || say "have: everything for '$name' that apt installs"
@@ -208,7 +200,6 @@ done
 install_packages
 for name in "$@"; do
     case $name in
-    fuzz) install_fuzz ;;
     attack) install_attack ;;
     lint) cargo_install cargo-deny ;;
     esac
