@@ -43,6 +43,8 @@ const DEADLINE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What a list leaves to be done later is done by then.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
+/// An agent gives memory back that it has not used for a second.
+const GIVE_BACK_TIME: Duration = Duration::from_secs(3);
 /// How long the store is away.
 const AWAY: Duration = Duration::from_secs(2);
 
@@ -154,7 +156,7 @@ impl Estate {
         self.wait_for(MANY, n_providers)?;
         let list_ms = began.elapsed().as_secs_f64() * 1e3;
         let _ = caller.join();
-        thread::sleep(SETTLE_TIME);
+        thread::sleep(GIVE_BACK_TIME);
         Ok((list_ms, self.rss_mb() - before))
     }
 
@@ -172,7 +174,7 @@ impl Estate {
             self.look_up(&mut client, &name(n))?;
         }
         let services_ms = began.elapsed().as_secs_f64() * 1e3;
-        thread::sleep(SETTLE_TIME);
+        thread::sleep(GIVE_BACK_TIME);
         Ok((services_ms, self.rss_mb() - before))
     }
 
