@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tracing::warn;
 
-use super::file::{LogFile, LogFileError};
+use super::file::{LogFile, LogFileError, Unwritten};
 use super::wanted::wants;
 use super::{CallLine, LineCounts, Record};
 use crate::config::{AccessLogConfig, Calls, LineFormat};
@@ -134,12 +134,12 @@ enum Out {
 }
 
 impl Out {
-    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+    fn write(&mut self, lines: &[u8]) -> Result<(), Unwritten> {
         match self {
             Self::Standard => {
                 let mut out = io::stdout().lock();
-                out.write_all(lines)?;
-                out.flush()
+                let done = out.write_all(lines).and_then(|()| out.flush());
+                done.map_err(|source| Unwritten { n_written: 0, source })
             }
             Self::File(file) => file.write(lines),
         }
@@ -156,8 +156,9 @@ fn write_all(queue: &Queue, mut out: Out, format: LineFormat) {
         let n_lines = records.len() as u64;
         match out.write(&lines) {
             Ok(()) => drop(queue.counts.written.fetch_add(n_lines, Relaxed)),
-            Err(error) => {
-                queue.counts.lost.fetch_add(n_lines, Relaxed);
+            Err(Unwritten { n_written, source: error }) => {
+                queue.counts.written.fetch_add(n_written, Relaxed);
+                queue.counts.lost.fetch_add(n_lines.saturating_sub(n_written), Relaxed);
                 if complained.is_none_or(|at| COMPLAINT_INTERVAL <= at.elapsed()) {
                     complained = Some(Instant::now());
                     warn!(%error, "the access log cannot be written; its lines are lost");

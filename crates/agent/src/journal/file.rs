@@ -1,19 +1,52 @@
-//! A file of lines that is moved aside when it is full.
+//! A file of lines that is moved aside when it is full. It may also be a pipe or a device.
+//!
+//! Invariants:
+//! - To open it never waits: a pipe that nobody reads is refused.
+//! - A line is in it whole or not at all, unless a pipe or a device takes a part of one. Then the
+//!   next one begins on a line of its own.
+//! - Only a regular file is moved aside, and only for lines that are in it.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 /// The access log cannot be written to its file.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "the access log {path} cannot be opened: {source}; create its folder, or let this user write \
-     there (access_log.path)"
-)]
-pub struct LogFileError {
-    path: String,
-    source: io::Error,
+pub enum LogFileError {
+    /// It cannot be opened.
+    #[error(
+        "the access log {path} cannot be opened: {source}; create its folder, or let this user \
+         write there (access_log.path)"
+    )]
+    Open {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is a pipe without a reader.
+    #[error(
+        "the access log {path} is a pipe that nobody reads; start its reader first \
+         (access_log.path)"
+    )]
+    NoReader {
+        /// The pipe.
+        path: String,
+    },
+}
+
+/// Not all lines could be written.
+#[derive(Debug)]
+pub(super) struct Unwritten {
+    /// How many were.
+    pub(super) n_written: u64,
+    /// Why the next one was not.
+    pub(super) source: io::Error,
 }
 
 /// A file of lines.
@@ -24,40 +57,72 @@ pub(super) struct LogFile {
     max_len: u64,
     /// How many that were moved aside are kept.
     keep: usize,
+    opened: Opened,
+    /// It ends in the midst of a line.
+    is_torn: bool,
+}
+
+/// What lines are appended to.
+#[derive(Debug)]
+struct Opened {
     file: File,
     len: u64,
+    is_regular: bool,
 }
 
 impl LogFile {
     /// Appends to the file, which is made if it is not there.
     pub(super) fn open(path: &Path, max_len: u64, keep: usize) -> Result<Self, LogFileError> {
-        let refuse = |source| LogFileError { path: path.display().to_string(), source };
-        let (file, len) = append(path).map_err(refuse)?;
-        Ok(Self { path: path.to_owned(), max_len, keep, file, len })
+        let opened = append(path).map_err(|source| {
+            let path = path.display().to_string();
+            match source.raw_os_error() {
+                Some(error) if error == Errno::ENXIO as i32 => LogFileError::NoReader { path },
+                _ => LogFileError::Open { path, source },
+            }
+        })?;
+        Ok(Self { path: path.to_owned(), max_len, keep, opened, is_torn: false })
     }
 
     /// Appends whole lines.
-    pub(super) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
-        let len = lines.len() as u64;
-        if self.len != 0 && self.max_len < self.len.saturating_add(len) {
-            self.move_aside()?;
+    pub(super) fn write(&mut self, lines: &[u8]) -> Result<(), Unwritten> {
+        let unwritten = |source| Unwritten { n_written: 0, source };
+        let Opened { len, is_regular, .. } = self.opened;
+        let new_len = len.saturating_add(lines.len() as u64);
+        if is_regular && len != 0 && self.max_len < new_len {
+            self.move_aside().map_err(unwritten)?;
         }
-        self.len = self.len.saturating_add(len);
-        self.file.write_all(lines)
+        if self.is_torn {
+            self.opened.file.write_all(b"\n").map_err(unwritten)?;
+            self.is_torn = false;
+        }
+        let (done, error) = write_some(&mut self.opened.file, lines);
+        let taken = lines.get(..done).unwrap_or(lines);
+        let whole = taken.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        self.opened.len = self.opened.len.saturating_add(whole as u64);
+        if whole < done {
+            self.is_torn = self.opened.take_back((done - whole) as u64).is_err();
+        }
+        match error {
+            None => Ok(()),
+            Some(source) => {
+                let n_written = taken.iter().filter(|byte| **byte == b'\n').count() as u64;
+                Err(Unwritten { n_written, source })
+            }
+        }
     }
 
     /// `log` becomes `log.1`, that becomes `log.2`, and so on. The last one goes.
     fn move_aside(&mut self) -> io::Result<()> {
         if self.keep == 0 {
-            self.file.set_len(0)?;
-            self.len = 0;
+            self.opened.file.set_len(0)?;
+            self.opened.len = 0;
             return Ok(());
         }
         for n in (1..self.keep).rev() {
             rename(&self.numbered(n), &self.numbered(n + 1))?;
         }
         rename(&self.path, &self.numbered(1))?;
-        (self.file, self.len) = append(&self.path)?;
+        self.opened = append(&self.path)?;
         Ok(())
     }
 
@@ -68,10 +133,39 @@ impl LogFile {
     }
 }
 
-fn append(path: &Path) -> io::Result<(File, u64)> {
-    let file = OpenOptions::new().create(true).append(true).open(path)?;
-    let len = file.metadata()?.len();
-    Ok((file, len))
+impl Opened {
+    /// Removes the last bytes, which are a part of a line.
+    fn take_back(&self, n_bytes: u64) -> io::Result<()> {
+        if !self.is_regular {
+            return Err(io::ErrorKind::NotSeekable.into());
+        }
+        let len = self.file.metadata()?.len();
+        self.file.set_len(len.saturating_sub(n_bytes))
+    }
+}
+
+/// Writes as much as is taken: how many bytes that was, and why it was not all.
+fn write_some(out: &mut impl Write, bytes: &[u8]) -> (usize, Option<io::Error>) {
+    let mut done = 0;
+    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+        match out.write(rest) {
+            Ok(0) => return (done, Some(io::ErrorKind::WriteZero.into())),
+            Ok(n) => done += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (done, Some(error)),
+        }
+    }
+    (done, None)
+}
+
+fn append(path: &Path) -> io::Result<Opened> {
+    // Without this flag a pipe is only open once somebody reads it.
+    let flags = OFlag::O_NONBLOCK.bits();
+    let file = OpenOptions::new().create(true).append(true).custom_flags(flags).open(path)?;
+    // A reader who is slow is waited for.
+    fcntl(&file, FcntlArg::F_SETFL(OFlag::O_APPEND))?;
+    let metadata = file.metadata()?;
+    Ok(Opened { file, len: metadata.len(), is_regular: metadata.is_file() })
 }
 
 /// Moves a file that may not be there.
@@ -127,6 +221,70 @@ mod tests {
         file.write(b"one\n").unwrap();
         file.write(b"two\n").unwrap();
         assert_eq!(texts(folder.path()), named(&[("log", "two\n")]));
+    }
+
+    #[test]
+    fn a_line_is_whole_or_not_there_if_the_disk_is_full() {
+        /// A disk with room for so many bytes.
+        struct Disk(usize);
+        impl Write for Disk {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                let n = bytes.len().min(self.0);
+                self.0 -= n;
+                if n == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(n) }
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (done, error) = write_some(&mut Disk(6), b"one\ntwo\n");
+        assert_eq!((done, error.unwrap().kind()), (6, io::ErrorKind::StorageFull));
+        assert!(matches!(write_some(&mut Disk(8), b"one\ntwo\n"), (8, None)));
+
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = LogFile::open(&folder.path().join("log"), 100, 1).unwrap();
+        file.write(b"one\ntw").unwrap();
+        file.write(b"two\n").unwrap();
+        assert_eq!(texts(folder.path()), named(&[("log", "one\ntwo\n")]));
+    }
+
+    /// Or a full disk would have old lines make room for lines that are lost.
+    #[test]
+    fn what_could_not_be_written_moves_no_file_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut file = LogFile::open(&path, 8, 2).unwrap();
+        file.write(b"one\n").unwrap();
+        // It takes nothing more.
+        file.opened.file = File::open(&path).unwrap();
+        for _ in 0..9 {
+            assert_eq!(file.write(b"two\n").unwrap_err().n_written, 0);
+        }
+        assert_eq!(texts(folder.path()), named(&[("log", "one\n")]));
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_refused_and_one_that_is_read_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let error = LogFile::open(&path, 8, 2).unwrap_err().to_string();
+        assert!(
+            error.ends_with(
+                "is a pipe that nobody reads; start its reader first \
+                                 (access_log.path)"
+            ),
+            "{error}"
+        );
+        let flags = OFlag::O_NONBLOCK.bits();
+        let mut reader = OpenOptions::new().read(true).custom_flags(flags).open(&path).unwrap();
+        let mut pipe = LogFile::open(&path, 8, 2).unwrap();
+        pipe.write(b"one\ntw").unwrap();
+        pipe.write(b"three\n").unwrap();
+        let mut text = [0; 32];
+        let len = io::Read::read(&mut reader, &mut text).unwrap();
+        assert_eq!(str::from_utf8(&text[..len]).unwrap(), "one\ntw\nthree\n");
+        assert!(!folder.path().join("pipe.1").exists());
     }
 
     #[test]
