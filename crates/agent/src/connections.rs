@@ -11,7 +11,7 @@
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dubbo_proto::ServiceKey;
 use wire::{Facts, Meter};
@@ -29,6 +29,11 @@ pub trait Session {
     fn app_changed(&self, _: &ServiceKey) {}
     /// What it does just now. This must be cheap: it is asked of many in one turn.
     fn activity(&self) -> Activity;
+    /// How long it has been in the midst of a message, until `now`, if that is counted.
+    fn waited(&self, now: Instant) -> Option<Duration> {
+        let _ = now;
+        None
+    }
 }
 
 /// What a session does at one moment.
@@ -68,6 +73,11 @@ impl Entry {
     /// What it does just now; `None` if it has ended.
     pub fn activity(&self) -> Option<Activity> {
         Some(self.session.upgrade()?.activity())
+    }
+
+    /// How long it has been in the midst of a message, until `now`, if that is counted.
+    pub fn waited(&self, now: Instant) -> Option<Duration> {
+        self.session.upgrade()?.waited(now)
     }
 
     /// Whether it has not ended.

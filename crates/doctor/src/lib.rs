@@ -18,5 +18,5 @@ pub mod verdicts;
 mod watched;
 
 pub use figures::{Figures, Role, Socket, SocketId};
-pub use verdicts::{Cause, Finding};
+pub use verdicts::{Cause, Finding, counted};
 pub use watched::{Interval, Watched};

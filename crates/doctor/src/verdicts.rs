@@ -4,8 +4,11 @@
 //! slow call is no cause. An idle connection and a healthy one get no verdict.
 
 mod agent_pages;
+mod slow;
 mod sockets;
 mod stages;
+#[cfg(test)]
+mod testing;
 
 use std::fmt;
 
@@ -18,6 +21,11 @@ pub use sockets::{Connection, Listening, of_listeners, of_sockets};
 const OFTEN: f64 = 0.6;
 /// Fewer looks, or times between them, show nothing.
 const MIN_LOOKS: usize = 4;
+
+/// What lasts a moment and happens less often is chance, or a burst.
+const MIN_TIMES: usize = 3;
+/// Nor does it recur if it all happens within one part of so many of the time.
+const SPAN_PARTS: usize = 4;
 
 /// What slows calls down.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
@@ -39,6 +47,8 @@ pub enum Cause {
     PoolFull,
     /// An app's thread pool rejects calls.
     PoolRejects,
+    /// Calls wait for each other on a connection to a provider.
+    ConnectionFull,
     /// The work itself takes long; the network does not.
     SlowProvider,
     /// An endpoint gets no calls.
@@ -47,6 +57,8 @@ pub enum Cause {
     CallsWait,
     /// One piece of work holds up all other calls of a worker.
     EventLoop,
+    /// To read or write a service's messages takes long; other calls do not wait for it.
+    LongMessages,
 }
 
 /// A cause, where it is, how that is known, and what to do.
@@ -84,6 +96,26 @@ fn share_of<T>(all: impl IntoIterator<Item = T>, is_true: impl Fn(T) -> bool) ->
     }
     let is_enough = usize::try_from(n_all).is_ok_and(|n| MIN_LOOKS <= n);
     is_enough.then(|| f64::from(n_true) / f64::from(n_all))
+}
+
+/// Whether something that lasts a moment happened again and again: often enough, and spread over
+/// the time that was watched. A burst is over soon.
+fn recurs(happened: impl IntoIterator<Item = bool>) -> bool {
+    let (mut nths, mut n_all) = (Vec::new(), 0);
+    for did in happened {
+        if did {
+            nths.push(n_all);
+        }
+        n_all += 1;
+    }
+    let span = nths.first().zip(nths.last()).map_or(0, |(first, last)| last - first + 1);
+    MIN_TIMES <= nths.len() && n_all <= span * SPAN_PARTS
+}
+
+/// `1 connection`, `2 connections`.
+#[must_use]
+pub fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
 }
 
 /// `32%`.
@@ -132,6 +164,22 @@ mod tests {
     fn a_few_looks_show_nothing() {
         assert_eq!(share_of([true; 3], |is| is), None);
         assert_eq!(share_of([true, true, true, false], |is| is), Some(0.75));
+    }
+
+    #[test]
+    fn what_recurs_is_told_from_a_burst() {
+        let at = |nths: &[usize]| recurs((0..20).map(|nth| nths.contains(&nth)));
+        assert!(at(&[2, 9, 15]) && at(&[0, 1, 4]));
+        assert!(!at(&[]) && !at(&[1, 19]) && !at(&[7, 8, 9, 10]));
+        assert!(!recurs([true, true]));
+    }
+
+    #[test]
+    fn one_of_many_is_counted_as_such() {
+        assert_eq!(
+            counted(1, "call", "calls") + ", " + &counted(0, "call", "calls"),
+            "1 call, 0 calls"
+        );
     }
 
     #[test]

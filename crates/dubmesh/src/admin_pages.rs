@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent::inspect::snapshot::{Page, VersionSnapshot};
 use bytes::BytesMut;
 use doctor::verdicts::AgentLook;
-use http_body_util::{BodyExt as _, Empty, Limited};
+use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -19,6 +19,11 @@ use wire::address::unix_path;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// A page of as many things as there can be on one is shorter.
 const MAX_PAGE_LEN: usize = 64 * 1024 * 1024;
+/// More of what an agent says why it refuses a question is not shown, in characters.
+const MAX_REASON_LEN: usize = 500;
+/// A page that comes line by line ends, or has a line, within this time: an agent ends it after 100
+/// seconds.
+const LINES_TIMEOUT: Duration = Duration::from_secs(130);
 /// A line of a page that comes line by line is shorter.
 const MAX_LINE_LEN: usize = 1024 * 1024;
 /// How many things are asked for: as many as an agent shows.
@@ -30,20 +35,39 @@ pub(crate) async fn version(admin: &str) -> Result<VersionSnapshot, String> {
 }
 
 /// Its pages, now.
-pub(crate) async fn look(admin: &str) -> Result<AgentLook, String> {
+pub(crate) async fn look(admin: &str, at: Duration) -> Result<AgentLook, String> {
     Ok(AgentLook {
+        at,
+        services: items(admin, "services").await?,
         endpoints: items(admin, "endpoints").await?,
         apps: items(admin, "apps").await?,
         connections: items(admin, "connections").await?,
         // An older agent has no such page.
         stages: items(admin, "stages").await.unwrap_or_default(),
+        lag_ms: None,
     })
+}
+
+/// How late the event loops of its workers were of late, at worst, in milliseconds.
+pub(crate) async fn lag_ms(admin: &str) -> Option<f64> {
+    let page = tokio::time::timeout(TIMEOUT, fetch(admin, "/metrics")).await.ok()?.ok()?;
+    let page = std::str::from_utf8(&page).ok()?;
+    let lags = page.lines().filter(|line| line.starts_with("dubmesh_worker_lag_seconds{"));
+    let lags = lags.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
+    lags.reduce(f64::max).map(|seconds| seconds * 1e3)
 }
 
 /// The things on a page of many.
 pub(crate) async fn items<T: DeserializeOwned>(admin: &str, what: &str) -> Result<Vec<T>, String> {
-    let page: Page<T> = page(admin, &format!("/{what}?limit={LIMIT}")).await?;
-    Ok(page.items)
+    Ok(listed(admin, what).await?.items)
+}
+
+/// The same, with how many there are.
+pub(crate) async fn listed<T: DeserializeOwned>(
+    admin: &str,
+    what: &str,
+) -> Result<Page<T>, String> {
+    page(admin, &format!("/{what}?limit={LIMIT}")).await
 }
 
 /// One page.
@@ -52,9 +76,29 @@ pub(crate) async fn page<T: DeserializeOwned>(admin: &str, path: &str) -> Result
         format!("the agent at {admin} has not answered {path} within {TIMEOUT:?}")
     })??;
     serde_json::from_slice(&body).map_err(|error| {
-        format!("{admin}{path} is not a page of a dubmesh agent of this version: {error}")
+        format!(
+            "{admin}{path} is not a page of a dubmesh agent of this version: {error}; write the \
+             address of its admin listener after --admin"
+        )
     })
 }
+
+/// A text that another program has chosen, as one line that moves no cursor.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// The same, cut off where it says enough.
+fn brief(text: &str) -> String {
+    let text = plain(text.trim());
+    match text.char_indices().nth(MAX_REASON_LEN) {
+        Some((end, _)) => format!("{} ...", &text[..end]),
+        None => text,
+    }
+}
+
+/// What answers does not do so as an agent would.
+const NO_AGENT: &str = "; write the address of an agent's admin listener after --admin";
 
 async fn fetch(admin: &str, path: &str) -> Result<Bytes, String> {
     let mut response = ask(admin, path).await?;
@@ -73,11 +117,19 @@ pub(crate) async fn lines(
         format!("the agent at {admin} has not answered {path} within {TIMEOUT:?}")
     })??;
     if response.answer.status() != StatusCode::OK {
-        let refused = whole(&mut response).await.map(|_| String::new());
-        return Err(refused.unwrap_or_else(|error| error));
+        let body = tokio::time::timeout(TIMEOUT, whole(&mut response)).await;
+        let why = match body {
+            Ok(Err(error)) => error,
+            Ok(Ok(_)) | Err(_) => response.answer.status().to_string(),
+        };
+        return Err(format!("{admin}{path}: {why}"));
     }
     let mut rest = BytesMut::new();
-    while let Some(frame) = response.answer.body_mut().frame().await {
+    loop {
+        let frame = tokio::time::timeout(LINES_TIMEOUT, response.answer.body_mut().frame()).await;
+        let frame = frame
+            .map_err(|_| format!("the agent at {admin} has said nothing for {LINES_TIMEOUT:?}"))?;
+        let Some(frame) = frame else { break };
         let frame = frame
             .map_err(|error| format!("the connection to the agent at {admin} broke: {error}"))?;
         rest.extend_from_slice(frame.data_ref().map_or(&[][..], |data| &data[..]));
@@ -131,7 +183,8 @@ async fn get(
     host: &str,
     path: &str,
 ) -> Result<Coming, String> {
-    let text = |error: hyper::Error| error.to_string();
+    let text =
+        |error: hyper::Error| format!("what answers there speaks no HTTP: {error}{NO_AGENT}");
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(text)?;
     let driver = tokio::spawn(connection).abort_handle();
@@ -146,9 +199,18 @@ async fn get(
 async fn whole(response: &mut Coming) -> Result<Bytes, String> {
     let status = response.answer.status();
     let body = Limited::new(response.answer.body_mut(), MAX_PAGE_LEN).collect().await;
-    let body = body.map_err(|error| error.to_string())?.to_bytes();
+    let body = body.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
+        Some(_) => format!("the answer is longer than {MAX_PAGE_LEN} bytes"),
+        None => error.to_string(),
+    });
+    let body = body?.to_bytes();
     match status {
         StatusCode::OK => Ok(body),
-        _ => Err(format!("{status}: {}", String::from_utf8_lossy(&body).trim_end())),
+        _ => {
+            // With these an agent says why it does not answer.
+            let is_agent = matches!(status.as_u16(), 400 | 403 | 421 | 503);
+            let advice = if is_agent { "" } else { NO_AGENT };
+            Err(format!("{status}: {}{advice}", brief(&String::from_utf8_lossy(&body))))
+        }
     }
 }

@@ -6,11 +6,12 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use clap::Args;
-use doctor::Finding;
+use doctor::{Finding, counted};
 use serde::Serialize;
 
 use self::sampling::{Seen, Wanted, watch};
 use crate::Exit;
+use crate::admin_pages::plain;
 use crate::duration::duration;
 use crate::service_location::plain_address;
 
@@ -54,7 +55,7 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "PID")]
     pid: Vec<u32>,
     /// Watch connections from and to this port; may be repeated
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Vec<u16>,
     /// How long to watch
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = duration)]
@@ -123,28 +124,34 @@ fn report(seen: &Seen, as_json: bool) -> Exit {
     let text = if as_json {
         serde_json::to_string_pretty(&report).map(|text| text + "\n").unwrap_or_default()
     } else {
-        text(&report)
+        let is_blind = report.connections + report.listeners + seen.agent.len() == 0;
+        text(&report, is_blind)
     };
     // Whoever closes the pipe has read enough.
     let _ = io::stdout().write_all(text.as_bytes());
     if findings.is_empty() { Exit::Ok } else { Exit::Refused }
 }
 
-fn text(report: &Report<'_>) -> String {
+/// `is_blind` if nothing was there to be watched.
+fn text(report: &Report<'_>, is_blind: bool) -> String {
     let Report { seconds, looks, connections, listeners, notes, findings } = report;
-    let mut text = format!(
-        "watched {connections} connections and {listeners} listening sockets for {seconds:.1} s, \
-         {looks} looks\n"
-    );
+    let sockets = counted(*connections as u64, "connection", "connections");
+    let listeners = counted(*listeners as u64, "listening socket", "listening sockets");
+    let mut text = format!("watched {sockets} and {listeners} for {seconds:.1} s, {looks} looks\n");
     for note in *notes {
-        text.push_str(&format!("note: {note}\n"));
+        text.push_str(&format!("note: {}\n", plain(note)));
     }
-    if findings.is_empty() {
-        text.push_str("\nNothing was found that holds calls up.\n");
+    match (findings.is_empty(), is_blind) {
+        (true, true) => text.push_str("\nNothing was watched, so nothing is known.\n"),
+        (true, false) => text.push_str("\nNothing was found that holds calls up.\n"),
+        (false, _) => {}
     }
     for finding in *findings {
+        for line in finding.to_string().lines() {
+            text.push('\n');
+            text.push_str(&plain(line));
+        }
         text.push('\n');
-        text.push_str(&finding.to_string());
     }
     text
 }

@@ -1,7 +1,7 @@
 //! `dubmesh tap`: calls of a running agent, as they end.
 
 use std::io::{self, Write as _};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use agent::journal::CallLine;
 use clap::Args;
@@ -32,6 +32,9 @@ Exit status:
   0  as many calls were shown as --count says
   1  the agent cannot be read
   2  the arguments are wrong";
+
+/// An agent is asked at most so often.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The arguments of `dubmesh tap`.
 #[derive(Args, Debug)]
@@ -90,34 +93,49 @@ pub(crate) fn tap(args: &TapArgs) -> Exit {
 async fn show(args: &TapArgs) -> Result<(), String> {
     let (path, mut n_shown) = (path(args), 0);
     loop {
-        let mut is_at_end = false;
+        // What an agent begins with.
+        let (mut has_begun, mut done) = (false, None);
+        let asked_at = Instant::now();
         let line = |line: &[u8]| {
-            is_at_end = print(args, line, &mut n_shown);
-            is_at_end
+            has_begun = true;
+            done = print(args, line, &mut n_shown).transpose();
+            done.is_some()
         };
         admin_pages::lines(&args.admin, &path, line).await?;
-        if is_at_end {
-            return Ok(());
+        if let Some(done) = done {
+            return done.map_err(|error| format!("{}{path}: {error}", args.admin));
         }
+        if !has_begun {
+            return Err(format!("{}{path} is no page of a dubmesh agent", args.admin));
+        }
+        // Whoever ends it at once is not asked all the time.
+        tokio::time::sleep(PAUSE.saturating_sub(asked_at.elapsed())).await;
     }
 }
 
-/// Prints a line; says whether that is enough.
-fn print(args: &TapArgs, line: &[u8], n_shown: &mut u64) -> bool {
+/// Prints a line; `Some` if that is enough.
+fn print(args: &TapArgs, line: &[u8], n_shown: &mut u64) -> Result<Option<()>, String> {
+    // An empty line, with which an agent begins.
+    if line.is_empty() {
+        return Ok(None);
+    }
     let text = match serde_json::from_slice(line) {
         Ok(Line::Call(_)) if args.json => String::from_utf8_lossy(line).into_owned(),
         Ok(Line::Call(call)) => call.to_text(),
         Ok(Line::Lost { lost }) => {
-            eprintln!("dubmesh tap: {lost} calls were left out: they came too fast");
-            return false;
+            let calls = doctor::counted(lost, "call was", "calls were");
+            eprintln!("dubmesh tap: {calls} left out: they came too fast");
+            return Ok(None);
         }
-        // An empty line, with which an agent begins.
-        Err(_) => return false,
+        Err(error) => {
+            return Err(format!("a line is not of a dubmesh agent of this version: {error}"));
+        }
     };
     *n_shown += 1;
     // Whoever closes the pipe has read enough.
     let is_closed = writeln!(io::stdout(), "{text}").is_err();
-    is_closed || args.count.is_some_and(|count| count <= *n_shown)
+    let is_enough = is_closed || args.count.is_some_and(|count| count <= *n_shown);
+    Ok(is_enough.then_some(()))
 }
 
 /// The page with these calls.

@@ -18,8 +18,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Its exit status, and what it prints.
 fn doctor(args: &[&str]) -> (i32, String, String) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_dubmesh")).arg("doctor").args(args).output().unwrap();
+    dubmesh(&[&["doctor"], args].concat())
+}
+
+/// The same of any command.
+fn dubmesh(args: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_dubmesh")).args(args).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
@@ -259,17 +263,43 @@ fn a_caller_that_is_slow_itself_makes_no_verdict() {
     assert_eq!((status, &causes[..]), (0, &[][..]), "{report:#}");
 }
 
+/// They are decoded beside the event loops. If these are late all the same, because others need the
+/// processors, that is said instead.
 #[test]
-fn large_replies_that_starve_the_event_loop_are_named() {
+fn large_replies_that_take_long_to_decode_are_named() {
     let mut mesh = Mesh::start(0);
     mesh.call(2, "sized", "2000000");
     let (status, causes, report) = mesh.diagnosed();
     assert_eq!(status, 3, "{report:#}");
-    assert!(causes.contains(&"event_loop".to_owned()), "{report:#}");
     assert!(!causes.contains(&"slow_provider".to_owned()), "{report:#}");
     let findings = report["findings"].as_array().unwrap();
-    let starved = findings.iter().find(|it| it["cause"] == "event_loop").unwrap();
-    assert_eq!(starved["verdict"], "the event loop is starved by decoding its replies");
+    let about = |it: &&Value| it["cause"] == "event_loop" || it["cause"] == "long_messages";
+    let finding = findings.iter().find(about).unwrap_or_else(|| panic!("{report:#}"));
+    let (verdict, lag) = (finding["verdict"].as_str().unwrap(), finding["evidence"][1].as_str());
+    if finding["cause"] == "event_loop" {
+        assert_eq!(verdict, "the event loop is starved by decoding its replies");
+        assert!(lag.unwrap().ends_with("late (dubmesh_worker_lag_seconds)"), "{report:#}");
+    } else {
+        assert!(verdict.starts_with("decoding its replies takes "), "{verdict}");
+        assert!(lag.unwrap().starts_with("other calls do not wait for it"), "{report:#}");
+    }
+}
+
+/// Calls that are in flight all the time have not failed, and are in no mean.
+#[test]
+fn a_provider_that_has_stopped_is_named_before_any_call_fails() {
+    let mut mesh = Mesh::start(1);
+    mesh.call(2, "hash", "a");
+    mesh.provider.suspend();
+    let quick = ["--for", "5s", "--every", "200ms", "--json"];
+    let (status, out, err) = doctor(&[&["--admin", &mesh.admin], &quick[..]].concat());
+    mesh.provider.resume();
+    let report: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
+    assert_eq!(status, 3, "{report:#}");
+    let [finding] = &report["findings"].as_array().unwrap()[..] else { panic!("{report:#}") };
+    assert_eq!(finding["verdict"], "the network is fine; the provider does not answer");
+    mesh.stop.store(true, Relaxed);
+    mesh.callers.drain(..).for_each(|caller| caller.join().unwrap());
 }
 
 /// The work itself is quick. What calls take is the wait for one of two threads.
@@ -372,7 +402,52 @@ fn what_cannot_be_watched_is_told() {
     let port = free_port().to_string();
     let (status, out, _) = doctor(&["--port", &port, "--for", "500ms", "--every", "50ms"]);
     assert_eq!(status, 0);
-    assert!(out.contains("note: no connection of theirs was open"), "{out}");
+    assert!(out.contains(&format!("note: no connection from or to port {port} was open")), "{out}");
+    assert!(out.ends_with("\nNothing was watched, so nothing is known.\n"), "{out}");
+}
+
+/// Something else listens there. It is told once, in one short line.
+#[test]
+fn what_answers_but_is_no_agent_is_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let admin = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        let body = format!("<html>{}\u{1b}[2J</html>", "x".repeat(100_000));
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let status = "HTTP/1.1 200 OK\r\nconnection: close\r\n";
+            let _ = write!(stream, "{status}content-length: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    for command in [&["doctor"][..], &["top", "--once"], &["tap"]] {
+        let (status, out, err) = dubmesh(&[command, &["--admin", &admin]].concat());
+        assert_eq!((status, &*out), (1, ""), "{command:?} {err}");
+        assert!(err.contains(&admin) && err.contains("dubmesh agent"), "{command:?} {err}");
+        assert!(err.len() < 1000 && !err.contains('\u{1b}'), "{command:?} {err}");
+    }
+}
+
+/// Only root may make such a process.
+#[test]
+fn a_process_in_another_network_namespace_is_told() {
+    let mut command = Command::new("unshare");
+    command.args(["--net", "sleep", "60"]);
+    let Ok(mut child) = command.stderr(std::process::Stdio::null()).spawn() else { return };
+    let (pid, own) = (child.id(), std::fs::read_link("/proc/self/ns/net").unwrap());
+    let other = || std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+    let is_there = || other().is_some_and(|other| other != own);
+    while !is_there() {
+        if child.try_wait().unwrap().is_some() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    let (_, out, err) = doctor(&["--pid", &pid.to_string(), "--for", "500ms", "--every", "50ms"]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let told = format!("nsenter -t {pid} -n dubmesh doctor --pid {pid}");
+    assert!(out.contains(&told), "{out}{err}");
 }
 
 /// Whoever may not look into a process is told what it takes. Only root can try that out.

@@ -71,6 +71,10 @@ pub struct ConnectionSnapshot {
     pub bytes_read: u64,
     /// Bytes that went so far, above TLS.
     pub bytes_written: u64,
+    /// How long it was in the midst of a message so far, in milliseconds: a part of it had come or
+    /// gone, and the rest had not. Only of connections to endpoints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_message_ms: Option<u64>,
     /// What the kernel says of it; absent for a Unix socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpSnapshot>,
@@ -406,6 +410,9 @@ pub struct CallsSnapshot {
     /// The mean latency of answers that the balancer goes by, in milliseconds: the highest of all
     /// workers.
     pub average_ms: Option<f64>,
+    /// How long the good answers took together, in milliseconds. An older agent does not say.
+    #[serde(default)]
+    pub ok_total_ms: Option<f64>,
     #[serde(skip)]
     pub(crate) totals: CallTotals,
 }
@@ -424,6 +431,7 @@ impl CallsSnapshot {
         self.in_flight = totals.in_flight();
         self.ok = totals.n_ok();
         self.failed = totals.failed(&crate::error::Code::NAMES).collect();
+        self.ok_total_ms = Some(totals.ok_ms());
         (self.p50_ms, self.p99_ms) = (totals.quantile_ms(0.5), totals.quantile_ms(0.99));
     }
 }

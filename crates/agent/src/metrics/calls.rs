@@ -152,6 +152,13 @@ impl CallTotals {
         self.codes.first().copied().unwrap_or_default()
     }
 
+    /// How long the calls that went well took together, in milliseconds.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    pub fn ok_ms(&self) -> f64 {
+        let [good, _] = &self.latency;
+        good.sum_us as f64 / 1e3
+    }
+
     /// Calls that failed, by the name of their error: those that occurred. `names` are the errors'
     /// names, by number.
     pub fn failed<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = (String, u64)> + 'a {

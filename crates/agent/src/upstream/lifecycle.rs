@@ -318,6 +318,10 @@ impl<P: Peer> Session for Made<P> {
     fn activity(&self) -> Activity {
         self.0.look(P::activity)
     }
+
+    fn waited(&self, now: Instant) -> Option<Duration> {
+        Some(self.0.look(|machine| P::waited(machine, now)))
+    }
 }
 
 impl<P: Peer> Drop for Upstream<P> {

@@ -2,7 +2,7 @@
 //! and describes no more of it than the question wants.
 
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Worker;
 use crate::cluster::Cluster;
@@ -128,14 +128,19 @@ fn describe(entry: &Entry, worker: usize, now: Instant) -> Option<ConnectionSnap
         protocol: facts.carries.to_owned(),
         peer: facts.peer.to_string(),
         peer_name: activity.peer_name,
-        age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
+        age_ms: in_ms(age),
         doing: activity.doing.to_owned(),
         in_flight: activity.in_flight,
         held_bytes: activity.held_bytes,
         bytes_read: entry.meter.bytes_read(),
         bytes_written: entry.meter.bytes_written(),
+        in_message_ms: entry.waited(now).map(in_ms),
         tcp: entry.meter.tcp_info().map(|info| tcp(&info)),
     })
+}
+
+fn in_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn tcp(info: &wire::TcpInfo) -> TcpSnapshot {

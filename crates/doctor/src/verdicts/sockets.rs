@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 
-use super::{Cause, Finding, OFTEN, bytes, percent, share_of, time};
+use super::{Cause, Finding, OFTEN, bytes, counted, percent, recurs, share_of, time};
 use crate::figures::{Figures, Role, SocketId};
 use crate::watched::{Interval, Watched};
 
@@ -118,13 +118,14 @@ fn describe(cause: Cause, place: &str, share: f64, evidence: Vec<String>) -> Fin
     let (verdict, remedy) = match cause {
         Cause::SendBuffer => (
             format!("send buffer limited {} of the time", percent(share)),
-            "raise the send buffer (SO_SNDBUF of the program; if it sets none, the third number of \
-             net.ipv4.tcp_wmem), or use more connections",
+            "raise the send buffer (SO_SNDBUF of the program, send_buffer_bytes of an agent; if it \
+             sets none, the third number of net.ipv4.tcp_wmem), or use more connections",
         ),
         Cause::PeerReadsSlowly => (
             format!("the other side has no room for what is sent, {} of the time", percent(share)),
             "look at the process on the other side: its event loop is busy or blocked, or its \
-             receive buffer (SO_RCVBUF, net.ipv4.tcp_rmem) is too small for the distance",
+             receive buffer (SO_RCVBUF, receive_buffer_bytes of an agent, net.ipv4.tcp_rmem) is too \
+             small for the distance",
         ),
         Cause::ReadsSlowly => (
             format!("the process does not read what has come, {} of the time", percent(share)),
@@ -212,6 +213,11 @@ fn packet_loss(watched: &Watched) -> Option<Symptom> {
     if n_lost < MIN_LOST || n_lost * LOST_PARTS < n_sent {
         return None;
     }
+    // A connection that begins, or a queue that runs over once, loses many at a time.
+    let has_lost = |it: Interval| it.growth(|figures| figures.retransmits).is_some_and(|n| n != 0);
+    if !recurs(watched.intervals().map(has_lost)) {
+        return None;
+    }
     #[expect(clippy::cast_precision_loss, reason = "a share for people")]
     let share = (n_lost as f64 / n_sent as f64).min(1.0);
     let mut evidence = vec![format!("{n_lost} of {n_sent} segments were sent again")];
@@ -273,11 +279,15 @@ pub fn of_listeners(listeners: &[Listening]) -> Vec<Finding> {
             subject: format!("{owner}listening at {}", listening.address),
             verdict: "connections wait until they are accepted".to_owned(),
             evidence: vec![
-                format!("{waiting} connections waited; the limit is {limit}"),
+                format!(
+                    "{} waited; the limit is {limit}",
+                    counted(waiting, "connection", "connections")
+                ),
                 format!("the queue was full at {n_full} of {} looks", listening.queue.len()),
             ],
             remedy: "the process accepts too slowly: look at its accepting thread; raise the \
-                     backlog (Dubbo: accept-backlog of Netty; net.core.somaxconn limits it)"
+                     backlog (of Dubbo and Netty it is net.core.somaxconn when they start, of an \
+                     agent backlog of [ingress.socket], [link.socket] or [dubbo.socket])"
                 .to_owned(),
         })
     };

@@ -1,10 +1,10 @@
 //! In which stages the time of calls goes, as an agent's clocks show it.
 
-use agent::inspect::snapshot::{EndpointSnapshot, StagesSnapshot};
+use agent::inspect::snapshot::{EndpointSnapshot, ServiceSnapshot, StagesSnapshot};
 use agent::stages::Stage;
 
 use super::agent_pages::AgentLook;
-use super::{Cause, Finding, OFTEN, percent, share_of, time};
+use super::{Cause, Finding, OFTEN, counted, percent, share_of, time};
 
 /// Waiting that takes less of a call is no cause.
 const MIN_WAIT_SHARE: f64 = 0.2;
@@ -12,6 +12,10 @@ const MIN_WAIT_SHARE: f64 = 0.2;
 const MIN_WAIT_MS: f64 = 20.0;
 /// Whoever decodes for so long holds up all other calls of his thread, in milliseconds.
 const LONG_CODING_MS: f64 = 10.0;
+
+const MORE_PROVIDERS: &str = "add providers or threads, or find out what its calls wait for; a \
+                              larger capacity (endpoint_capacity, or capacity of [[export]]) helps \
+                              only if the app has room";
 
 /// What the calls of a service did between two looks, on average.
 #[derive(Clone, Copy, Debug)]
@@ -42,12 +46,25 @@ impl Means {
         self.ms[stage as usize]
     }
 
+    /// How long all of them were in a stage together, in milliseconds.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    pub(super) fn total_ms(&self, stage: Stage) -> f64 {
+        self.ms(stage) * self.n_calls as f64
+    }
+
     /// The part of a call's time in a stage, without what its own caller takes.
     pub(super) fn share(&self, stage: Stage) -> f64 {
         let own = [Stage::Read, Stage::Answer];
         let all = Stage::ALL.into_iter().filter(|it| !own.contains(it));
         let all: f64 = all.map(|stage| self.ms(stage)).sum();
         if all == 0.0 { 0.0 } else { self.ms(stage) / all }
+    }
+
+    /// The same of the time after the call was sent: what it waited for before is not the
+    /// endpoint's doing.
+    pub(super) fn share_once_sent(&self, stage: Stage) -> f64 {
+        let rest = 1.0 - self.share(Stage::Wait);
+        if rest <= 0.0 { 0.0 } else { (self.share(stage) / rest).min(1.0) }
     }
 
     fn coding_ms(&self) -> f64 {
@@ -70,10 +87,15 @@ pub(super) fn means(looks: &[AgentLook], service: &str) -> Option<Means> {
 pub(super) fn of_stages(looks: &[AgentLook]) -> Vec<Finding> {
     let Some(last) = looks.last() else { return Vec::new() };
     let ingress = last.stages.iter().filter(|it| it.place == "ingress");
-    ingress
-        .flat_map(|it| [waits(looks, &it.service), starves(looks, &it.service)])
-        .flatten()
-        .collect()
+    let timed = ingress.flat_map(|it| [waits(looks, &it.service), starves(looks, &it.service)]);
+    let mut findings: Vec<Finding> = timed.flatten().collect();
+    let in_line = last.services.iter().filter_map(|it| stands_in_line(looks, it));
+    for finding in in_line {
+        if findings.iter().all(|it| (it.cause, &it.subject) != (finding.cause, &finding.subject)) {
+            findings.push(finding);
+        }
+    }
+    findings
 }
 
 /// Whether something is true between most of the looks. One pause makes no verdict.
@@ -93,18 +115,10 @@ fn waits(looks: &[AgentLook], service: &str) -> Option<Finding> {
     if !does_wait(&all) || !is_usual(looks, service, does_wait) {
         return None;
     }
-    let is_full = |it: &&EndpointSnapshot| {
-        let limit = it.capacity.map(u64::from);
-        it.service == service && limit.is_some_and(|limit| limit <= it.calls.in_flight)
-    };
-    let full: Vec<&EndpointSnapshot> = last.endpoints.iter().filter(is_full).collect();
+    let full = full_endpoints(last, service);
     let waited = time(all.ms(Stage::Wait) * 1e3);
     let (why, remedy) = match full.is_empty() {
-        false => (
-            "for a credit, because the capacity is used up",
-            "add providers or threads, or find out what its calls wait for; a larger capacity \
-             helps only if the app has room",
-        ),
+        false => ("for a credit, because the capacity is used up", MORE_PROVIDERS),
         true => (
             "before they are sent",
             "see dubmesh list --admin and the log: endpoints that are not connected, routes that \
@@ -112,14 +126,11 @@ fn waits(looks: &[AgentLook], service: &str) -> Option<Finding> {
         ),
     };
     let mut evidence = vec![format!(
-        "that is {} of the time of {} calls that were timed",
+        "that is {} of the time of {} that were timed",
         percent(all.share(Stage::Wait)),
-        all.n_calls
+        counted(all.n_calls, "call", "calls")
     )];
-    evidence.extend(full.iter().map(|it| {
-        let limit = it.capacity.unwrap_or_default();
-        format!("{} has {} of {limit} calls in flight", it.address, it.calls.in_flight)
-    }));
+    evidence.extend(full);
     Some(Finding {
         cause: Cause::CallsWait,
         subject: service.to_owned(),
@@ -129,29 +140,102 @@ fn waits(looks: &[AgentLook], service: &str) -> Option<Finding> {
     })
 }
 
+/// The endpoints of a service that have as many calls as they can take, in words.
+fn full_endpoints(look: &AgentLook, service: &str) -> Vec<String> {
+    let of = |it: &EndpointSnapshot| {
+        let limit = it.capacity.filter(|_| it.service == service)?;
+        let source = it.capacity_source.as_deref().unwrap_or("unknown");
+        let line = || {
+            format!(
+                "{} has {} of {} in flight; the limit is {source}",
+                it.address,
+                it.calls.in_flight,
+                counted(limit.into(), "call", "calls")
+            )
+        };
+        (u64::from(limit) <= it.calls.in_flight).then(line)
+    };
+    look.endpoints.iter().filter_map(of).collect()
+}
+
+/// Calls stand in line for endpoints that have as many as they can take. What waits for too long
+/// is shed, and hides in the times of all calls how long the others wait.
+fn stands_in_line(looks: &[AgentLook], service: &ServiceSnapshot) -> Option<Finding> {
+    let service = &service.service;
+    let waiting = |look: &AgentLook| {
+        let found = look.services.iter().find(|it| it.service == *service);
+        found.map_or(0, |it| it.waiting)
+    };
+    // Of an app behind this agent, more is known.
+    let is_own = |look: &AgentLook| look.apps.iter().any(|it| it.services.contains(service));
+    let is_full =
+        |look: &AgentLook| waiting(look) != 0 && !full_endpoints(look, service).is_empty();
+    let share = share_of(looks, is_full).filter(|share| OFTEN <= *share)?;
+    let last = looks.iter().rev().find(|look| is_full(look)).filter(|look| !is_own(look))?;
+    let most = looks.iter().map(waiting).max().unwrap_or(0);
+    let mut evidence = vec![format!("at most {most} waited at a time")];
+    evidence.extend(full_endpoints(last, service));
+    Some(Finding {
+        cause: Cause::CallsWait,
+        subject: service.clone(),
+        verdict: format!(
+            "calls wait for endpoints that have as many as they can take, {} of the time",
+            percent(share)
+        ),
+        evidence,
+        remedy: MORE_PROVIDERS.to_owned(),
+    })
+}
+
 fn starves(looks: &[AgentLook], service: &str) -> Option<Finding> {
     let is_long = |means: &Means| LONG_CODING_MS <= means.coding_ms();
-    let all = means(looks, service)?;
+    let (all, last) = (means(looks, service)?, looks.last()?);
     if !is_long(&all) || !is_usual(looks, service, is_long) {
         return None;
     }
     let decodes = all.ms(Stage::Encode) <= all.ms(Stage::Decode);
-    let what = if decodes { "decoding its replies" } else { "encoding its arguments" };
+    let (stage, what) = match decodes {
+        true => (Stage::Decode, "decoding its replies"),
+        false => (Stage::Encode, "encoding its arguments"),
+    };
+    let took = time(all.coding_ms() * 1e3);
+    let calls = counted(all.n_calls, "call that was timed", "calls that were timed");
+    let less = "ask for less in one call (pages of a list), or have the caller speak Dubbo, whose \
+                messages the agent passes on unread";
+    let lag = last.lag_ms.map(|ms| time(ms * 1e3));
+    // Long messages are coded beside the event loops: they take time, but only their own.
+    if last.lag_ms.is_some_and(|ms| ms < LONG_CODING_MS) {
+        let share = all.share(stage);
+        return (MIN_WAIT_SHARE <= share).then(|| Finding {
+            cause: Cause::LongMessages,
+            subject: service.to_owned(),
+            verdict: format!("{what} takes {took} of each call, {} of its time", percent(share)),
+            evidence: vec![
+                format!("that is the mean of {calls}"),
+                format!(
+                    "other calls do not wait for it: in the last ten seconds no event loop was \
+                     more than {} late",
+                    lag.unwrap_or_default()
+                ),
+            ],
+            remedy: less.to_owned(),
+        });
+    }
+    let late = lag.map_or_else(
+        || "all other calls of the same worker wait meanwhile".to_owned(),
+        |lag| {
+            format!(
+                "all other calls of the same worker wait meanwhile: its event loop was {lag} late \
+                 (dubmesh_worker_lag_seconds)"
+            )
+        },
+    );
     Some(Finding {
         cause: Cause::EventLoop,
         subject: service.to_owned(),
         verdict: format!("the event loop is starved by {what}"),
-        evidence: vec![
-            format!(
-                "that takes {} for each of {} calls that were timed",
-                time(all.coding_ms() * 1e3),
-                all.n_calls
-            ),
-            "all other calls of the same worker wait meanwhile".to_owned(),
-        ],
-        remedy: "ask for less in one call (pages of a list), have the caller speak Dubbo, whose \
-                 replies the agent passes on unread, or add workers"
-            .to_owned(),
+        evidence: vec![format!("that takes {took} for each of {calls}"), late],
+        remedy: format!("{less}; or add workers ([agent]) if there are cores for them"),
     })
 }
 

@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 use doctor::processes::Owners;
 use doctor::sock_diag::{self, Look};
 use doctor::verdicts::{AgentLook, Connection, Listening, of_agent, of_listeners, of_sockets};
-use doctor::{Finding, Role, Socket, SocketId, Watched};
+use doctor::{Finding, Role, Socket, SocketId, Watched, counted};
 
 use crate::admin_pages;
+
+/// Looks at single sockets that are remembered, a quarter of a KiB each.
+const MAX_FIGURES: usize = 1_000_000;
 
 /// What is watched, and for how long.
 pub(super) struct Wanted {
@@ -65,8 +68,10 @@ async fn watch_all(wanted: &Wanted) -> Result<Seen, String> {
     }
     if let Some(admin) = &wanted.admin {
         let agent = admin_pages::version(admin).await?;
-        // Only an agent of this machine has sockets here.
-        if is_local(admin) && owners.add(agent.pid).is_ok() {
+        // Only an agent of this machine has sockets here. A local port may also be forwarded to
+        // another machine, where other processes have other numbers.
+        let is_here = is_local(admin) && owners.add(agent.pid).is_ok();
+        if is_here && listens(admin, agent.pid, &owners) {
             pids.insert(agent.pid);
         } else {
             let note = format!(
@@ -77,8 +82,15 @@ async fn watch_all(wanted: &Wanted) -> Result<Seen, String> {
             seen.notes.push(note);
         }
     }
-    let mut watching =
-        Watching { wanted, pids, owners, sockets: BTreeMap::new(), listeners: BTreeMap::new() };
+    seen.notes.extend(pids.iter().filter_map(|pid| other_namespace(*pid)));
+    let mut watching = Watching {
+        wanted,
+        pids,
+        owners,
+        sockets: BTreeMap::new(),
+        listeners: BTreeMap::new(),
+        n_figures: 0,
+    };
     let start = Instant::now();
     let mut ticks = tokio::time::interval(wanted.every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -96,12 +108,26 @@ async fn watch_all(wanted: &Wanted) -> Result<Seen, String> {
             watching.add(at, look);
         }
         if let Some(admin) = &wanted.admin {
-            seen.agent.push(admin_pages::look(admin).await?);
+            let look = admin_pages::look(admin, at).await.map_err(|error| match seen.n_looks {
+                0 => error,
+                _ => format!("the agent stopped answering after {at:.1?}: {error}"),
+            });
+            seen.agent.push(look?);
         }
         (seen.n_looks, seen.time) = (seen.n_looks + 1, at);
+        if MAX_FIGURES <= watching.n_figures && at < wanted.time {
+            seen.notes.push(format!(
+                "it ended after {at:.1?}: there are too many connections to watch them longer; look \
+                 less often (--every), or at a port (--port)"
+            ));
+            break;
+        }
         if wanted.time <= at {
             break;
         }
+    }
+    if let (Some(admin), Some(last)) = (&wanted.admin, seen.agent.last_mut()) {
+        last.lag_ms = admin_pages::lag_ms(admin).await;
     }
     watching.finish(&mut seen);
     Ok(seen)
@@ -114,6 +140,31 @@ fn is_local(admin: &str) -> bool {
     let Ok((host, _)) = wire::address::split_optional(admin) else { return false };
     let is_loopback = host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
     is_loopback || host == "localhost"
+}
+
+/// Whether it is that process that listens at an address of this machine. Of Unix sockets nobody
+/// knows.
+fn listens(admin: &str, pid: u32, owners: &Owners) -> bool {
+    let Ok((_, port)) = wire::address::split_optional(admin) else { return true };
+    let (Some(port), false) = (port, wire::address::unix_path(admin).is_some()) else {
+        return true;
+    };
+    // Where the kernel does not show them, that is told later.
+    let Ok(look) = sock_diag::look() else { return true };
+    let mut listeners = look.listeners.iter().filter(|it| it.address.port() == port);
+    listeners.any(|it| owners.pid(it.inode) == Some(pid))
+}
+
+/// Says so if the sockets of a process are in a network that this one does not see.
+fn other_namespace(pid: u32) -> Option<String> {
+    let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/net")).ok();
+    let (own, other) = (namespace("self")?, namespace(&pid.to_string())?);
+    (own != other).then(|| {
+        format!(
+            "process {pid} is in another network namespace; its sockets are seen by: nsenter -t \
+             {pid} -n dubmesh doctor --pid {pid}"
+        )
+    })
 }
 
 fn unseen_process(pid: u32, error: &std::io::Error) -> String {
@@ -134,6 +185,7 @@ struct Watching<'a> {
     owners: Owners,
     sockets: BTreeMap<SocketId, (u64, Watched)>,
     listeners: BTreeMap<SocketAddr, (u64, Vec<(u64, u64)>)>,
+    n_figures: usize,
 }
 
 impl Watching<'_> {
@@ -157,6 +209,7 @@ impl Watching<'_> {
                 let entry = self.sockets.entry(socket.id).or_default();
                 entry.0 = socket.inode;
                 entry.1.add(at, socket.figures);
+                self.n_figures += 1;
             }
         }
         for listener in look.listeners {
@@ -199,11 +252,26 @@ impl Watching<'_> {
         }
         let n_hidden = self.owners.n_hidden();
         if n_hidden != 0 {
-            let note = format!("{n_hidden} processes of other users are not named; root sees them");
+            let hidden = counted(n_hidden as u64, "process", "processes");
+            let verb = if n_hidden == 1 { "is" } else { "are" };
+            let note = format!("{hidden} of other users {verb} not named; root sees them");
             seen.notes.push(note);
         }
         if seen.connections.is_empty() && seen.agent.is_empty() {
-            seen.notes.push("no connection of theirs was open".to_owned());
+            let ports = self.wanted.ports.iter().map(|port| format!("from or to port {port}"));
+            let pids = self.wanted.pids.iter().map(|pid| format!("of process {pid}"));
+            let what = ports.chain(pids).collect::<Vec<_>>().join(", or ");
+            seen.notes.push(format!("no connection {what} was open"));
+        }
+        // Both sides of a connection are here, or the other one is elsewhere.
+        let ids: HashSet<SocketId> = seen.connections.iter().map(|it| it.id).collect();
+        let n_half = ids.iter().filter(|id| !ids.contains(&id.reversed())).count();
+        if n_half != 0 {
+            let half = counted(n_half as u64, "connection", "connections");
+            seen.notes.push(format!(
+                "the other end of {half} is not on this machine; what holds up what it sends is \
+                 only seen there"
+            ));
         }
     }
 }

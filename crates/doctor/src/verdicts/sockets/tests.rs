@@ -132,6 +132,12 @@ fn some_lost_segments_of_many_are_normal() {
     };
     assert_eq!(causes(&[lost(9)]), []);
     assert_eq!(causes(&[lost(30)]), [Cause::PacketLoss]);
+    // A queue on the way that runs over once, and never again.
+    let once = client(|second| Figures {
+        retransmits: Some(if 4 < second { 900 } else { 0 }),
+        ..well(second)
+    });
+    assert_eq!(causes(&[once]), []);
     // Four of ten may be chance.
     let few = client(|second| Figures {
         segments_out: Some(second),

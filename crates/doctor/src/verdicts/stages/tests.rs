@@ -1,5 +1,7 @@
 //! What stages mean, and what they do not.
 
+use agent::inspect::snapshot::{CallsSnapshot, PolicySnapshot};
+
 use super::super::of_agent;
 use super::*;
 
@@ -40,6 +42,19 @@ fn long_replies_that_starve_others_are_named() {
     assert_eq!(finding.cause, Cause::EventLoop);
     assert_eq!(finding.verdict, "the event loop is starved by decoding its replies");
     assert_eq!(finding.evidence[0], "that takes 45.0 ms for each of 190 calls that were timed");
+    let with_lag = |ms| {
+        let mut looks = looks(20, &decodes);
+        looks[19].lag_ms = Some(ms);
+        let [finding] = of_agent(&looks).try_into().unwrap();
+        finding
+    };
+    let starved = with_lag(34.0);
+    assert_eq!((starved.cause, &starved.verdict), (Cause::EventLoop, &finding.verdict));
+    assert!(starved.evidence[1].contains("its event loop was 34.0 ms late"), "{starved}");
+    // They are decoded beside it.
+    let aside = with_lag(2.0);
+    assert_eq!(aside.cause, Cause::LongMessages);
+    assert_eq!(aside.verdict, "decoding its replies takes 45.0 ms of each call, 60% of its time");
 }
 
 #[test]
@@ -71,4 +86,79 @@ fn what_a_naive_rule_would_blame_is_not_blamed() {
     anew.extend(looks(3, &well));
     assert_eq!(causes(&anew), []);
     assert_eq!(causes(&anew[..1]), []);
+}
+
+fn waiting_service(waiting: usize) -> ServiceSnapshot {
+    let policy = PolicySnapshot {
+        balance: "least-in-flight".to_owned(),
+        timeout_ms: None,
+        max_timeout_ms: 60_000,
+        connect_timeout_ms: 1_000,
+        serialization: "hessian2".to_owned(),
+        max_attempts: 3,
+        max_in_flight: 1_000,
+        endpoint_capacity: None,
+        max_reply_bytes: 8_388_608,
+        hold_ms: 0,
+        hold_percent: 0,
+    };
+    ServiceSnapshot {
+        service: "com.acme.Orders".to_owned(),
+        registry: "r".to_owned(),
+        freshness: "current".to_owned(),
+        workers: 1,
+        endpoints: 1,
+        ready: 1,
+        held: 0,
+        unused: Vec::new(),
+        waiting,
+        in_flight: 2,
+        policy,
+    }
+}
+
+/// Those that are shed at once have waited for nothing: the means say that all is well.
+#[test]
+fn calls_that_stand_in_line_are_named_whatever_the_means_say() {
+    let mut calls = CallsSnapshot::default();
+    (calls.in_flight, calls.ok) = (2, 5);
+    let endpoint = EndpointSnapshot {
+        service: "com.acme.Orders".to_owned(),
+        registry: "r".to_owned(),
+        listed_by: None,
+        address: "10.0.0.7:20880".to_owned(),
+        protocol: "dubbo".to_owned(),
+        standing: [("ready".to_owned(), 1)].into(),
+        why: Vec::new(),
+        held: false,
+        weight: 100,
+        capacity: Some(2),
+        capacity_source: Some("configured".to_owned()),
+        calls,
+    };
+    let well = |_| [("wait", 0.1), ("network", 0.4), ("app", 2.0), ("decode", 0.1)];
+    let looks_with = |waiting: fn(usize) -> usize| {
+        let mut looks = looks(20, &well);
+        for (nth, look) in looks.iter_mut().enumerate() {
+            look.services = vec![waiting_service(waiting(nth))];
+            look.endpoints = vec![endpoint.clone()];
+        }
+        looks
+    };
+    let [finding] = of_agent(&looks_with(|nth| nth % 5)).try_into().unwrap();
+    assert_eq!(finding.cause, Cause::CallsWait);
+    assert_eq!(
+        finding.verdict,
+        "calls wait for endpoints that have as many as they can take, 80% of the time"
+    );
+    assert_eq!(
+        finding.evidence,
+        [
+            "at most 4 waited at a time",
+            "10.0.0.7:20880 has 2 of 2 calls in flight; the limit is configured"
+        ]
+    );
+    // All are busy, and nobody waits; or some waited for a moment.
+    assert_eq!(causes(&looks_with(|_| 0)), []);
+    assert_eq!(causes(&looks_with(|nth| usize::from(nth < 8))), []);
 }

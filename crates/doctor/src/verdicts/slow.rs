@@ -1,0 +1,261 @@
+//! Why calls to an endpoint take long: the provider's own work, its silence, or the connections to
+//! it.
+
+use std::time::Duration;
+
+use agent::inspect::snapshot::{ConnectionSnapshot, EndpointSnapshot};
+use agent::stages::Stage;
+
+use super::agent_pages::{AgentLook, Seen, n_failed};
+use super::stages::{self, Means};
+use super::{Cause, Finding, MIN_LOOKS, OFTEN, counted, percent, share_of, time};
+
+/// Names of errors on the pages: an answer that was waited for in vain.
+const TIMEOUT: &str = "timeout";
+const CANCELLED: &str = "cancelled";
+/// Calls that take less are not slow, whatever they wait for, in milliseconds.
+const SLOW_MS: f64 = 200.0;
+/// Fewer times in which calls were slow are chance.
+const MIN_SLOW: u32 = 2;
+/// The network is no cause if its round trip takes less than one part of so many of a call.
+const ROUND_TRIP_PARTS: f64 = 10.0;
+/// So much of the time in the app is the provider's own doing, whatever else there is.
+const NEARLY_ALL: f64 = 0.8;
+/// A connection that is in the midst of a message for so much of the time holds up all others.
+const BUSY: f64 = 0.5;
+/// Who answers nothing for less time may be a garbage collector's victim, in seconds.
+const MIN_SILENCE_S: f64 = 3.0;
+
+const LOOK_AT_PROVIDER: &str = "look at the provider: its threads (jstack), its garbage collector, \
+                                and what its calls wait for";
+
+/// What the calls to an endpoint took, and why.
+pub(super) fn of_endpoint(looks: &[AgentLook], seen: &Seen<'_>) -> Option<Finding> {
+    if let Some(finding) = unanswered(looks, seen) {
+        return Some(finding);
+    }
+    let took = Took::of(seen);
+    if !is_usually_slow(seen) || !took.is_slow() {
+        return None;
+    }
+    let last = looks.last()?;
+    let round_trips =
+        to_endpoint(last, seen.last).filter_map(|it| it.tcp.as_ref()?.rtt_us).map(f64::from);
+    let round_trip_us = round_trips.reduce(f64::max)?;
+    let call_us = took.mean_ms.unwrap_or(0.0) * 1e3;
+    if took.n_timeouts == 0 && call_us < round_trip_us * ROUND_TRIP_PARTS {
+        return None;
+    }
+    let mut evidence = vec![format!("the slowest round trip to it takes {}", time(round_trip_us))];
+    evidence.extend(took.evidence());
+    // Where its agent says how long the app took, nothing has to be concluded.
+    let means = stages::means(looks, &seen.last.service);
+    let app = means.filter(|means| means.ms(Stage::App) != 0.0);
+    evidence.extend(app.as_ref().map(of_app));
+    let share = app.map(|app| app.share_once_sent(Stage::App));
+    let busy = busiest(looks, seen.last);
+    if let Some(busy) = busy.filter(|_| share.is_none_or(|share| share < NEARLY_ALL)) {
+        return Some(connection_full(seen, busy, evidence));
+    }
+    Some(Finding {
+        cause: Cause::SlowProvider,
+        subject: seen.subject(),
+        verdict: verdict(&took, share, call_us, round_trip_us),
+        evidence,
+        remedy: LOOK_AT_PROVIDER.to_owned(),
+    })
+}
+
+fn verdict(took: &Took, app_share: Option<f64>, call_us: f64, round_trip_us: f64) -> String {
+    let own_work = |share| {
+        format!("the network is fine: {} of the time is the provider's own work", percent(share))
+    };
+    match app_share {
+        Some(share) if BUSY <= share => own_work(share),
+        Some(share) => format!(
+            "the network is fine: calls wait at the provider before it begins them; {} of the \
+             time is its own work",
+            percent(share)
+        ),
+        None if took.n_ok == 0 => "the network is fine; the provider does not answer".to_owned(),
+        None if !took.is_mean_slow() => {
+            "the network is fine; the provider does not answer some calls in time".to_owned()
+        }
+        None => own_work(1.0 - round_trip_us / call_us),
+    }
+}
+
+fn of_app(means: &Means) -> String {
+    format!(
+        "its agent says that the app took {} of the time after {} that were timed had been sent, {} \
+         together",
+        percent(means.share_once_sent(Stage::App)),
+        counted(means.n_calls, "call", "calls"),
+        time(means.total_ms(Stage::App) * 1e3)
+    )
+}
+
+/// How the calls that ended while an endpoint was watched went.
+struct Took {
+    n_ok: u64,
+    n_timeouts: u64,
+    /// Of the good answers, in milliseconds.
+    mean_ms: Option<f64>,
+}
+
+impl Took {
+    fn of(seen: &Seen<'_>) -> Self {
+        Self::between(seen.whole())
+    }
+
+    fn between(step: (Option<&EndpointSnapshot>, &EndpointSnapshot)) -> Self {
+        let (before, after) = step;
+        let n_ok = after.calls.ok.saturating_sub(before.map_or(0, |it| it.calls.ok));
+        let total = |it: &EndpointSnapshot| it.calls.ok_total_ms;
+        let before_ms = before.map_or(Some(0.0), total);
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let mean =
+            total(after).zip(before_ms).map(|(after, before)| (after - before) / n_ok as f64);
+        // An older agent says only what its balancer goes by.
+        let mean_ms = mean.or(after.calls.average_ms).filter(|_| n_ok != 0);
+        Self { n_ok, n_timeouts: n_failed(step, TIMEOUT), mean_ms }
+    }
+
+    fn is_mean_slow(&self) -> bool {
+        self.mean_ms.is_some_and(|mean| SLOW_MS <= mean)
+    }
+
+    fn is_slow(&self) -> bool {
+        self.n_timeouts != 0 || self.is_mean_slow()
+    }
+
+    fn evidence(&self) -> Vec<String> {
+        let mean = self.mean_ms.map(|mean| {
+            let n = counted(self.n_ok, "good answer", "good answers");
+            format!("{n} took {} on average", time(mean * 1e3))
+        });
+        let late = (self.n_timeouts != 0).then(|| {
+            let n = counted(self.n_timeouts, "call was", "calls were");
+            format!("{n} not answered in time meanwhile")
+        });
+        mean.into_iter().chain(late).collect()
+    }
+}
+
+/// Whether calls were slow, or not answered in time, in most of the times in which any ended. A
+/// pause, such as that of a garbage collector, makes no slow provider, and one slow call neither.
+fn is_usually_slow(seen: &Seen<'_>) -> bool {
+    let (mut n_slow, mut n_active) = (0_u32, 0_u32);
+    for step in seen.steps() {
+        let took = Took::between(step);
+        n_active += u32::from(took.n_timeouts != 0 || took.n_ok != 0);
+        n_slow += u32::from(took.is_slow());
+    }
+    MIN_SLOW <= n_slow && OFTEN <= f64::from(n_slow) / f64::from(n_active)
+}
+
+/// Our connections to an endpoint.
+fn to_endpoint<'a>(
+    look: &'a AgentLook,
+    endpoint: &'a EndpointSnapshot,
+) -> impl Iterator<Item = &'a ConnectionSnapshot> {
+    look.connections.iter().filter(|it| it.direction == "upstream" && it.peer == endpoint.address)
+}
+
+/// The share of the time that the busiest connection to an endpoint was in the midst of a message,
+/// if that is most of it, most of the time.
+fn busiest(looks: &[AgentLook], endpoint: &EndpointSnapshot) -> Option<f64> {
+    let last = looks.last()?;
+    let shares = |connection: &ConnectionSnapshot| {
+        let at = |look: &AgentLook| {
+            let same = |it: &&ConnectionSnapshot| it.id == connection.id;
+            let found = to_endpoint(look, endpoint).find(same)?;
+            Some((look.at, found.in_message_ms?))
+        };
+        let seen: Vec<_> = looks.iter().filter_map(at).collect();
+        let share = |pair: &[(Duration, u64)]| match pair {
+            [(at, before), (until, after)] => {
+                let time = until.saturating_sub(*at);
+                let busy = Duration::from_millis(after.saturating_sub(*before));
+                (!time.is_zero()).then(|| busy.div_duration_f64(time).min(1.0))
+            }
+            _ => None,
+        };
+        seen.windows(2).filter_map(share).collect::<Vec<f64>>()
+    };
+    let busy = |shares: Vec<f64>| {
+        let often = share_of(&shares, |share| BUSY <= *share)?;
+        #[expect(clippy::cast_precision_loss, reason = "a few hundred")]
+        let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+        (OFTEN <= often && BUSY <= mean).then_some(mean)
+    };
+    to_endpoint(last, endpoint).map(shares).filter_map(busy).reduce(f64::max)
+}
+
+fn connection_full(seen: &Seen<'_>, busy: f64, evidence: Vec<String>) -> Finding {
+    let port = seen.last.address.rsplit(':').next().unwrap_or_default();
+    Finding {
+        cause: Cause::ConnectionFull,
+        subject: seen.subject(),
+        verdict: format!(
+            "calls wait for each other on the connection: it is in the midst of a message {} of \
+             the time",
+            percent(busy)
+        ),
+        evidence,
+        remedy: format!(
+            "a buffer, a window, the network or the thread that writes holds messages up: run \
+             dubmesh doctor --port {port} here and at the other end; raise buffers \
+             (send_buffer_bytes, receive_buffer_bytes) that are set too low, and leave connections \
+             at \"auto\""
+        ),
+    }
+}
+
+/// An endpoint that has calls, and has answered none of them for most of the time.
+fn unanswered(looks: &[AgentLook], seen: &Seen<'_>) -> Option<Finding> {
+    let answered = |step: &(Option<&EndpointSnapshot>, &EndpointSnapshot)| {
+        let (before, after) = *step;
+        let n_answers = |it: &EndpointSnapshot| {
+            let failed = it.calls.failed.iter();
+            let failed = failed.filter(|(name, _)| ![TIMEOUT, CANCELLED].contains(&name.as_str()));
+            it.calls.ok + failed.map(|(_, n)| n).sum::<u64>()
+        };
+        let has_calls = |it: &EndpointSnapshot| it.calls.in_flight != 0;
+        before.is_none_or(|before| !has_calls(before) || n_answers(before) != n_answers(after))
+            || !has_calls(after)
+    };
+    let steps: Vec<_> = seen.steps().collect();
+    let n_silent = steps.iter().rev().take_while(|step| !answered(step)).count();
+    let since = looks.len().checked_sub(n_silent + 1)?;
+    let silence = looks.last()?.at.saturating_sub(looks.get(since)?.at).as_secs_f64();
+    #[expect(clippy::cast_precision_loss, reason = "a few hundred")]
+    let share = n_silent as f64 / steps.len().max(1) as f64;
+    if n_silent < MIN_LOOKS || share < OFTEN || silence < MIN_SILENCE_S {
+        return None;
+    }
+    let unacked = |look: &AgentLook| {
+        to_endpoint(look, seen.last)
+            .any(|it| it.tcp.as_ref().and_then(|tcp| tcp.unacked_segments).is_some_and(|n| n != 0))
+    };
+    // Whoever confirms what was sent has it.
+    let is_lost = looks.iter().skip(since).all(unacked);
+    let n = counted(seen.last.calls.in_flight, "call that is", "calls that are");
+    let (what, remedy) = match is_lost {
+        false => ("the network is fine; the provider does not answer", LOOK_AT_PROVIDER),
+        true => (
+            "nothing comes back, and what was sent is not confirmed",
+            "see whether the provider's machine runs and can be reached (ping, ip route, firewalls)",
+        ),
+    };
+    Some(Finding {
+        cause: Cause::SlowProvider,
+        subject: seen.subject(),
+        verdict: what.to_owned(),
+        evidence: vec![format!("none of the {n} in flight was answered for {silence:.1} s")],
+        remedy: remedy.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

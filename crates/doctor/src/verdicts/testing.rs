@@ -1,0 +1,62 @@
+//! Pages of an agent, for tests.
+
+use std::time::Duration;
+
+use agent::inspect::snapshot::{CallsSnapshot, ConnectionSnapshot, EndpointSnapshot, TcpSnapshot};
+
+use super::agent_pages::AgentLook;
+
+/// An endpoint that has answered so many calls, each in so many milliseconds.
+pub(super) fn endpoint(ok: u64, each_ms: f64, failed: &[(&str, u64)]) -> EndpointSnapshot {
+    let mut calls = CallsSnapshot::default();
+    calls.in_flight = 3;
+    calls.ok = ok;
+    calls.failed = failed.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+    calls.average_ms = Some(each_ms);
+    calls.ok_total_ms = Some(ok as f64 * each_ms);
+    EndpointSnapshot {
+        service: "com.acme.Orders".to_owned(),
+        registry: "r".to_owned(),
+        listed_by: None,
+        address: "10.0.0.7:20880".to_owned(),
+        protocol: "dubbo".to_owned(),
+        standing: [("ready".to_owned(), 2)].into(),
+        why: Vec::new(),
+        held: false,
+        weight: 100,
+        capacity: None,
+        capacity_source: None,
+        calls,
+    }
+}
+
+fn connection(rtt_us: u32) -> ConnectionSnapshot {
+    ConnectionSnapshot {
+        id: 1,
+        worker: 0,
+        direction: "upstream".to_owned(),
+        protocol: "dubbo".to_owned(),
+        peer: "10.0.0.7:20880".to_owned(),
+        peer_name: None,
+        age_ms: 1,
+        doing: "serving".to_owned(),
+        in_flight: 3,
+        held_bytes: 0,
+        bytes_read: 0,
+        bytes_written: 0,
+        in_message_ms: Some(0),
+        tcp: Some(TcpSnapshot { rtt_us: Some(rtt_us), ..TcpSnapshot::default() }),
+    }
+}
+
+/// A look at an agent that has one endpoint and one connection to it.
+pub(super) fn look(endpoint: EndpointSnapshot, rtt_us: u32) -> AgentLook {
+    let (endpoints, connections) = (vec![endpoint], vec![connection(rtt_us)]);
+    AgentLook { endpoints, connections, ..AgentLook::default() }
+}
+
+/// Looks half a second apart.
+pub(super) fn looks(n: u64, look: impl Fn(u64) -> AgentLook) -> Vec<AgentLook> {
+    let at = |nth| AgentLook { at: Duration::from_millis(500 * nth), ..look(nth) };
+    (0..n).map(at).collect()
+}
