@@ -125,6 +125,12 @@ fn json(figures: &Figures, shown: &Shown) -> serde_json::Value {
         "calls_per_s": figures.rate,
         "errors_per_s": figures.errors,
         "in_flight": figures.in_flight,
+        "unread": {
+            "services": figures.missing.services,
+            "endpoints": figures.missing.endpoints,
+            "connections": figures.missing.connections,
+        },
+        "silent_workers": figures.missing.workers,
         "view": shown.view.name(),
         "items": items.collect::<Vec<_>>(),
     })

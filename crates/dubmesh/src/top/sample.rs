@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use agent::inspect::snapshot::{
-    CallsSnapshot, ConnectionSnapshot, EndpointSnapshot, ServiceSnapshot, StagesSnapshot,
+    CallsSnapshot, ConnectionSnapshot, EndpointSnapshot, Page, ServiceSnapshot, StagesSnapshot,
     VersionSnapshot,
 };
 use agent::stages::{N_STAGES, Stage};
@@ -19,6 +19,27 @@ pub(super) struct Sample {
     endpoints: Vec<EndpointSnapshot>,
     connections: Vec<ConnectionSnapshot>,
     stages: Vec<StagesSnapshot>,
+    missing: Missing,
+}
+
+/// What the pages do not show.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Missing {
+    /// How many services, endpoints and connections are beyond the most that a page shows.
+    pub(super) services: usize,
+    pub(super) endpoints: usize,
+    pub(super) connections: usize,
+    /// Workers that have not answered in time.
+    pub(super) workers: usize,
+}
+
+impl Missing {
+    /// Takes the items of a page, and notes how many it leaves out.
+    fn of<T>(&mut self, page: Page<T>, left_out: fn(&mut Self) -> &mut usize) -> Vec<T> {
+        *left_out(self) = page.total.saturating_sub(page.items.len());
+        self.workers = self.workers.max(page.silent_workers.len());
+        page.items
+    }
 }
 
 /// What an agent did between two looks.
@@ -39,6 +60,7 @@ pub(super) struct Figures {
     pub(super) endpoints: Vec<Endpoint>,
     pub(super) connections: Vec<Connection>,
     pub(super) stages: Vec<Stages>,
+    pub(super) missing: Missing,
 }
 
 /// How calls to something went.
@@ -111,12 +133,16 @@ impl Sample {
     pub(super) async fn take(admin: &str) -> Result<Self, String> {
         let at = Instant::now();
         let version = admin_pages::version(admin).await?;
-        let services = admin_pages::items(admin, "services").await?;
-        let endpoints = admin_pages::items(admin, "endpoints").await?;
-        let connections = admin_pages::items(admin, "connections").await?;
+        let mut missing = Missing::default();
+        let listed = admin_pages::listed(admin, "services").await?;
+        let services = missing.of(listed, |it| &mut it.services);
+        let listed = admin_pages::listed(admin, "endpoints").await?;
+        let endpoints = missing.of(listed, |it| &mut it.endpoints);
+        let listed = admin_pages::listed(admin, "connections").await?;
+        let connections = missing.of(listed, |it| &mut it.connections);
         // An older agent has no such page.
         let stages = admin_pages::items(admin, "stages").await.unwrap_or_default();
-        Ok(Self { at, version, services, endpoints, connections, stages })
+        Ok(Self { at, version, services, endpoints, connections, stages, missing })
     }
 
     /// What has happened since `before`.
@@ -138,6 +164,7 @@ impl Sample {
             connections: self.connections(before, &rates),
             stages: self.stages(before, rates.is_same),
             endpoints,
+            missing: self.missing.clone(),
         }
     }
 

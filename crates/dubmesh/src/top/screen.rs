@@ -157,18 +157,20 @@ impl Screen {
             top,
         );
         let columns = || self.shown.view.columns().zip(&widths).enumerate();
-        let spans = columns().map(|(nth, (column, width))| {
+        let spans = columns().filter_map(|(nth, (column, width))| {
             let is_sorted = nth == self.shown.order.column;
             let style = if is_sorted { bold } else { Style::new() };
-            let text = fitted(column.name, *width, column) + " ";
-            Span::styled(text, style.add_modifier(Modifier::REVERSED))
+            let text = fitted(column.name, (*width)?, column) + " ";
+            Some(Span::styled(text, style.add_modifier(Modifier::REVERSED)))
         });
         frame.render_widget(TextLine::from_iter(spans), names);
         let rows = lines.iter().skip(self.scroll).zip(body.rows());
         for (line, row) in rows {
             let cells = line.cells.iter().zip(columns());
             let text: Vec<String> = cells
-                .map(|(cell, (_, (column, width)))| fitted(&cell.text, *width, column))
+                .filter_map(|(cell, (_, (column, width)))| {
+                    Some(fitted(&cell.text, (*width)?, column))
+                })
                 .collect();
             let style = if line.is_bad { Style::new().fg(Color::Red) } else { Style::new() };
             frame.render_widget(TextLine::styled(text.join(" "), style), row);

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::sample::{Calls, Figures};
+use crate::admin_pages::plain;
 
 /// What is shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -192,7 +193,7 @@ pub(super) struct Line {
 
 fn words(text: &str) -> Cell {
     // What peers choose must not move the cursor.
-    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let text = plain(text);
     Cell { value: Value::Text(text.clone()), text }
 }
 
@@ -305,38 +306,37 @@ fn compare(a: &Line, b: &Line, order: Order) -> Ordering {
 }
 
 /// How wide columns are that together may take `width` characters, with a space between them.
-/// Columns of words share what numbers leave, by what stands in them.
-pub(super) fn widths(view: View, lines: &[Line], width: usize) -> Vec<usize> {
+/// Columns of words share what numbers leave, by what stands in them. `None` for those at the right
+/// that a narrow terminal has no room for: without its name a line says nothing.
+pub(super) fn widths(view: View, lines: &[Line], width: usize) -> Vec<Option<usize>> {
     let columns: Vec<&Column> = view.columns().collect();
-    let fixed: usize = columns.iter().map(|column| column.width).sum();
-    let room = width.saturating_sub(fixed + columns.len().saturating_sub(1));
-    let wanted: Vec<usize> = columns
-        .iter()
-        .enumerate()
-        .map(|(nth, column)| match column.width {
-            0 => {
-                let longest = lines.iter().map(|line| line.cells[nth].text.chars().count()).max();
-                longest.unwrap_or(0).max(column.name.len())
-            }
-            width => width,
-        })
-        .collect();
-    let mut widths: Vec<usize> = columns.iter().map(|column| column.width).collect();
-    let mut left = room;
-    let mut open: Vec<usize> = (0..columns.len()).filter(|nth| columns[*nth].width == 0).collect();
+    let wanted = |nth: usize| {
+        let longest = lines.iter().map(|line| line.cells[nth].text.chars().count()).max();
+        longest.unwrap_or(0).max(columns[nth].name.len())
+    };
+    let room = |n_shown: usize| {
+        let fixed: usize = columns[..n_shown].iter().map(|column| column.width).sum();
+        width.saturating_sub(fixed + n_shown.saturating_sub(1))
+    };
+    let needed = wanted(0).min(MIN_NAME_WIDTH);
+    let n_shown = (1..=columns.len()).rev().find(|n| needed <= room(*n)).unwrap_or(1);
+    let mut widths: Vec<usize> = columns[..n_shown].iter().map(|column| column.width).collect();
+    let mut left = room(n_shown);
+    let mut open: Vec<usize> = (0..n_shown).filter(|nth| columns[*nth].width == 0).collect();
     // The shortest first: what they leave is for the others. The first column says what the line
     // is about, and comes before them.
-    open.sort_by_key(|nth| (*nth != 0, wanted[*nth]));
+    open.sort_by_key(|nth| (*nth != 0, wanted(*nth)));
     for (done, nth) in open.iter().enumerate() {
         let share = left / (open.len() - done);
         let least = if *nth == 0 { MIN_NAME_WIDTH.min(left) } else { 0 };
-        widths[*nth] = wanted[*nth].min(share.max(least));
+        widths[*nth] = wanted(*nth).min(share.max(least));
         left -= widths[*nth];
     }
     if let Some(last) = open.iter().max() {
         widths[*last] += left;
     }
-    widths
+    let hidden = std::iter::repeat_n(None, columns.len() - n_shown);
+    widths.into_iter().map(Some).chain(hidden).collect()
 }
 
 /// A text in `width` characters. What is too long loses its beginning if the end tells more, as
@@ -364,8 +364,21 @@ pub(super) fn headline(figures: &Figures, shown: &Shown, n_lines: usize) -> Stri
         "" => String::new(),
         text => format!(" with \"{text}\""),
     };
+    let unread = match shown.view {
+        View::Endpoints => figures.missing.endpoints,
+        View::Services => figures.missing.services,
+        View::Connections => figures.missing.connections,
+        View::Stages => 0,
+    };
+    let unread = if unread == 0 { String::new() } else { format!(" ({unread} more are not read)") };
+    let silent = match figures.missing.workers {
+        0 => String::new(),
+        n => format!("; workers that do not answer: {n}"),
+    };
     format!(
-        "{agent} {version}: {} calls/s, {} errors/s, {in_flight} in flight; {n_lines} {}{filter}",
+        "{} {}: {} calls/s, {} errors/s, {in_flight} in flight; {n_lines} {}{filter}{unread}{silent}",
+        plain(agent),
+        plain(version),
         amount(*rate).text,
         amount(*errors).text,
         shown.view.name()
@@ -378,19 +391,23 @@ pub(super) fn text(figures: &Figures, shown: &Shown, width: usize) -> String {
     let widths = widths(shown.view, &lines, width);
     let row = |cells: Vec<String>| cells.join(" ").trim_end().to_owned() + "\n";
     let columns = || shown.view.columns().zip(&widths);
+    let cell = |text: &str, column: &Column, width: Option<usize>| {
+        width.map(|width| fitted(text, width, column))
+    };
     let mut text = headline(figures, shown, lines.len()) + "\n";
-    text += &row(columns().map(|(column, width)| fitted(column.name, *width, column)).collect());
+    let names = columns().filter_map(|(column, width)| cell(column.name, column, *width));
+    text += &row(names.collect());
     for line in &lines {
         let cells = line.cells.iter().zip(columns());
-        text +=
-            &row(cells.map(|(cell, (column, width))| fitted(&cell.text, *width, column)).collect());
+        let cells = cells.filter_map(|(it, (column, width))| cell(&it.text, column, *width));
+        text += &row(cells.collect());
     }
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{Endpoint, Service};
+    use super::super::sample::{Endpoint, Missing, Service};
     use super::*;
 
     fn figures() -> Figures {
@@ -449,18 +466,40 @@ endpoint       service       rate err/s   avg   p50   p99 infl limit state
     }
 
     #[test]
+    fn what_the_pages_leave_out_is_told() {
+        let mut figures = figures();
+        figures.agent = "shop\u{1b}[2J".to_owned();
+        figures.missing = Missing { endpoints: 500, workers: 1, ..Missing::default() };
+        assert_eq!(
+            headline(&figures, &shown("rate", ""), 1000),
+            "shop [2J 0.1.0: 3512 calls/s, 0 errors/s, 0 in flight; 1000 endpoints (500 more are \
+             not read); workers that do not answer: 1"
+        );
+    }
+
+    #[test]
     fn any_width_will_do() {
         for view in View::ALL {
             let shown = Shown { view, order: Order::of(view), filter: String::new() };
             for width in 0..200 {
                 let lines = lines(&figures(), &shown);
                 let widths = widths(view, &lines, width);
-                let fixed: usize = view.columns().map(|column| column.width).sum();
-                let gaps = view.columns().len() - 1;
-                let sum = widths.iter().sum::<usize>() + gaps;
-                assert!(sum <= width.max(fixed + gaps), "{view:?} {width}: {widths:?}");
+                let shown: Vec<usize> = widths.iter().copied().flatten().collect();
+                let sum = shown.iter().sum::<usize>() + shown.len() - 1;
+                assert!(sum <= width, "{view:?} {width}: {widths:?}");
+                // Those that are left out are at the right.
+                assert_eq!(
+                    widths.iter().position(Option::is_none),
+                    match shown.len() {
+                        n if n < widths.len() => Some(n),
+                        _ => None,
+                    }
+                );
             }
         }
+        let narrow = text(&figures(), &shown("rate", ""), 40);
+        assert!(narrow.lines().skip(1).all(|line| line.chars().count() <= 40), "{narrow}");
+        assert!(narrow.contains("\n10.0.0.8:20880"), "{narrow}");
     }
 
     #[test]
