@@ -268,8 +268,8 @@ impl Description {
                 }
             }
             None if self.registered_methods().is_empty() => out.push_str(
-                "\nmethods unknown; try --registry or --definitions; dubmesh call can call a \
-                 method by its name alone\n",
+                "\nmethods unknown: nobody has a definition of the service; --definitions FOLDER \
+                 gives one, and dubmesh call can call a method by its name alone\n",
             ),
             None => {
                 out.push_str("\nmethods (as registered; types unknown)\n");
