@@ -116,6 +116,10 @@ fn waits(looks: &[AgentLook], service: &str) -> Option<Finding> {
         return None;
     }
     let full = full_endpoints(last, service);
+    // That its pool is full is found where the app is.
+    if !full.is_empty() && is_own(last, service) {
+        return None;
+    }
     let waited = time(all.ms(Stage::Wait) * 1e3);
     let (why, remedy) = match full.is_empty() {
         false => ("for a credit, because the capacity is used up", MORE_PROVIDERS),
@@ -158,6 +162,11 @@ fn full_endpoints(look: &AgentLook, service: &str) -> Vec<String> {
     look.endpoints.iter().filter_map(of).collect()
 }
 
+/// Whether the app is behind this agent, which knows more of it.
+fn is_own(look: &AgentLook, service: &str) -> bool {
+    look.apps.iter().any(|app| app.services.iter().any(|it| it == service))
+}
+
 /// Calls stand in line for endpoints that have as many as they can take. What waits for too long
 /// is shed, and hides in the times of all calls how long the others wait.
 fn stands_in_line(looks: &[AgentLook], service: &ServiceSnapshot) -> Option<Finding> {
@@ -166,12 +175,11 @@ fn stands_in_line(looks: &[AgentLook], service: &ServiceSnapshot) -> Option<Find
         let found = look.services.iter().find(|it| it.service == *service);
         found.map_or(0, |it| it.waiting)
     };
-    // Of an app behind this agent, more is known.
-    let is_own = |look: &AgentLook| look.apps.iter().any(|it| it.services.contains(service));
     let is_full =
         |look: &AgentLook| waiting(look) != 0 && !full_endpoints(look, service).is_empty();
     let share = share_of(looks, is_full).filter(|share| OFTEN <= *share)?;
-    let last = looks.iter().rev().find(|look| is_full(look)).filter(|look| !is_own(look))?;
+    let last =
+        looks.iter().rev().find(|look| is_full(look)).filter(|look| !is_own(look, service))?;
     let most = looks.iter().map(waiting).max().unwrap_or(0);
     let mut evidence = vec![format!("at most {most} waited at a time")];
     evidence.extend(full_endpoints(last, service));

@@ -263,9 +263,12 @@ impl Watching<'_> {
             let what = ports.chain(pids).collect::<Vec<_>>().join(", or ");
             seen.notes.push(format!("no connection {what} was open"));
         }
-        // Both sides of a connection are here, or the other one is elsewhere.
+        // Both sides of a connection are here, or the other one is elsewhere. Of one within the
+        // machine, a side that is closing is not shown.
         let ids: HashSet<SocketId> = seen.connections.iter().map(|it| it.id).collect();
-        let n_half = ids.iter().filter(|id| !ids.contains(&id.reversed())).count();
+        let is_half =
+            |id: &&SocketId| id.local.ip() != id.remote.ip() && !ids.contains(&id.reversed());
+        let n_half = ids.iter().filter(is_half).count();
         if n_half != 0 {
             let half = counted(n_half as u64, "connection", "connections");
             seen.notes.push(format!(

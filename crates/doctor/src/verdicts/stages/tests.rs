@@ -1,6 +1,6 @@
 //! What stages mean, and what they do not.
 
-use agent::inspect::snapshot::{CallsSnapshot, PolicySnapshot};
+use agent::inspect::snapshot::{AppSnapshot, CallsSnapshot, PolicySnapshot};
 
 use super::super::of_agent;
 use super::*;
@@ -158,6 +158,27 @@ fn calls_that_stand_in_line_are_named_whatever_the_means_say() {
             "10.0.0.7:20880 has 2 of 2 calls in flight; the limit is configured"
         ]
     );
+    // The app is behind this agent: its pool is what is named.
+    let own = |mut looks: Vec<AgentLook>| {
+        for look in &mut looks {
+            look.apps = vec![AppSnapshot {
+                app: "127.0.0.1:20880".to_owned(),
+                services: vec!["com.acme.Orders".to_owned()],
+                capacity: 2,
+                source: "configured".to_owned(),
+                in_flight: 2,
+                waiting: 4,
+                shed: 0,
+            }];
+        }
+        causes(&looks)
+    };
+    assert_eq!(own(looks_with(|nth| nth % 5)), [Cause::PoolFull]);
+    let waits = |_| [("wait", 80.0), ("network", 1.0), ("app", 39.0), ("decode", 0.1)];
+    let mut timed = looks(20, &waits);
+    timed.iter_mut().for_each(|look| look.endpoints = vec![endpoint.clone()]);
+    assert_eq!(causes(&timed), [Cause::CallsWait]);
+    assert_eq!(own(timed), [Cause::PoolFull]);
     // All are busy, and nobody waits; or some waited for a moment.
     assert_eq!(causes(&looks_with(|_| 0)), []);
     assert_eq!(causes(&looks_with(|nth| usize::from(nth < 8))), []);
