@@ -1,0 +1,96 @@
+//! What would become of a call, as it is shown.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{MAX_REASONS, Snapshot};
+
+/// What would become of a call.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct ExplanationSnapshot {
+    /// The service key.
+    pub service: String,
+    /// The name of its registry.
+    pub registry: String,
+    /// The method that is asked about.
+    pub method: String,
+    /// The rule by which an endpoint is chosen among those that are left.
+    pub balance: String,
+    /// How many workers call the service.
+    pub workers: usize,
+    /// What holds for its method besides, by `[[cluster.method]]`.
+    #[serde(default)]
+    pub method_policy: Vec<String>,
+    /// What each part of each routing rule does, in their order.
+    pub rules: Vec<StepSnapshot>,
+    /// Rules of the registry that cannot be read, and why.
+    pub unreadable: Vec<String>,
+    /// All endpoints, by their addresses.
+    pub endpoints: BTreeMap<String, ExplainedEndpoint>,
+}
+
+/// What a part of a routing rule does.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct StepSnapshot {
+    /// The rule, and which part of it.
+    pub rule: String,
+    /// `kept`, `ignored`, `other-calls`, `off`, `nobody` or `banned`.
+    pub effect: String,
+    /// The same in a sentence.
+    pub why: String,
+}
+
+/// What becomes of an endpoint.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct ExplainedEndpoint {
+    /// The rule that removes it, and which part of it.
+    pub removed_by: Option<String>,
+    /// Which registry lists it, if that one is made of several.
+    #[serde(default)]
+    pub listed_by: Option<String>,
+    /// How many workers see it in which state.
+    pub standing: BTreeMap<String, usize>,
+    /// What else keeps calls away from it.
+    pub why: Vec<String>,
+    /// Its weight now: the highest of all workers.
+    pub weight: u32,
+    /// How many percent of the next calls it would get if they came at once: the mean of all
+    /// workers.
+    pub share_percent: f64,
+}
+
+impl Snapshot for ExplanationSnapshot {
+    type Key = (String, String);
+    const IS_SHARED: bool = true;
+
+    fn key(&self) -> Self::Key {
+        (self.service.clone(), self.registry.clone())
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.workers += other.workers;
+        for (address, endpoint) in other.endpoints {
+            let own = self.endpoints.entry(address).or_default();
+            own.removed_by = own.removed_by.take().or(endpoint.removed_by);
+            own.listed_by = own.listed_by.take().or(endpoint.listed_by);
+            for (standing, n_workers) in endpoint.standing {
+                *own.standing.entry(standing).or_default() += n_workers;
+            }
+            for reason in endpoint.why {
+                if !own.why.contains(&reason) && own.why.len() < MAX_REASONS {
+                    own.why.push(reason);
+                }
+            }
+            own.weight = own.weight.max(endpoint.weight);
+            own.share_percent += endpoint.share_percent;
+        }
+    }
+
+    fn finished(mut self) -> Self {
+        for endpoint in self.endpoints.values_mut() {
+            endpoint.share_percent /= self.workers as f64;
+        }
+        self
+    }
+}

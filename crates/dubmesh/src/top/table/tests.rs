@@ -1,0 +1,123 @@
+use super::super::sample::{Endpoint, Missing, Service};
+use super::*;
+
+fn figures() -> Figures {
+    let calls = |rate, p99| Calls { rate, p50: Some(50.2), p99, in_flight: 7, ..Calls::default() };
+    let endpoint = |address: &str, calls, state: &str| Endpoint {
+        address: address.to_owned(),
+        service: "com.acme.orders.api.OrderService:1.0.0".to_owned(),
+        calls,
+        limit: Some(200),
+        state: state.to_owned(),
+        is_well: state == "ready",
+    };
+    Figures {
+        agent: "shop".to_owned(),
+        version: "0.1.0".to_owned(),
+        rate: 3512.0,
+        endpoints: vec![
+            endpoint("10.0.0.7:20880", calls(12.0, Some(52.0)), "ready"),
+            endpoint("10.0.0.8:20880", calls(3500.0, Some(1250.0)), "ready"),
+            endpoint("10.0.0.9:20880", calls(0.0, None), "ejected: 5 failures in a row\u{7}"),
+        ],
+        services: vec![Service {
+            name: "com.acme.Orders".to_owned(),
+            calls: calls(1.0, None),
+            ready: 1,
+            endpoints: 3,
+            waiting: 0,
+            note: String::new(),
+        }],
+        ..Figures::default()
+    }
+}
+
+fn shown(sort: &str, filter: &str) -> Shown {
+    let order = Order::by(View::Endpoints, sort).unwrap();
+    Shown { view: View::Endpoints, order, filter: filter.to_owned() }
+}
+
+fn addresses(shown: &Shown) -> Vec<String> {
+    lines(&figures(), shown).iter().map(|line| line.cells[0].text.clone()).collect()
+}
+
+#[test]
+fn a_line_for_each_endpoint_fits_a_terminal() {
+    let text = text(&figures(), &shown("rate", ""), 80);
+    let expected = "\
+shop 0.1.0: 3512 calls/s, 0 errors/s, 0 in flight; 3 endpoints
+endpoint       service       rate err/s   avg   p50   p99 infl limit state
+10.0.0.8:20880 ~vice:1.0.0   3500     0     -    50  1250    7   200 ready
+10.0.0.7:20880 ~vice:1.0.0     12     0     -    50    52    7   200 ready
+10.0.0.9:20880 ~vice:1.0.0      0     0     -    50     -    7   200 ejected: 5~
+";
+    assert_eq!(text, expected, "and what an agent says rings no bell");
+    assert!(text.lines().all(|line| line.chars().count() <= 80));
+}
+
+#[test]
+fn what_the_pages_leave_out_is_told() {
+    let mut figures = figures();
+    figures.agent = "shop\u{1b}[2J".to_owned();
+    figures.missing = Missing { endpoints: 500, workers: 1, ..Missing::default() };
+    assert_eq!(
+        headline(&figures, &shown("rate", ""), 1000),
+        "shop [2J 0.1.0: 3512 calls/s, 0 errors/s, 0 in flight; 1000 endpoints (500 more are \
+             not read); workers that do not answer: 1"
+    );
+}
+
+#[test]
+fn any_width_will_do() {
+    for view in View::ALL {
+        let shown = Shown { view, order: Order::of(view), filter: String::new() };
+        for width in 0..200 {
+            let lines = lines(&figures(), &shown);
+            let widths = widths(view, &lines, width);
+            let shown: Vec<usize> = widths.iter().copied().flatten().collect();
+            let sum = shown.iter().sum::<usize>() + shown.len() - 1;
+            assert!(sum <= width, "{view:?} {width}: {widths:?}");
+            // Those that are left out are at the right.
+            assert_eq!(
+                widths.iter().position(Option::is_none),
+                match shown.len() {
+                    n if n < widths.len() => Some(n),
+                    _ => None,
+                }
+            );
+        }
+    }
+    let narrow = text(&figures(), &shown("rate", ""), 40);
+    assert!(narrow.lines().skip(1).all(|line| line.chars().count() <= 40), "{narrow}");
+    assert!(narrow.contains("\n10.0.0.8:20880"), "{narrow}");
+}
+
+#[test]
+fn lines_are_sorted_and_filtered() {
+    let by = |sort, filter| addresses(&shown(sort, filter));
+    assert_eq!(by("rate", ""), ["10.0.0.8:20880", "10.0.0.7:20880", "10.0.0.9:20880"]);
+    assert_eq!(by("endpoint", "")[0], "10.0.0.7:20880");
+    assert_eq!(by("p99", "")[2], "10.0.0.9:20880", "what is unknown comes last");
+    let reversed =
+        Shown { order: Order { is_reversed: true, ..shown("p99", "").order }, ..shown("p99", "") };
+    assert_eq!(addresses(&reversed)[2], "10.0.0.9:20880", "also the other way round");
+    assert_eq!(by("rate", "EJECTED"), ["10.0.0.9:20880"]);
+    assert!(by("rate", "nothing").is_empty());
+    assert!(Order::by(View::Services, "nothing").is_none());
+}
+
+#[test]
+fn numbers_are_short() {
+    for (number, text) in [
+        (0.0, "0"),
+        (0.04, "0.0"),
+        (9.94, "9.9"),
+        (9.96, "10"),
+        (99_999.0, "99999"),
+        (99_999.9, "100k"),
+        (12_345_678.0, "12M"),
+        (1e12, "1000G"),
+    ] {
+        assert_eq!(amount(number).text, text);
+    }
+}
