@@ -281,6 +281,11 @@ fn read(path: &Path) -> Result<Lists, String> {
     for (service, endpoint) in parse_text(path, &text).map_err(|error| error.to_string())? {
         lists.entry(service).or_default().push(endpoint);
     }
+    // Somebody may have changed the file: each address once, ordered by key, as a registry's list.
+    for endpoints in lists.values_mut() {
+        endpoints.sort_by_key(Endpoint::key);
+        endpoints.dedup_by_key(|endpoint| endpoint.key());
+    }
     Ok(lists.into_iter().map(|(service, endpoints)| (service, endpoints.into())).collect())
 }
 
@@ -321,6 +326,18 @@ mod tests {
         for (service, endpoints) in &lists {
             assert_eq!(read[service], *endpoints, "{service}");
         }
+    }
+
+    #[test]
+    fn a_file_in_another_order_is_read_as_a_registry_lists_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lists");
+        let of = |hosts: &[&str]| -> Arc<[Endpoint]> {
+            hosts.iter().map(|host| endpoint(host, &[])).collect()
+        };
+        let service: ServiceKey = "a.B".parse().unwrap();
+        write(&path, &[(service.clone(), of(&["h3", "h1", "h2", "h1"]))].into()).unwrap();
+        assert_eq!(read(&path).unwrap(), [(service, of(&["h1", "h2", "h3"]))].into());
     }
 
     #[test]
