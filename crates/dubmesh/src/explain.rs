@@ -52,7 +52,13 @@ pub(crate) struct ExplainArgs {
     method: String,
     /// The admin listener of a running agent that calls the service: HOST:PORT,
     /// or unix: and a path
-    #[arg(long, value_name = "ADDRESS", value_parser = plain_address, group = "LocationArgs", conflicts_with_all = AGENT_KNOWS)]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        value_parser = plain_address,
+        group = "LocationArgs",
+        conflicts_with_all = AGENT_KNOWS
+    )]
     admin: Option<String>,
     #[command(flatten)]
     place: LocationArgs,

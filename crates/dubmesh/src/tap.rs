@@ -44,7 +44,12 @@ pub(crate) struct TapArgs {
     #[arg(value_name = "SERVICE[/METHOD]")]
     what: Option<String>,
     /// Where the agent's admin listener is: HOST:PORT, or unix: and a path
-    #[arg(long, value_name = "ADDRESS", value_parser = plain_address, default_value = "127.0.0.1:9700")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        value_parser = plain_address,
+        default_value = "127.0.0.1:9700"
+    )]
     admin: String,
     /// Only calls that fail
     #[arg(long)]

@@ -43,7 +43,12 @@ const WIDTH: usize = 80;
 #[derive(Args, Debug)]
 pub(crate) struct TopArgs {
     /// Where the agent's admin listener is: HOST:PORT, or unix: and a path
-    #[arg(long, value_name = "ADDRESS", value_parser = plain_address, default_value = "127.0.0.1:9700")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        value_parser = plain_address,
+        default_value = "127.0.0.1:9700"
+    )]
     admin: String,
     /// How often to look
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]

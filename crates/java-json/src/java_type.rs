@@ -148,6 +148,23 @@ impl JavaType {
     /// The longest text of one type, in bytes.
     pub const MAX_LEN: usize = 8192;
 
+    /// The big number that a value of this type is, or holds as an element.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn held_number(&self) -> Option<Builtin> {
+        match self {
+            Self::Array(element) => element.held_number(),
+            Self::Class(class) => match class.builtin()? {
+                number @ (Builtin::BigDecimal | Builtin::BigInteger) => Some(number),
+                Builtin::List | Builtin::Map | Builtin::Optional => {
+                    class.args().last()?.held_number()
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// A type from any spelling: `I`, `[J`, `Ljava/lang/String;`, `[Ljava.lang.String;`, `int`,
     /// `int[]`, `java.lang.String`, `java.util.List<com.acme.Order>`.
     ///

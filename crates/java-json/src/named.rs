@@ -6,8 +6,8 @@ use crate::scalars::Misfit;
 use crate::{ClassType, JavaType, Schema};
 
 /// What a member `class` has to be.
-pub const CLASS_NAME: &str = "the name of a class, with its package, also between < and > (java.lang.Integer, not \
-     Integer), each part of which starts with a letter, _ or $";
+pub const CLASS_NAME: &str = "the name of a class, with its package, also between < and > \
+     (java.lang.Integer, not Integer), each part of which starts with a letter, _ or $";
 
 /// A class that an object names.
 #[derive(Clone, Debug)]

@@ -67,7 +67,7 @@ pub fn jsonb_to_json_as(
         style: opts.style(),
         last_text_class: None,
         names_numbers: opts.number_classes,
-        declared_number: ty.and_then(held_number),
+        declared_number: ty.and_then(JavaType::held_number),
     };
     writer.value(Hint::of(ty))
 }
@@ -113,19 +113,6 @@ struct JsonbToJson<'d, 'a, 'o> {
     names_numbers: bool,
     /// The big number that the whole value is declared to be or to hold.
     declared_number: Option<Builtin>,
-}
-
-/// The big number that a value of this type is, or holds.
-fn held_number(ty: &JavaType) -> Option<Builtin> {
-    match ty {
-        JavaType::Array(element) => held_number(element),
-        JavaType::Class(class) => match class.builtin()? {
-            number @ (Builtin::BigDecimal | Builtin::BigInteger) => Some(number),
-            Builtin::List | Builtin::Map | Builtin::Optional => held_number(class.args().last()?),
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 impl JsonbToJson<'_, '_, '_> {

@@ -265,6 +265,22 @@ pub struct EndpointSnapshot {
     pub calls: CallsSnapshot,
 }
 
+/// Adds how many workers see an endpoint in which state.
+fn merge_standing(own: &mut BTreeMap<String, usize>, other: BTreeMap<String, usize>) {
+    for (standing, n_workers) in other {
+        *own.entry(standing).or_default() += n_workers;
+    }
+}
+
+/// Adds another worker's reasons, without repetitions.
+fn merge_reasons(own: &mut Vec<String>, other: Vec<String>) {
+    for reason in other {
+        if !own.contains(&reason) && own.len() < MAX_REASONS {
+            own.push(reason);
+        }
+    }
+}
+
 /// The source of a capacity that the endpoint's agent has granted as credits.
 pub const GRANTED: &str = "granted";
 
@@ -278,14 +294,8 @@ impl Snapshot for EndpointSnapshot {
     }
 
     fn merge(&mut self, other: Self) {
-        for (standing, n_workers) in other.standing {
-            *self.standing.entry(standing).or_default() += n_workers;
-        }
-        for reason in other.why {
-            if !self.why.contains(&reason) && self.why.len() < MAX_REASONS {
-                self.why.push(reason);
-            }
-        }
+        merge_standing(&mut self.standing, other.standing);
+        merge_reasons(&mut self.why, other.why);
         self.held |= other.held;
         self.weight = self.weight.max(other.weight);
         self.capacity = match (self.capacity, other.capacity) {

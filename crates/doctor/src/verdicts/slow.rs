@@ -87,8 +87,8 @@ fn verdict(took: &Took, app_share: Option<f64>, call_us: f64, round_trip_us: f64
 
 fn of_app(means: &Means) -> String {
     format!(
-        "its agent says that the app took {} of the time after {} that were timed had been sent, {} \
-         together",
+        "its agent says that the app took {} of the time after {} that were timed had been sent, \
+         {} together",
         percent(means.share_once_sent(Stage::App)),
         counted(means.n_calls, "call", "calls"),
         time(means.total_ms(Stage::App) * 1e3)
@@ -245,7 +245,8 @@ fn unanswered(looks: &[AgentLook], seen: &Seen<'_>) -> Option<Finding> {
         false => ("the network is fine; the provider does not answer", LOOK_AT_PROVIDER),
         true => (
             "nothing comes back, and what was sent is not confirmed",
-            "see whether the provider's machine runs and can be reached (ping, ip route, firewalls)",
+            "see whether the provider's machine runs and can be reached (ping, ip route, \
+             firewalls)",
         ),
     };
     Some(Finding {

@@ -124,8 +124,8 @@ fn describe(cause: Cause, place: &str, share: f64, evidence: Vec<String>) -> Fin
         Cause::PeerReadsSlowly => (
             format!("the other side has no room for what is sent, {} of the time", percent(share)),
             "look at the process on the other side: its event loop is busy or blocked, or its \
-             receive buffer (SO_RCVBUF, receive_buffer_bytes of an agent, net.ipv4.tcp_rmem) is too \
-             small for the distance",
+             receive buffer (SO_RCVBUF, receive_buffer_bytes of an agent, net.ipv4.tcp_rmem) is \
+             too small for the distance",
         ),
         Cause::ReadsSlowly => (
             format!("the process does not read what has come, {} of the time", percent(share)),

@@ -117,8 +117,8 @@ async fn watch_all(wanted: &Wanted) -> Result<Seen, String> {
         (seen.n_looks, seen.time) = (seen.n_looks + 1, at);
         if MAX_FIGURES <= watching.n_figures && at < wanted.time {
             seen.notes.push(format!(
-                "it ended after {at:.1?}: there are too many connections to watch them longer; look \
-                 less often (--every), or at a port (--port)"
+                "it ended after {at:.1?}: there are too many connections to watch them longer; \
+                 look less often (--every), or at a port (--port)"
             ));
             break;
         }

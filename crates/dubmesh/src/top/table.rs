@@ -376,7 +376,8 @@ pub(super) fn headline(figures: &Figures, shown: &Shown, n_lines: usize) -> Stri
         n => format!("; workers that do not answer: {n}"),
     };
     format!(
-        "{} {}: {} calls/s, {} errors/s, {in_flight} in flight; {n_lines} {}{filter}{unread}{silent}",
+        "{} {}: {} calls/s, {} errors/s, {in_flight} in flight; \
+         {n_lines} {}{filter}{unread}{silent}",
         plain(agent),
         plain(version),
         amount(*rate).text,

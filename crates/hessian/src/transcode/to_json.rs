@@ -97,7 +97,7 @@ fn write(
         paths: (opts.refs == RefStyle::Path).then(Paths::default),
         last_class: None,
         names_numbers: opts.number_classes,
-        declared_number: ty.and_then(held_number),
+        declared_number: ty.and_then(JavaType::held_number),
     };
     writer.style.floats |= ty.is_some_and(holds_floats);
     writer.value()
@@ -116,19 +116,6 @@ fn holds_floats(ty: &JavaType) -> bool {
             _ => false,
         },
         _ => false,
-    }
-}
-
-/// The big number that a value of this type is, or holds.
-fn held_number(ty: &JavaType) -> Option<Builtin> {
-    match ty {
-        JavaType::Array(element) => held_number(element),
-        JavaType::Class(class) => match class.builtin()? {
-            number @ (Builtin::BigDecimal | Builtin::BigInteger) => Some(number),
-            Builtin::List | Builtin::Map | Builtin::Optional => held_number(class.args().last()?),
-            _ => None,
-        },
-        _ => None,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_REASONS, Snapshot};
+use super::{Snapshot, merge_reasons, merge_standing};
 
 /// What would become of a call.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -74,14 +74,8 @@ impl Snapshot for ExplanationSnapshot {
             let own = self.endpoints.entry(address).or_default();
             own.removed_by = own.removed_by.take().or(endpoint.removed_by);
             own.listed_by = own.listed_by.take().or(endpoint.listed_by);
-            for (standing, n_workers) in endpoint.standing {
-                *own.standing.entry(standing).or_default() += n_workers;
-            }
-            for reason in endpoint.why {
-                if !own.why.contains(&reason) && own.why.len() < MAX_REASONS {
-                    own.why.push(reason);
-                }
-            }
+            merge_standing(&mut own.standing, endpoint.standing);
+            merge_reasons(&mut own.why, endpoint.why);
             own.weight = own.weight.max(endpoint.weight);
             own.share_percent += endpoint.share_percent;
         }

@@ -4,7 +4,7 @@ use super::hidden::Hidden;
 use super::throwable::key_of;
 use super::{EnumStyle, HessianToJson, Shape, TranscodeError};
 use crate::transcode::Schema;
-use crate::{ClassDef, Name, ObjectCursor};
+use crate::{ClassDef, JavaType, Name, ObjectCursor};
 use java_json::builtin::Builtin;
 use java_json::json::{self, MemberName};
 use java_json::short_copy::push_front;
@@ -51,8 +51,9 @@ impl Plan {
             true => class.fields.iter().map(is_float).collect(),
             false => Vec::new(),
         };
-        let number =
-            |field: &Name<'_>| schema.field_type(&class.name, field).and_then(super::held_number);
+        let number = |field: &Name<'_>| {
+            schema.field_type(&class.name, field).and_then(JavaType::held_number)
+        };
         let numbers = match class.fields.iter().any(|field| number(field).is_some()) {
             true => class.fields.iter().map(number).collect(),
             false => Vec::new(),
