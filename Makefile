@@ -41,9 +41,10 @@ test:
 	$(CARGO) test --workspace --locked
 
 interop-full:
-	@scripts/setup.sh build test
+	@scripts/setup.sh build test nacos
 	INTEROP_FULL=1 $(CARGO) test --locked -p interop-harness --test smoke -- --nocapture
 	INTEROP_FULL=1 $(CARGO) test --locked -p dubmesh --test interop -- matrix:: --nocapture
+	INTEROP_FULL=1 $(CARGO) test --locked -p dubmesh --test interop -- nacos:: moving:: --nocapture
 
 lint:
 	@scripts/setup.sh build

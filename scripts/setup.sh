@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building, testing, measuring or fuzzing Dubmesh needs on a Debian-like machine.
 #
-#   scripts/setup.sh [build|test|bench|attack|fuzz|lint]...      without a name: build test
+#   scripts/setup.sh [build|test|bench|attack|fuzz|lint|nacos]...      without a name: build test
 #
 # It can be run again at any time, asks nothing, and changes nothing that is already there. As
 # root it uses apt-get, else sudo if that asks for no password; else it prints the command that
@@ -11,6 +11,7 @@ set -eu
 # Where tools go that are for this checkout alone.
 tools=$(cd "$(dirname "$0")/.." && pwd)/.tools
 h2spec_version=v2.2.1+incompatible
+rnacos_version=0.8.8
 
 usage() {
     sed -n '2,8s/^# \{0,1\}//p' "$0"
@@ -121,6 +122,26 @@ install_attack() {
     fi
 }
 
+has_rnacos() {
+    [ -n "${RNACOS_BIN:-}" ] || has rnacos || [ -x "$tools/rnacos" ]
+}
+
+check_nacos() {
+    check_build
+    has_rnacos || has c++ || need "builds rnacos" g++
+}
+
+# A server that is compatible with Nacos, which itself is in no package registry.
+install_nacos() {
+    if has_rnacos; then
+        say "have: rnacos"
+    else
+        say "installing: rnacos $rnacos_version (a quarter of an hour on two cores)"
+        cargo install --locked "rnacos@$rnacos_version" --root "$tools/cargo"
+        ln -sf cargo/bin/rnacos "$tools/rnacos"
+    fi
+}
+
 # A tool that cargo itself installs, for this user and without root.
 cargo_install() {
     if has "$1"; then
@@ -179,7 +200,7 @@ update_lists() {
 [ $# -gt 0 ] || set -- build test
 for name in "$@"; do
     case $name in
-    build | test | bench | attack | fuzz | lint) ;;
+    build | test | bench | attack | fuzz | lint | nacos) ;;
     -h | --help) usage 0 ;;
     *)
         say "unknown set: $name" >&2
@@ -201,6 +222,7 @@ install_packages
 for name in "$@"; do
     case $name in
     attack) install_attack ;;
+    nacos) install_nacos ;;
     lint) cargo_install cargo-deny ;;
     esac
 done

@@ -17,8 +17,8 @@ use crate::server::{Server, start_somewhere};
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Clients find the port of gRPC by this, unless they are told otherwise.
 const GRPC_OFFSET: u16 = 1000;
-/// It takes some minutes to build, so that `make setup` does not do it.
-const INSTALL: &str = "cargo install rnacos";
+/// It takes a quarter of an hour to build, so that `make setup` does not do it.
+const INSTALL: &str = "scripts/setup.sh nacos";
 
 /// A running (or killed) server.
 #[derive(Debug)]
@@ -49,6 +49,16 @@ impl Nacos {
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.server.pid()
+    }
+
+    /// Stops its clock: connections stay open, and nothing answers on them.
+    pub fn suspend(&mut self) {
+        self.server.suspend();
+    }
+
+    /// Lets a suspended server go on.
+    pub fn resume(&mut self) {
+        self.server.resume();
     }
 
     /// Kills it by SIGKILL. Its data stay for [`Nacos::restart_keeping_data`].

@@ -1,4 +1,4 @@
-//! The program beside real Java peers, etcd and ZooKeeper.
+//! The program beside real Java peers, etcd, ZooKeeper, and rnacos where that is installed.
 
 mod applications;
 mod classes;
@@ -8,6 +8,7 @@ mod http_apps;
 mod matrix;
 mod modes;
 mod moving;
+mod nacos;
 mod providers;
 mod support;
 mod tls;

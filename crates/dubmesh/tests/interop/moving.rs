@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use crate::support::discovery::nacos;
 use crate::support::{Agent, HELLO, Load, get, java, post, wait_until};
-use interop_harness::{DubboVersion, Etcd, HarnessError, Nacos, ZooKeeper, free_port};
+use interop_harness::{DubboVersion, Etcd, ZooKeeper, free_port};
 
 /// What both sides of a configuration begin with.
 const COMMON: &str = "[agent]\nworkers = 2\ndrain_ms = 20000\n[log]\nformat = \"json\"\n[admin]\n\
@@ -58,14 +59,7 @@ fn is_listed_by(agent: &Agent, kind: &str) -> bool {
 #[test]
 fn a_service_moves_between_real_stores_without_a_lost_call() {
     let (zookeeper, etcd) = (ZooKeeper::start().unwrap(), Etcd::start().unwrap());
-    let nacos = match Nacos::start() {
-        Ok(nacos) => Some(nacos),
-        Err(HarnessError::NotInstalled { .. }) => {
-            eprintln!("rnacos is not installed: the service moves past Nacos");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    };
+    let nacos = nacos();
     let registry = |kind, endpoint| Registry { kind, endpoint };
     let mut registries = vec![registry("zookeeper", zookeeper.addr().to_string())];
     registries.extend(nacos.as_ref().map(|it| registry("nacos", it.addr().to_string())));

@@ -2,8 +2,8 @@
 //! consumers that find an agent there.
 
 use std::path::Path;
-use std::process::Command;
 
+use crate::support::discovery::dubmesh;
 use crate::support::{Agent, PATIENCE, SESSION, TYPES, post, wait_until};
 use interop_harness::{
     ConsumerOptions, DubboVersion, HttpApp, JavaConsumer, JavaProvider, ProviderOptions, ZooKeeper,
@@ -38,13 +38,6 @@ fn provider(version: DubboVersion, zookeeper: &ZooKeeper) -> JavaProvider {
         ..ProviderOptions::default()
     };
     JavaProvider::start(version, options).unwrap()
-}
-
-/// Exit status, standard output and standard error.
-fn dubmesh(args: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_dubmesh")).args(args).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
 /// By JSON without types: the definitions are in ZooKeeper, too.

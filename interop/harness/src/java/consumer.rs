@@ -14,7 +14,7 @@ const MAX_SHOWN: usize = 12;
 #[derive(Clone, Debug)]
 pub struct ConsumerOptions {
     /// What it calls, as `dubbo://HOST:PORT`, with parameters if there are any; or the registry
-    /// where it looks for it, as `etcd://HOST:PORT` or `zookeeper://HOST:PORT`.
+    /// where it looks for it, as `etcd://`, `zookeeper://` or `nacos://HOST:PORT`.
     pub url: String,
     /// Dubbo's name of the serialization of its requests. Found in a registry, the provider says.
     pub serialization: String,
@@ -125,7 +125,8 @@ impl JavaConsumer {
             [] => default.to_owned(),
             names => names.join(","),
         };
-        let is_registry = ["etcd:", "zookeeper:"].iter().any(|it| options.url.starts_with(it));
+        let is_registry =
+            ["etcd:", "zookeeper:", "nacos:"].iter().any(|it| options.url.starts_with(it));
         command
             .args([if is_registry { "--consume-registry" } else { "--consume" }, &options.url])
             .args(["--serialization", &options.serialization])

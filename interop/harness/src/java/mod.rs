@@ -80,7 +80,7 @@ pub(crate) fn build_module(module: &str, product: &str) -> Result<(), HarnessErr
         return Ok(());
     }
     eprintln!(
-        "building the Java peers with Maven (once; the first time it downloads about 130 MB)"
+        "building the Java peers with Maven (once; the first time it downloads about 150 MB)"
     );
     let mut maven = Command::new(find_program("mvn", "MVN_BIN", "apt-get install maven")?);
     maven.args(["-q", "-B", "package"]).current_dir(&dir);

@@ -36,11 +36,11 @@ pub struct ProviderOptions {
     pub queues: u32,
     /// How long `IHelloService.hash` sleeps. The contest's providers sleep 50 ms.
     pub hash_sleep: Duration,
-    /// Where to register, as `etcd://HOST:PORT` or `zookeeper://HOST:PORT`, or `None` to register
+    /// Where to register, as `etcd://`, `zookeeper://` or `nacos://HOST:PORT`, or `None` to register
     /// nowhere; not with 2.6.
     pub registry: Option<String>,
-    /// The metadata center to report service definitions to, as `etcd://HOST:PORT` or
-    /// `zookeeper://HOST:PORT`; not with 2.6.
+    /// The metadata center to report service definitions to, as `etcd://`,
+    /// `zookeeper://` or `nacos://HOST:PORT`; not with 2.6.
     pub metadata: Option<String>,
     /// A folder to write the definition of `TypesService` to; not with 2.6.
     pub definitions: Option<PathBuf>,

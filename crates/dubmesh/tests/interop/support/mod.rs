@@ -10,6 +10,7 @@
 
 mod agents;
 mod cable;
+pub mod discovery;
 mod http;
 mod load;
 

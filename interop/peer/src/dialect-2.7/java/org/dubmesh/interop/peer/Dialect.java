@@ -26,7 +26,7 @@ final class Dialect {
 
     private Dialect() {}
 
-    /** The registry {@code etcd://HOST:PORT} or {@code zookeeper://HOST:PORT}, or none for null. */
+    /** The registry {@code etcd://}, {@code zookeeper://} or {@code nacos://HOST:PORT}, or none for null. */
     static RegistryConfig registry(String url, int sessionMs) {
         if (url == null) {
             return new RegistryConfig(RegistryConfig.NO_AVAILABLE);
@@ -34,7 +34,7 @@ final class Dialect {
         RegistryConfig registry = new RegistryConfig(url.replaceFirst("^etcd:", "etcd3:"));
         registry.setUseAsConfigCenter(false);
         // Only there are mappings found. Dubbo 3 has no such center in etcd.
-        registry.setUseAsMetadataCenter(url.startsWith("zookeeper:") && usesApplications());
+        registry.setUseAsMetadataCenter(url.matches("(zookeeper|nacos):.*") && usesApplications());
         registry.setTimeout(10_000);
         registry.setSession(sessionMs);
         Map<String, String> parameters = new HashMap<>();
