@@ -119,7 +119,7 @@ impl<E: Clone + PartialEq> Kept<E> {
     /// Takes over what a store knows without asking.
     pub(crate) fn handle_known(&mut self, known: Known<E>) {
         self.replace(known.items, 0);
-        self.freshness = if known.is_current { Freshness::Current } else { Freshness::Stale };
+        self.freshness = known.status;
     }
 
     pub(crate) fn handle_news(&mut self, news: News<E>, now: Instant) {

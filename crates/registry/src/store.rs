@@ -19,7 +19,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::definitions::{Away, Document};
 use crate::directory::Presence;
-use crate::endpoint::{RegisterMode, Registration, StaticService};
+use crate::endpoint::{Freshness, RegisterMode, Registration, StaticService};
 use crate::error::RegistryError;
 use crate::layout::{BadEntry, Entry, Placed};
 use crate::status::RegistryStatus;
@@ -186,8 +186,9 @@ pub(crate) enum Change<E = Entry> {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Known<E = Entry> {
     pub(crate) items: Vec<Item<E>>,
-    /// Whether it is up to date.
-    pub(crate) is_current: bool,
+    /// How far it can be trusted. [`Freshness::Pending`] if what is known is only why the list is
+    /// not.
+    pub(crate) status: Freshness,
 }
 
 /// Why a watch or a session has to begin again. What is known stays in the meantime.

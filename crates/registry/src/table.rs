@@ -114,9 +114,9 @@ impl TableWatch {
 impl Watch for TableWatch {
     fn known(&mut self) -> Option<Known> {
         let table = self.table.borrow_and_update();
-        let is_current = table.status == Freshness::Current;
-        let is_known = table.status != Freshness::Pending;
-        is_known.then(|| Known { items: table.items(&self.wanted), is_current })
+        let status = table.status;
+        let is_known = status != Freshness::Pending;
+        is_known.then(|| Known { items: table.items(&self.wanted), status })
     }
 
     /// A table that is away says so itself, by its status.

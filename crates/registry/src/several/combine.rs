@@ -14,7 +14,7 @@ use std::sync::Arc;
 use dubbo_proto::ServiceKey;
 
 use crate::config::SeveralMode;
-use crate::endpoint::{Endpoint, Freshness, Level, Snapshot};
+use crate::endpoint::{Endpoint, Freshness, Level, NotUsed, Snapshot, Unused};
 use crate::layout::Entry;
 use crate::listing::{Leftover, Listing, resolve};
 use crate::store::{Item, Known};
@@ -61,10 +61,21 @@ impl Part {
             endpoint
         })
     }
+
+    /// What cannot be used. What cannot even be read is shown with the registry where it is.
+    fn unused(&self) -> impl Iterator<Item = Unused> {
+        let name = &self.terms.name;
+        self.snapshot.unused.iter().cloned().map(move |mut unused| {
+            if matches!(unused.reason, NotUsed::Unreadable(_)) {
+                unused.what += &format!(" in registry {name:?}");
+            }
+            unused
+        })
+    }
 }
 
 /// The entries that count, of registries in the order of their preference. `None` as long as that
-/// cannot be said.
+/// cannot be said. If all of them refuse to tell, that is all that is known.
 pub(super) fn combine(wanted: &ServiceKey, mode: SeveralMode, parts: &[Part]) -> Option<Known> {
     let asked = match mode {
         SeveralMode::Merged => parts,
@@ -74,25 +85,31 @@ pub(super) fn combine(wanted: &ServiceKey, mode: SeveralMode, parts: &[Part]) ->
         }
     };
     let is_awaited = |part: &Part| part.is_silent() && !part.is_given_up;
-    if asked.iter().any(is_awaited) || asked.iter().all(Part::is_silent) {
+    let nothing_is_said = asked.iter().all(Part::is_silent);
+    let no_reason = || asked.iter().all(|part| part.snapshot.unused.is_empty());
+    if asked.iter().any(is_awaited) || nothing_is_said && no_reason() {
         return None;
     }
     let is_current = asked.iter().all(|part| part.snapshot.status == Freshness::Current);
+    let status = match (nothing_is_said, is_current) {
+        (true, _) => Freshness::Pending,
+        (false, true) => Freshness::Current,
+        (false, false) => Freshness::Stale,
+    };
     // Of two with one address the last one counts, and the first registry has to.
     let all = asked.iter().rev().flat_map(Part::endpoints);
     let all: Vec<Listing> = all.map(|endpoint| listing(wanted, endpoint)).collect();
     let mut endpoints = resolve(wanted, &all).to_vec();
     deal(&mut endpoints, asked);
     let listings = endpoints.into_iter().map(|it| Entry::Listing(listing(wanted, it)));
-    let unused = asked.iter().flat_map(|part| part.snapshot.unused.iter());
-    let leftovers = unused.map(|unused| {
+    let leftovers = asked.iter().flat_map(Part::unused).map(|unused| {
         let ServiceKey { version, group, .. } = wanted.clone();
-        Entry::Leftover(Leftover { version, group, unused: unused.clone() })
+        Entry::Leftover(Leftover { version, group, unused })
     });
     let item =
         |(n, entry): (usize, _)| Item { key: n.to_be_bytes().to_vec(), read: Ok(Some(entry)) };
     let items = listings.chain(leftovers).enumerate().map(item).collect();
-    Some(Known { items, is_current })
+    Some(Known { items, status })
 }
 
 /// Gives the endpoints of each registry their share of the weight. What is in one registry alone

@@ -128,9 +128,9 @@ fn what_cannot_be_read_is_told_and_hides_nothing() {
 
 #[test]
 fn what_is_known_at_once_may_be_stale() {
-    for (is_current, status) in [(true, Freshness::Current), (false, Freshness::Stale)] {
+    for status in [Freshness::Current, Freshness::Stale] {
         let mut view = view();
-        view.kept().handle_known(Known { items: vec![item(1)], is_current });
+        view.kept().handle_known(Known { items: vec![item(1)], status });
         shows(&view, status, &[1]);
     }
 }

@@ -35,7 +35,7 @@ fn shown(wanted: &ServiceKey, mode: SeveralMode, parts: &[Part]) -> Option<(Vec<
         .collect();
     let endpoints = resolve(wanted, listings);
     let shown = |it: &Endpoint| format!("{} {}", it.key(), it.weight);
-    Some((endpoints.iter().map(shown).collect(), known.is_current))
+    Some((endpoints.iter().map(shown).collect(), known.status == Freshness::Current))
 }
 
 fn addresses(mode: SeveralMode, parts: &[Part]) -> Option<(Vec<String>, bool)> {
@@ -246,5 +246,33 @@ proptest! {
         prop_assert_eq!(found.len(), expected);
         let name = first.map(|part| Arc::clone(&part.terms.name));
         prop_assert!(found.iter().all(|it| it.registry == name));
+    }
+}
+
+/// Who asks hears why no registry tells the list, and that nobody knows it.
+#[test]
+fn refusals_are_told_when_nothing_else_is() {
+    let refused = |is_given_up| {
+        let unused = Unused {
+            what: "the list".to_owned(),
+            address: None,
+            reason: NotUsed::Unreadable("NoAuth".to_owned()),
+        };
+        let mut part = Part { is_given_up, ..part(Freshness::Pending, &[]) };
+        part.snapshot.unused = [unused].into();
+        part
+    };
+    for mode in [SeveralMode::Merged, SeveralMode::Failover] {
+        let combine = |parts: &[Part]| combine(&wanted("", ""), mode, parts);
+        assert_eq!(combine(&[refused(true), refused(false)]), None, "the second may still tell");
+        let known = combine(&[refused(true), given_up()]).unwrap();
+        assert_eq!(known.status, Freshness::Pending);
+        let [Item { read: Ok(Some(Entry::Leftover(leftover))), .. }] = &known.items[..] else {
+            panic!("{known:?}");
+        };
+        assert_eq!(leftover.unused.to_string(), "the list in registry \"main\" (NoAuth)");
+        // One that tells its list is enough for it to be used.
+        let known = combine(&[refused(true), part(Freshness::Current, &[NEW])]).unwrap();
+        assert_eq!((known.status, known.items.len()), (Freshness::Stale, 2));
     }
 }
