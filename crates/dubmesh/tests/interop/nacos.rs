@@ -2,13 +2,12 @@
 //! levels, both ways, and a server that stands still or dies. Without such a server there is
 //! nothing to test; see [`nacos`].
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::discovery::{
     TEXT_TYPES, consume, consumer, dubmesh, nacos, offering, provider,
 };
-use crate::support::{Load, SESSION, TYPES, post, wait_until};
+use crate::support::{SESSION, TYPES, post, wait_until};
 use interop_harness::{DubboVersion, HttpApp, JavaProvider, Nacos, ProviderOptions};
 
 const DUBBO_3: [DubboVersion; 2] = [DubboVersion::V3_2, DubboVersion::V3_3];

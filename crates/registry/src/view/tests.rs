@@ -134,3 +134,16 @@ fn what_is_known_at_once_may_be_stale() {
         shows(&view, status, &[1]);
     }
 }
+
+/// A server may say as much as it likes; who asks for the service hears the beginning of it.
+#[test]
+fn a_refusal_is_told_in_short_and_for_as_long_as_it_lasts() {
+    let told = |view: &View| view.snapshot().unused.iter().map(ToString::to_string).collect();
+    let mut view = view();
+    view.kept().handle_refused(&"é".repeat(10_000));
+    let shown: Vec<String> = told(&view);
+    assert_eq!(shown, [format!("the list of its providers ({})", "é".repeat(200))]);
+    view.kept().handle_away();
+    let shown: Vec<String> = told(&view);
+    assert!(shown.is_empty(), "{shown:?}");
+}
