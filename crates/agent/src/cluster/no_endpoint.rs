@@ -15,7 +15,10 @@ impl Cluster {
         let (name, service) = (&self.registry_name, &self.service);
         let holding = self.holding.borrow();
         let message = match holding.unused_list() {
-            [] => format!("registry {name:?} has not answered yet; check that it is running"),
+            [] => format!(
+                "registry {name:?} has not answered yet; the agent's log and its admin page \
+                 /registries say why"
+            ),
             unused => {
                 let list = unused_text(unused);
                 format!("registry {name:?} has not said yet who offers {service}{list}")
