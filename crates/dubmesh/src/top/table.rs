@@ -109,6 +109,19 @@ impl View {
         }
     }
 
+    /// So many of its lines: `1 endpoint`, `2 endpoints`.
+    fn counted(self, n: usize) -> String {
+        let one = match self {
+            Self::Endpoints => "endpoint",
+            Self::Services => "service",
+            Self::Connections => "connection",
+            // A line for each service and place.
+            Self::Stages => "line of stages",
+        };
+        let many = if self == Self::Stages { "lines of stages" } else { self.name() };
+        doctor::counted(n as u64, one, many)
+    }
+
     /// Its columns, from the left.
     pub(super) fn columns(self) -> impl ExactSizeIterator<Item = &'static Column> + Clone {
         match self {
@@ -370,19 +383,21 @@ pub(super) fn headline(figures: &Figures, shown: &Shown, n_lines: usize) -> Stri
         View::Connections => figures.missing.connections,
         View::Stages => 0,
     };
-    let unread = if unread == 0 { String::new() } else { format!(" ({unread} more are not read)") };
+    let be = if unread == 1 { "is" } else { "are" };
+    let unread =
+        if unread == 0 { String::new() } else { format!(" ({unread} more {be} not read)") };
     let silent = match figures.missing.workers {
         0 => String::new(),
         n => format!("; workers that do not answer: {n}"),
     };
     format!(
         "{} {}: {} calls/s, {} errors/s, {in_flight} in flight; \
-         {n_lines} {}{filter}{unread}{silent}",
+         {}{filter}{unread}{silent}",
         plain(agent),
         plain(version),
         amount(*rate).text,
         amount(*errors).text,
-        shown.view.name()
+        shown.view.counted(n_lines)
     )
 }
 

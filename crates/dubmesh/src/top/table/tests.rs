@@ -68,6 +68,27 @@ fn what_the_pages_leave_out_is_told() {
 }
 
 #[test]
+fn one_line_is_counted_as_such() {
+    let figures = figures();
+    for (view, one, none) in [
+        (View::Endpoints, "1 endpoint", "0 endpoints"),
+        (View::Services, "1 service", "0 services"),
+        (View::Connections, "1 connection", "0 connections"),
+        (View::Stages, "1 line of stages", "0 lines of stages"),
+    ] {
+        let shown = Shown { view, order: Order::of(view), filter: String::new() };
+        for (n, counted) in [(1, one), (0, none)] {
+            let headline = headline(&figures, &shown, n);
+            assert!(headline.ends_with(&format!("; {counted}")), "{headline}");
+        }
+    }
+    let mut figures = figures;
+    figures.missing = Missing { endpoints: 1, ..Missing::default() };
+    let headline = headline(&figures, &shown("rate", ""), 1000);
+    assert!(headline.ends_with("; 1000 endpoints (1 more is not read)"), "{headline}");
+}
+
+#[test]
 fn any_width_will_do() {
     for view in View::ALL {
         let shown = Shown { view, order: Order::of(view), filter: String::new() };
