@@ -45,16 +45,25 @@ pub(crate) async fn look(admin: &str, at: Duration) -> Result<AgentLook, String>
         // An older agent has no such page.
         stages: items(admin, "stages").await.unwrap_or_default(),
         lag_ms: None,
+        usual_lag_ms: None,
     })
 }
 
-/// How late the event loops of its workers were of late, at worst, in milliseconds.
-pub(crate) async fn lag_ms(admin: &str) -> Option<f64> {
-    let page = tokio::time::timeout(TIMEOUT, fetch(admin, "/metrics")).await.ok()?.ok()?;
-    let page = std::str::from_utf8(&page).ok()?;
-    let lags = page.lines().filter(|line| line.starts_with("dubmesh_worker_lag_seconds{"));
-    let lags = lags.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
-    lags.reduce(f64::max).map(|seconds| seconds * 1e3)
+/// Adds to a look how late the event loops of the agent's workers were of late.
+pub(crate) async fn add_lag(admin: &str, look: &mut AgentLook) {
+    let Ok(Ok(page)) = tokio::time::timeout(TIMEOUT, fetch(admin, "/metrics")).await else {
+        return;
+    };
+    let page = String::from_utf8_lossy(&page);
+    look.lag_ms = longest_ms(&page, "dubmesh_worker_lag_seconds{");
+    look.usual_lag_ms = longest_ms(&page, "dubmesh_worker_usual_lag_seconds{");
+}
+
+/// Of all workers, in milliseconds.
+fn longest_ms(metrics: &str, name: &str) -> Option<f64> {
+    let times = metrics.lines().filter(|line| line.starts_with(name));
+    let times = times.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
+    times.reduce(f64::max).map(|seconds| seconds * 1e3)
 }
 
 /// The things on a page of many.

@@ -18,7 +18,6 @@ mod render;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
@@ -81,7 +80,7 @@ struct Inner {
     methods: Family,
     connections: Named<ConnectionCounts>,
     loads: OnceLock<Loads>,
-    lags: Named<AtomicU64>,
+    lags: Named<lag::Lag>,
     memory: OnceLock<Budget>,
     gates: Mutex<Vec<Arc<SharedGate>>>,
     direct_gates: OnceLock<Arc<DirectGates>>,

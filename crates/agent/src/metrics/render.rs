@@ -225,9 +225,17 @@ fn lags(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
     let help = "Longest delay of a worker's event loop in the last ten seconds";
     let unit = Some(&Unit::Seconds);
     let mut metric = out.encode_descriptor("dubmesh_worker_lag", help, unit, MetricType::Gauge)?;
-    for (worker, us) in hub.0.lags.all() {
+    let all = hub.0.lags.all();
+    for (worker, lag) in &all {
         let labels = [("worker", worker.as_str())];
-        metric.encode_family(&labels)?.encode_gauge(&seconds(us.load(Relaxed)))?;
+        metric.encode_family(&labels)?.encode_gauge(&seconds(lag.worst_us.load(Relaxed)))?;
+    }
+    let (name, help) =
+        ("dubmesh_worker_usual_lag", "Delay that a worker's event loop reached in most seconds");
+    let mut metric = out.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+    for (worker, lag) in &all {
+        let labels = [("worker", worker.as_str())];
+        metric.encode_family(&labels)?.encode_gauge(&seconds(lag.usual_us.load(Relaxed)))?;
     }
     Ok(())
 }

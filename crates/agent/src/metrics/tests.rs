@@ -147,6 +147,7 @@ fn everything_is_rendered() {
         ("dubmesh_connections_refused_total{listener=\"127.0.0.1:1\",reason=\"no_files\"}", 0.0),
         ("dubmesh_worker_connections{worker=\"0\"}", 1.0),
         ("dubmesh_worker_lag_seconds{worker=\"1\"}", 0.07),
+        ("dubmesh_worker_usual_lag_seconds{worker=\"1\"}", 0.07),
         ("dubmesh_endpoints{service=\"a.B\",state=\"ready\"}", 4.0),
         ("dubmesh_endpoints{service=\"a.B\",state=\"not_ready\"}", 2.0),
         ("dubmesh_upstream_waiting{service=\"a.B\"}", 7.0),

@@ -32,6 +32,8 @@ pub struct AgentLook {
     pub stages: Vec<StagesSnapshot>,
     /// How late the event loops of its workers were of late, at worst, in milliseconds.
     pub lag_ms: Option<f64>,
+    /// How late they were at some time in most of the last seconds. An older agent does not say.
+    pub usual_lag_ms: Option<f64>,
 }
 
 /// What an agent knows to be wrong; oldest look first.

@@ -127,7 +127,7 @@ async fn watch_all(wanted: &Wanted) -> Result<Seen, String> {
         }
     }
     if let (Some(admin), Some(last)) = (&wanted.admin, seen.agent.last_mut()) {
-        last.lag_ms = admin_pages::lag_ms(admin).await;
+        admin_pages::add_lag(admin, last).await;
     }
     watching.finish(&mut seen);
     Ok(seen)

@@ -183,3 +183,156 @@ fn calls_that_stand_in_line_are_named_whatever_the_means_say() {
     assert_eq!(causes(&looks_with(|_| 0)), []);
     assert_eq!(causes(&looks_with(|nth| usize::from(nth < 8))), []);
 }
+
+#[test]
+fn what_is_below_the_limits_has_no_verdict() {
+    let waits = |wait, app| {
+        causes(&looks(20, &|_| [("wait", wait), ("app", app), ("network", 1.0), ("decode", 0.1)]))
+    };
+    assert_eq!(waits(15.0, 10.0), []);
+    assert_eq!(waits(25.0, 10.0), [Cause::CallsWait]);
+    assert_eq!(waits(25.0, 150.0), []);
+    assert_eq!(waits(50.0, 100.0), [Cause::CallsWait]);
+    let decodes = |ms| {
+        causes(&looks(20, &|_| [("wait", 0.1), ("app", 2.0), ("network", 1.0), ("decode", ms)]))
+    };
+    assert_eq!(decodes(8.0), []);
+    assert_eq!(decodes(12.0), [Cause::EventLoop]);
+    // How slowly the caller sends is no part of a call's time, and hides no wait.
+    let read = |_| [("read", 900.0), ("wait", 50.0), ("app", 100.0), ("answer", 900.0)];
+    assert_eq!(causes(&looks(20, &read)), [Cause::CallsWait]);
+    // Waits in most looks, which have few calls; nearly all calls wait for nothing.
+    let mut seldom = looks(20, &|_| [("wait", 50.0), ("decode", 20.0), ("app", 9.0), ("", 0.0)]);
+    for look in &mut seldom[15..] {
+        look.stages[0].calls += 1_000;
+    }
+    assert_eq!(causes(&seldom), []);
+}
+
+#[test]
+fn encoding_is_told_from_decoding() {
+    let encodes = |_| [("wait", 0.1), ("network", 3.0), ("encode", 45.0), ("decode", 11.0)];
+    let [finding] = of_agent(&looks(20, &encodes)).try_into().unwrap();
+    assert_eq!(finding.verdict, "the event loop is starved by encoding its arguments");
+}
+
+/// A busy machine makes any event loop late once in a while. Starved ones are late all the time.
+#[test]
+fn one_hiccup_starves_no_event_loop() {
+    let decodes =
+        |app: f64| move |_| [("wait", 0.1), ("app", app), ("decode", 45.0), ("answer", 3.0)];
+    let with_lag = |app: f64, worst, usual| {
+        let mut looks = looks(20, &decodes(app));
+        (looks[19].lag_ms, looks[19].usual_lag_ms) = (Some(worst), usual);
+        of_agent(&looks)
+    };
+    let [hiccup] = with_lag(30.0, 340.0, Some(2.0)).try_into().unwrap();
+    assert_eq!(hiccup.cause, Cause::LongMessages);
+    assert_eq!(
+        hiccup.evidence[1],
+        "other calls do not wait for it: in most of the last ten seconds no event loop was more \
+         than 2.0 ms late; one was 340.0 ms late at worst"
+    );
+    let [never] = with_lag(30.0, 3.0, Some(2.0)).try_into().unwrap();
+    assert!(never.evidence[1].ends_with("no event loop was more than 3.0 ms late"), "{never}");
+    let [starved] = with_lag(30.0, 340.0, Some(30.0)).try_into().unwrap();
+    assert_eq!(starved.cause, Cause::EventLoop);
+    // Beside the event loops, and a small part of calls that take long anyway.
+    assert_eq!(with_lag(900.0, 3.0, Some(2.0)), []);
+}
+
+/// The pages of one service say nothing of another, nor those of providers anything of callers.
+#[test]
+fn each_service_is_judged_by_its_own_pages() {
+    let stages = |look: &mut AgentLook, place: &str, service: &str, ms: f64| {
+        let calls = look.stages[0].calls;
+        let total_ms = [("wait".to_owned(), calls as f64 * ms)].into();
+        let (place, service) = (place.to_owned(), service.to_owned());
+        look.stages.insert(0, StagesSnapshot { place, service, calls, total_ms });
+    };
+    let well = |_| [("wait", 0.1), ("network", 0.4), ("app", 2.0), ("decode", 0.1)];
+    let with = |place: &str, service: &str, ms: f64| {
+        let mut looks = looks(20, &well);
+        looks.iter_mut().for_each(|look| stages(look, place, service, ms));
+        of_agent(&looks).into_iter().map(|it| it.subject).collect::<Vec<_>>()
+    };
+    assert_eq!(with("ingress", "com.acme.Prices", 90.0), ["com.acme.Prices"]);
+    // Waits at a provider's gate are found by what is known of its app.
+    assert_eq!(with("export", "com.acme.Orders", 90.0), [""; 0]);
+    assert_eq!(with("export", "com.acme.Prices", 90.0), [""; 0]);
+    // A service that is called here and offered here, too, is named once.
+    let mut both = looks(20, &|_| [("wait", 90.0), ("app", 2.0), ("network", 1.0), ("", 0.0)]);
+    both.iter_mut().for_each(|look| stages(look, "export", "com.acme.Orders", 0.1));
+    assert_eq!(causes(&both), [Cause::CallsWait]);
+}
+
+/// A look at a service whose two endpoints have `in_flight` calls of two each, and `waiting`.
+fn in_line(in_flight: [u64; 2], waiting: usize) -> AgentLook {
+    let endpoint = |in_flight| {
+        let mut endpoint = super::super::testing::endpoint(5, 1.0, &[]);
+        (endpoint.calls.in_flight, endpoint.calls.ok) = (in_flight, in_flight);
+        (endpoint.capacity, endpoint.capacity_source) = (Some(2), Some("configured".to_owned()));
+        endpoint
+    };
+    AgentLook {
+        services: vec![waiting_service(waiting)],
+        endpoints: in_flight.map(endpoint).into(),
+        ..AgentLook::default()
+    }
+}
+
+#[test]
+fn only_full_endpoints_have_a_line() {
+    // Calls wait for something else: endpoints have room.
+    assert_eq!(causes(&vec![in_line([1, 1], 4); 20]), []);
+    let [finding] = of_agent(&vec![in_line([2, 1], 4); 20]).try_into().unwrap();
+    assert_eq!(finding.evidence.len(), 2, "{finding}");
+    // It has ended just when somebody looks last.
+    let mut over = vec![in_line([2, 2], 4); 20];
+    over[19] = in_line([0, 0], 0);
+    let [finding] = of_agent(&over).try_into().unwrap();
+    assert_eq!(finding.evidence.len(), 3, "{finding}");
+    // The line is that of another service.
+    let mut other = in_line([0, 0], 4);
+    other.services[0].service = "com.acme.Prices".to_owned();
+    other.services.push(waiting_service(0));
+    other.endpoints = in_line([2, 2], 0).endpoints;
+    assert_eq!(causes(&vec![other; 20]), []);
+}
+
+#[test]
+fn each_service_that_waits_is_named_once() {
+    let waits = |_| [("wait", 80.0), ("network", 1.0), ("app", 39.0), ("decode", 0.1)];
+    let mut timed = looks(20, &waits);
+    for look in &mut timed {
+        let line = in_line([2, 2], 4);
+        (look.services, look.endpoints) = (line.services, line.endpoints);
+    }
+    assert_eq!(causes(&timed), [Cause::CallsWait]);
+    // Another one has a line of its own, and its app is not the one behind this agent.
+    for look in &mut timed {
+        let mut line = in_line([2, 2], 4);
+        line.services[0].service = "com.acme.Prices".to_owned();
+        line.endpoints.iter_mut().for_each(|it| it.service = "com.acme.Prices".to_owned());
+        look.services.append(&mut line.services);
+        look.endpoints.append(&mut line.endpoints);
+        look.apps = vec![AppSnapshot {
+            app: "127.0.0.1:20880".to_owned(),
+            services: vec!["com.acme.Stock".to_owned()],
+            capacity: 2,
+            source: "configured".to_owned(),
+            in_flight: 0,
+            waiting: 0,
+            shed: 0,
+        }];
+    }
+    let subjects: Vec<_> = of_agent(&timed).into_iter().map(|it| it.subject).collect();
+    assert_eq!(subjects, ["com.acme.Orders", "com.acme.Prices"]);
+    // Calls wait, but not for the app behind this agent: it has room.
+    let mut own = looks(20, &waits);
+    for look in &mut own {
+        look.apps = timed[0].apps.clone();
+        look.apps[0].services = vec!["com.acme.Orders".to_owned()];
+    }
+    assert_eq!(causes(&own), [Cause::CallsWait]);
+}
