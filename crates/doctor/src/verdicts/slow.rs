@@ -30,10 +30,14 @@ const LOOK_AT_PROVIDER: &str = "look at the provider: its threads (jstack), its 
                                 and what its calls wait for";
 
 /// What the calls to an endpoint took, and why.
-pub(super) fn of_endpoint(looks: &[AgentLook], seen: &Seen<'_>) -> Option<Finding> {
-    if let Some(finding) = unanswered(looks, seen) {
-        return Some(finding);
+pub(super) fn of_endpoint(looks: &[AgentLook], seen: &Seen<'_>) -> Vec<Finding> {
+    match unanswered(looks, seen) {
+        Some(finding) => vec![finding],
+        None => slow_answers(looks, seen).unwrap_or_default(),
     }
+}
+
+fn slow_answers(looks: &[AgentLook], seen: &Seen<'_>) -> Option<Vec<Finding>> {
     let took = Took::of(seen);
     if !is_usually_slow(seen) || !took.is_slow() {
         return None;
@@ -43,7 +47,8 @@ pub(super) fn of_endpoint(looks: &[AgentLook], seen: &Seen<'_>) -> Option<Findin
         to_endpoint(last, seen.last).filter_map(|it| it.tcp.as_ref()?.rtt_us).map(f64::from);
     let round_trip_us = round_trips.reduce(f64::max)?;
     let call_us = took.mean_ms.unwrap_or(0.0) * 1e3;
-    if took.n_timeouts == 0 && call_us < round_trip_us * ROUND_TRIP_PARTS {
+    // Answers that are quick, or never come, are not what a slow network looks like.
+    if took.is_mean_slow() && call_us < round_trip_us * ROUND_TRIP_PARTS {
         return None;
     }
     let mut evidence = vec![format!("the slowest round trip to it takes {}", time(round_trip_us))];
@@ -54,22 +59,29 @@ pub(super) fn of_endpoint(looks: &[AgentLook], seen: &Seen<'_>) -> Option<Findin
     evidence.extend(app.as_ref().map(of_app));
     let share = app.map(|app| app.share_once_sent(Stage::App));
     let busy = busiest(looks, seen.last);
-    if let Some(busy) = busy.filter(|_| share.is_none_or(|share| share < NEARLY_ALL)) {
-        return Some(connection_full(seen, busy, evidence));
+    let busy = busy.filter(|_| share.is_none_or(|share| share < NEARLY_ALL));
+    let mut findings = Vec::new();
+    if let Some(busy) = busy {
+        findings.push(connection_full(seen, busy, evidence.clone()));
     }
-    Some(Finding {
-        cause: Cause::SlowProvider,
-        subject: seen.subject(),
-        verdict: verdict(&took, share, call_us, round_trip_us),
-        evidence,
-        remedy: LOOK_AT_PROVIDER.to_owned(),
-    })
+    // Both may be true.
+    if busy.is_none() || share.is_some_and(|share| BUSY <= share) {
+        findings.push(Finding {
+            cause: Cause::SlowProvider,
+            subject: seen.subject(),
+            verdict: match share.filter(|_| busy.is_some()) {
+                Some(share) => of_own_work(share),
+                None => verdict(&took, share, call_us, round_trip_us),
+            },
+            evidence,
+            remedy: LOOK_AT_PROVIDER.to_owned(),
+        });
+    }
+    Some(findings)
 }
 
 fn verdict(took: &Took, app_share: Option<f64>, call_us: f64, round_trip_us: f64) -> String {
-    let own_work = |share| {
-        format!("the network is fine: {} of the time is the provider's own work", percent(share))
-    };
+    let own_work = |share| format!("the network is fine: {}", of_own_work(share));
     match app_share {
         Some(share) if BUSY <= share => own_work(share),
         Some(share) => format!(
@@ -83,6 +95,10 @@ fn verdict(took: &Took, app_share: Option<f64>, call_us: f64, round_trip_us: f64
         }
         None => own_work(1.0 - round_trip_us / call_us),
     }
+}
+
+fn of_own_work(share: f64) -> String {
+    format!("{} of the time is the provider's own work", percent(share))
 }
 
 fn of_app(means: &Means) -> String {

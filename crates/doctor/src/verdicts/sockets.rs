@@ -268,10 +268,11 @@ pub fn of_listeners(listeners: &[Listening]) -> Vec<Finding> {
     let is_full =
         |(waiting, limit): &(u64, u64)| limit * FULL_TENTHS <= waiting * 10 && *limit != 0;
     let finding = |listening: &Listening| {
-        let n_full = listening.queue.iter().filter(|look| is_full(look)).count();
-        if n_full < 2 {
+        // While a process stands still once, nothing is accepted, and that is over with it.
+        if !recurs(listening.queue.iter().map(is_full)) {
             return None;
         }
+        let n_full = listening.queue.iter().filter(|look| is_full(look)).count();
         let (waiting, limit) = listening.queue.iter().copied().max()?;
         let owner = listening.owner.as_ref().map(|it| format!("{it}, ")).unwrap_or_default();
         Some(Finding {

@@ -95,3 +95,69 @@ fn an_endpoint_that_is_out_for_most_of_the_time_is_named() {
     assert_eq!(out([("ejected", 1), ("ready", 1)], |_| true), []);
     assert_eq!(out([("leaving", 1), ("leaving", 1)], |_| true), []);
 }
+
+#[test]
+fn a_full_pool_is_that_of_one_app() {
+    let mut other = app(3, 0);
+    other.app = "127.0.0.1:20881".to_owned();
+    let look = AgentLook { apps: vec![other, app(200, 0)], ..AgentLook::default() };
+    let [finding] = of_agent(&vec![look; 5]).try_into().unwrap();
+    assert_eq!(finding.subject, "app 127.0.0.1:20880");
+}
+
+#[test]
+fn what_keeps_an_endpoint_out_is_no_good_standing() {
+    let causes = |standing: &[(&str, usize)]| {
+        let mut endpoint = endpoint(5, 1.0, &[]);
+        endpoint.calls.in_flight = 0;
+        endpoint.standing = standing.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+        let looks = looks(20, |_| look(endpoint.clone(), 100));
+        of_agent(&looks).into_iter().map(|it| it.cause).collect::<Vec<_>>()
+    };
+    // Nobody has said anything of it.
+    assert_eq!(causes(&[]), []);
+    assert_eq!(causes(&[("ready", 0), ("down", 2)]), [Cause::EndpointOut]);
+    assert_eq!(causes(&[("leaving", 1), ("down", 1)]), [Cause::EndpointOut]);
+}
+
+/// What is said of one endpoint is not taken for what is said of another one that is like it.
+#[test]
+fn endpoints_that_are_alike_are_told_apart() {
+    for change in [
+        |it: &mut EndpointSnapshot| it.service = "com.acme.Prices".to_owned(),
+        |it: &mut EndpointSnapshot| it.registry = "r2".to_owned(),
+        |it: &mut EndpointSnapshot| it.address = "10.0.0.8:20880".to_owned(),
+        |it: &mut EndpointSnapshot| it.protocol = "tri".to_owned(),
+    ] {
+        let at = |nth| {
+            let mut out = endpoint(5 * nth, 1.0, &[]);
+            out.standing = [("down".to_owned(), 1)].into();
+            change(&mut out);
+            let mut look = look(endpoint(5 * nth, 1.0, &[]), 100);
+            look.endpoints.push(out);
+            look
+        };
+        let looks = looks(20, at);
+        let [finding] = of_agent(&looks).try_into().unwrap();
+        let out = looks[0].endpoints[1].clone();
+        assert_eq!(finding.subject, format!("{} at {}", out.service, out.address));
+    }
+}
+
+/// A provider whose pool rejects calls beside another one that is slow.
+#[test]
+fn two_causes_at_once_are_both_named() {
+    let at = |nth| {
+        let rejects = endpoint(5 * nth, 1.0, &[("thread_pool_exhausted", nth)]);
+        let slow = endpoint(5 * nth, 900.0, &[]);
+        let mut look = look(rejects, 100);
+        look.endpoints.push(EndpointSnapshot { registry: "r2".to_owned(), ..slow });
+        look
+    };
+    let causes: Vec<_> = of_agent(&looks(20, at)).into_iter().map(|it| it.cause).collect();
+    assert_eq!(causes, [Cause::PoolRejects, Cause::SlowProvider]);
+    // And one that is both.
+    let both = |nth| look(endpoint(5 * nth, 900.0, &[("thread_pool_exhausted", nth)]), 100);
+    let causes: Vec<_> = of_agent(&looks(20, both)).into_iter().map(|it| it.cause).collect();
+    assert_eq!(causes, [Cause::PoolRejects, Cause::SlowProvider]);
+}

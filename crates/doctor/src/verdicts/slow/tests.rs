@@ -179,3 +179,212 @@ fn calls_that_wait_at_the_provider_are_not_its_own_work() {
          is its own work"
     );
 }
+
+fn causes(looks: &[AgentLook]) -> Vec<Cause> {
+    of_agent(looks).into_iter().map(|finding| finding.cause).collect()
+}
+
+/// An endpoint to which nobody has calls in flight just when somebody looks.
+fn quiet(mut endpoint: EndpointSnapshot) -> EndpointSnapshot {
+    endpoint.calls.in_flight = 0;
+    endpoint
+}
+
+#[test]
+fn what_is_below_the_limits_has_no_verdict() {
+    let answers = |ms, rtt_us| causes(&looks(20, |nth| look(endpoint(9 * nth, ms, &[]), rtt_us)));
+    assert_eq!(answers(180.0, 200), []);
+    assert_eq!(answers(220.0, 200), [Cause::SlowProvider]);
+    // A network that takes an eighth of the time may be the cause.
+    assert_eq!(answers(480.0, 60_000), []);
+    assert_eq!(answers(480.0, 40_000), [Cause::SlowProvider]);
+}
+
+#[test]
+fn only_times_in_which_calls_end_count() {
+    // Two slow calls in ten seconds, and no others.
+    let two = looks(20, |nth| {
+        let n = u64::from(4 < nth) + u64::from(14 < nth);
+        look(quiet(endpoint(n, 900.0, &[])), 200)
+    });
+    assert_eq!(causes(&two), [Cause::SlowProvider]);
+    // Nobody has called for an hour; an older agent still shows the mean of then.
+    let idle = looks(20, |_| {
+        let mut endpoint = quiet(endpoint(10, 900.0, &[]));
+        endpoint.calls.ok_total_ms = None;
+        look(endpoint, 200)
+    });
+    assert_eq!(causes(&idle), []);
+    // Slow answers one at a time, and so many quick ones that calls are quick.
+    let mostly_quick = looks(20, |nth| {
+        let n_slow = nth.min(13);
+        let n_quick = 1_000 * nth.saturating_sub(13);
+        let mut endpoint = quiet(endpoint(n_slow + n_quick, 0.0, &[]));
+        endpoint.calls.ok_total_ms = Some((300 * n_slow + n_quick) as f64);
+        look(endpoint, 200)
+    });
+    assert_eq!(causes(&mostly_quick), []);
+    // For seven looks all calls came too late, in the other eight all were quick.
+    let half = looks(16, |nth| {
+        let endpoint = endpoint(100 * nth.saturating_sub(7), 1.0, &[("timeout", nth.min(7))]);
+        look(quiet(endpoint), 200)
+    });
+    assert_eq!(causes(&half), []);
+    // What its callers gave up is not the provider's doing.
+    let given_up = looks(20, |nth| look(quiet(endpoint(nth, 1.0, &[("cancelled", nth)])), 200));
+    assert_eq!(causes(&given_up), []);
+}
+
+/// Timeouts do not make a slow network a slow provider.
+#[test]
+fn timeouts_over_a_slow_network_are_not_the_providers() {
+    let late = |ms, rtt_us| {
+        looks(20, |nth| look(quiet(endpoint(10 * nth, ms, &[("timeout", nth)])), rtt_us))
+    };
+    assert_eq!(causes(&late(450.0, 400_000)), []);
+    assert_eq!(causes(&late(450.0, 200)), [Cause::SlowProvider]);
+    let finding = only(&late(3.0, 2_000));
+    assert!(finding.verdict.ends_with("does not answer some calls in time"), "{finding}");
+    // No answer at all: nothing to compare the round trip with.
+    let none = looks(20, |nth| look(quiet(endpoint(0, 0.0, &[("timeout", nth)])), 200));
+    assert_eq!(only(&none).verdict, "the network is fine; the provider does not answer");
+}
+
+/// The network is as slow as the slowest connection to it, and as no connection to others.
+#[test]
+fn only_its_own_connections_are_looked_at() {
+    let with = |change: fn(&mut ConnectionSnapshot)| {
+        causes(&looks(20, |nth| {
+            let mut look = look(endpoint(9 * nth, 500.0, &[]), 200);
+            let mut other = look.connections[0].clone();
+            other.id = 2;
+            other.tcp.as_mut().unwrap().rtt_us = Some(300_000);
+            change(&mut other);
+            look.connections.insert(0, other);
+            look
+        }))
+    };
+    assert_eq!(with(|_| ()), []);
+    assert_eq!(with(|it| it.direction = "downstream".to_owned()), [Cause::SlowProvider]);
+    assert_eq!(with(|it| it.peer = "10.0.0.8:20880".to_owned()), [Cause::SlowProvider]);
+}
+
+/// How long two connections are in the midst of a message in each look, and what is named.
+fn with_busy(first: fn(u64) -> u64, second: fn(u64) -> u64) -> Finding {
+    only(&looks(20, |nth| {
+        let mut look = look(endpoint(9 * nth, 700.0, &[]), 200);
+        let mut other = look.connections[0].clone();
+        other.id = 2;
+        look.connections[0].in_message_ms = Some((0..nth).map(first).sum());
+        other.in_message_ms = Some((0..nth).map(second).sum());
+        look.connections.push(other);
+        look
+    }))
+}
+
+#[test]
+fn the_busiest_connection_counts_if_it_is_busy_most_of_the_time() {
+    let idle = |_| 0;
+    assert_eq!(with_busy(|_| 200, idle).cause, Cause::SlowProvider);
+    for finding in [with_busy(|_| 450, |_| 350), with_busy(|_| 350, |_| 450)] {
+        assert_eq!(finding.cause, Cause::ConnectionFull);
+        assert!(finding.verdict.contains("90% of the time"), "{finding}");
+    }
+    // Wholly busy for a little more than half of the time; or half busy in two thirds of it.
+    assert_eq!(with_busy(|nth| 500 * u64::from(nth % 2 == 0), idle).cause, Cause::SlowProvider);
+    assert_eq!(with_busy(|nth| 260 * u64::from(nth % 3 != 0), idle).cause, Cause::SlowProvider);
+}
+
+/// Two causes at once: a full connection, and work that takes most of the time all the same.
+#[test]
+fn slow_work_is_named_beside_a_full_connection() {
+    let of_app = |app_ms: f64| {
+        looks(20, |nth| {
+            let mut look = look(endpoint(9 * nth, 700.0, &[]), 200);
+            look.connections[0].in_message_ms = Some(450 * nth);
+            let ms = |each: f64| each * nth as f64;
+            look.stages = vec![StagesSnapshot {
+                place: "ingress".to_owned(),
+                service: "com.acme.Orders".to_owned(),
+                calls: nth,
+                total_ms: [
+                    ("app".to_owned(), ms(app_ms)),
+                    ("network".to_owned(), ms(700.0 - app_ms)),
+                ]
+                .into(),
+            }];
+            look
+        })
+    };
+    let [full, work] = of_agent(&of_app(450.0)).try_into().unwrap();
+    assert_eq!((full.cause, work.cause), (Cause::ConnectionFull, Cause::SlowProvider));
+    assert_eq!(work.verdict, "64% of the time is the provider's own work");
+    assert_eq!(causes(&of_app(300.0)), [Cause::ConnectionFull]);
+    assert_eq!(causes(&of_app(600.0)), [Cause::SlowProvider]);
+    // No agent is there that could say it: the round trip tells.
+    let mut without = of_app(0.0);
+    without.iter_mut().for_each(|look| look.connections[0].in_message_ms = None);
+    let verdict = only(&without).verdict;
+    assert_eq!(verdict, "the network is fine: 100% of the time is the provider's own work");
+}
+
+fn failed(name: &str, nth: u64, it: &mut EndpointSnapshot) {
+    it.calls.failed = [(name.to_owned(), nth)].into();
+}
+
+#[test]
+fn silence_needs_calls_and_lasts() {
+    let silent = |n_looks, change: fn(u64, &mut EndpointSnapshot)| {
+        causes(&looks(n_looks, |nth| {
+            let mut endpoint = endpoint(7, 1.0, &[]);
+            change(nth, &mut endpoint);
+            look(endpoint, 200)
+        }))
+    };
+    assert_eq!(silent(20, |_, _| ()), [Cause::SlowProvider]);
+    // What is cancelled or not answered in time is no answer; an exception is one.
+    assert_eq!(silent(20, |nth, it| failed("cancelled", nth, it)), [Cause::SlowProvider]);
+    assert_eq!(silent(20, |nth, it| failed("exception", nth, it)), []);
+    // The same where nothing is known of the network.
+    let mut timeouts = looks(20, |nth| look(endpoint(7, 1.0, &[("timeout", nth)]), 200));
+    timeouts.iter_mut().for_each(|look| look.connections.clear());
+    assert_eq!(causes(&timeouts), [Cause::SlowProvider]);
+    // Nobody waits; or a call begins or ends now and then.
+    assert_eq!(silent(20, |_, it| it.calls.in_flight = 0), []);
+    assert_eq!(silent(20, |nth, it| it.calls.in_flight = nth % 2), []);
+    assert_eq!(silent(20, |nth, it| it.calls.in_flight = u64::from(nth < 19)), []);
+    assert_eq!(silent(20, |nth, it| it.calls.in_flight = u64::from(nth == 19)), []);
+    assert_eq!(silent(20, |nth, it| it.calls.in_flight = u64::from(7 < nth)), []);
+    // For less than most of the time, and for less than 3 s.
+    assert_eq!(silent(40, |nth, it| it.calls.ok = nth.min(20)), []);
+    assert_eq!(silent(6, |_, _| ()), []);
+    // Seldom looked at, it has been silent for 4 s in three looks.
+    let mut few = looks(3, |_| look(endpoint(7, 1.0, &[]), 200));
+    few.iter_mut().zip([0, 2, 4]).for_each(|(look, at)| look.at = Duration::from_secs(at));
+    assert_eq!(causes(&few), []);
+    // It came when others were there already.
+    let mut late = looks(20, |_| look(endpoint(7, 1.0, &[]), 200));
+    late[..10].iter_mut().for_each(|look| look.endpoints.clear());
+    let finding = only(&late);
+    assert_eq!(finding.evidence, ["none of the 3 calls that are in flight was answered for 4.5 s"]);
+}
+
+/// What is confirmed at any look since has arrived.
+#[test]
+fn a_dead_machine_confirms_nothing() {
+    let verdict = |n_unacked: fn(u64) -> u32| {
+        let silent = looks(20, |nth| {
+            let mut look = look(endpoint(nth.min(3), 1.0, &[]), 200);
+            look.connections[0].tcp.as_mut().unwrap().unacked_segments = Some(n_unacked(nth));
+            look
+        });
+        only(&silent).verdict
+    };
+    let (gone, there) = (
+        "nothing comes back, and what was sent is not confirmed",
+        "the network is fine; the provider does not answer",
+    );
+    assert_eq!(verdict(|_| 0), there);
+    assert_eq!(verdict(|nth| u32::from(nth % 2 == 0)), there);
+    assert_eq!(verdict(|nth| u32::from(2 < nth)), gone);
+}

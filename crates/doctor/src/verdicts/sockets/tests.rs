@@ -192,11 +192,122 @@ fn a_full_accept_queue_is_named_and_a_burst_is_not() {
         owner: Some("java (pid 7)".to_owned()),
         queue: queue.to_vec(),
     };
-    assert_eq!(of_listeners(&[listening(&[(0, 128), (129, 128), (0, 128)])]), []);
-    assert_eq!(of_listeners(&[listening(&[(0, 0), (0, 0), (0, 0)])]), []);
-    let [finding] =
-        of_listeners(&[listening(&[(120, 128), (129, 128), (3, 128)])]).try_into().unwrap();
+    let waiting = |at: fn(usize) -> u64| {
+        let queue: Vec<_> = (0..20).map(|nth| (at(nth), 128)).collect();
+        of_listeners(&[listening(&queue)])
+    };
+    assert_eq!(waiting(|nth| if nth == 1 { 129 } else { 0 }), []);
+    // The process stands still for 2 s, as for its garbage collector; or nearly all have room.
+    assert_eq!(waiting(|nth| if (7..11).contains(&nth) { 129 } else { 0 }), []);
+    assert_eq!(waiting(|_| 60), []);
+    assert_eq!(of_listeners(&[listening(&[(0, 0); 20])]), []);
+    let full = |nth: usize| [120, 129, 3][nth % 3];
+    let [finding] = waiting(full).try_into().unwrap();
     assert_eq!(finding.cause, Cause::AcceptQueue);
+    assert_eq!(finding.evidence[1], "the queue was full at 14 of 20 looks");
     assert_eq!(finding.subject, "java (pid 7), listening at 10.0.0.7:20880");
     assert_eq!(finding.evidence[0], "129 connections waited; the limit is 128");
+}
+
+/// What is just below a limit has no verdict, and what is just above it has one.
+#[test]
+fn what_is_below_the_limits_has_no_verdict() {
+    let limited = |per_second: u64| {
+        let of_buffer = client(move |second| Figures {
+            buffer_limited_us: Some(second * per_second),
+            ..well(second)
+        });
+        let of_window = client(move |second| Figures {
+            window_limited_us: Some(second * per_second),
+            ..well(second)
+        });
+        [causes(&[of_buffer]), causes(&[of_window])].concat()
+    };
+    assert_eq!(limited(80_000), []);
+    assert_eq!(limited(120_000), [Cause::SendBuffer, Cause::PeerReadsSlowly]);
+    // Limited a little in seven seconds of ten, and not at all in the others.
+    let little =
+        |second: u64| Figures { buffer_limited_us: Some(second.min(7) * 110_000), ..well(second) };
+    assert_eq!(causes(&[client(little)]), []);
+    let unread = |n| client(move |second| Figures { unread_bytes: Some(n), ..well(second) });
+    assert_eq!(causes(&[unread(15_000)]), []);
+    assert_eq!(causes(&[unread(17_000)]), [Cause::ReadsSlowly]);
+}
+
+/// Each change alone makes it a connection that has room, or one that something else holds up.
+#[test]
+fn a_full_network_is_full_and_nothing_else() {
+    let of = |change: fn(u64, &mut Figures)| {
+        causes(&[client(move |second| {
+            let mut figures = Figures {
+                busy_us: Some(second * SECOND_US),
+                not_sent_bytes: Some(500_000),
+                rtt_us: Some(40_000),
+                min_rtt_us: Some(5_000),
+                ..well(second)
+            };
+            change(second, &mut figures);
+            figures
+        })])
+    };
+    assert_eq!(of(|_, _| ()), [Cause::NetworkFull]);
+    assert_eq!(of(|_, it| it.not_sent_bytes = Some(0)), []);
+    assert_eq!(of(|second, it| it.busy_us = Some(second * 300_000)), []);
+    assert_eq!(of(|_, it| it.min_rtt_us = Some(25_000)), []);
+    let window = |second, it: &mut Figures| it.window_limited_us = Some(second * 500_000);
+    assert_eq!(of(window), [Cause::PeerReadsSlowly]);
+    let buffer = |second, it: &mut Figures| it.buffer_limited_us = Some(second * 500_000);
+    assert_eq!(of(buffer), [Cause::SendBuffer]);
+    // Two seconds of ten.
+    let seldom = |second, it: &mut Figures| {
+        if !(4..6).contains(&second) {
+            it.not_sent_bytes = Some(0);
+        }
+    };
+    assert_eq!(of(seldom), []);
+}
+
+#[test]
+fn a_verdict_on_one_connection_hides_no_other_cause() {
+    let limited = |second| Figures {
+        window_limited_us: Some(second * 800_000),
+        buffer_limited_us: Some(second * 400_000),
+        unacked_bytes: Some(3 * 1_048_576),
+        ..well(second)
+    };
+    let server = |id: SocketId| Connection {
+        id: id.reversed(),
+        role: Role::Server,
+        owner: None,
+        watched: watched(|second| Figures {
+            unread_bytes: Some(2_000_000),
+            buffer_limited_us: Some(second * 400_000),
+            ..well(second)
+        }),
+    };
+    // What its peer does not read is told of there. That buffers are small is told of each side.
+    let all = causes(&[client(limited), server(id())]);
+    assert_eq!(all, [Cause::SendBuffer, Cause::SendBuffer, Cause::ReadsSlowly]);
+    // It is another connection that is not read.
+    let mut other = id();
+    other.local.set_port(50_000);
+    let findings = of_sockets(&[client(limited), server(other)]);
+    let slow = findings.iter().find(|it| it.cause == Cause::PeerReadsSlowly).unwrap();
+    assert_eq!(slow.evidence[1], "3.0 MiB wait in the socket");
+    assert!(findings[0].evidence[1].contains("is another cause: it was full 80% of the time"));
+}
+
+#[test]
+fn within_a_machine_only_the_network_is_not_blamed() {
+    let lost = |second| Figures {
+        retransmits: Some(second * 2_000),
+        buffer_limited_us: Some(second * 400_000),
+        ..well(second)
+    };
+    let mut connection = client(lost);
+    let [buffer, loss] = of_sockets(&[connection.clone()]).try_into().unwrap();
+    assert_eq!((buffer.cause, loss.cause), (Cause::SendBuffer, Cause::PacketLoss));
+    assert_eq!(loss.verdict, "100% of all segments are sent again");
+    connection.id.local.set_ip(connection.id.remote.ip());
+    assert_eq!(causes(&[connection]), [Cause::SendBuffer]);
 }
