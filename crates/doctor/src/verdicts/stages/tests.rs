@@ -88,6 +88,15 @@ fn what_a_naive_rule_would_blame_is_not_blamed() {
     assert_eq!(causes(&anew[..1]), []);
 }
 
+/// Its sums are smaller then than those before.
+#[test]
+fn a_process_that_began_anew_has_its_verdict() {
+    let waits = |_| [("wait", 80.0), ("network", 1.0), ("app", 39.0), ("decode", 0.1)];
+    let mut anew = looks(10, &waits).split_off(5);
+    anew.extend(looks(4, &waits));
+    assert_eq!(causes(&anew), [Cause::CallsWait]);
+}
+
 fn waiting_service(waiting: usize) -> ServiceSnapshot {
     let policy = PolicySnapshot {
         balance: "least-in-flight".to_owned(),
