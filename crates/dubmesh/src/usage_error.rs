@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::env;
 
 use clap::error::{ContextKind, ContextValue};
+use dubbo_proto::is_secret_parameter;
 
 /// What clap shows in the place of a value that is an address, perhaps without its `scheme://`.
 const ADDRESSES: [&str; 4] = ["<URL>", "<ADDRESS>", "<HOST:PORT>", "<ADDR>"];
@@ -56,19 +57,12 @@ fn url_secrets(argument: &str) -> Vec<Hidden> {
     }
     let query = rest.split_once('?').map_or("", |(_, query)| query);
     let parameters = query.split('&').filter_map(|parameter| parameter.split_once('='));
-    let secrets = parameters.filter(|(name, value)| is_secret(name) && !value.is_empty());
+    let secrets = parameters.filter(|(name, value)| is_secret_parameter(name) && !value.is_empty());
     hidden.extend(secrets.map(|(name, value)| Hidden {
         part: format!("{name}={value}"),
         shown: format!("{name}=***"),
     }));
     hidden
-}
-
-/// Whether a parameter of this name has a secret as its value, and not the path of one.
-fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    !name.ends_with("_file")
-        && ["password", "passwd", "secret", "token"].iter().any(|word| name.contains(word))
 }
 
 fn without_secrets(said: &str, hidden: Vec<Hidden>) -> String {

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use dubbo_proto::{DubboUrl, Serialization, ServiceKey};
+use dubbo_proto::{DubboUrl, Serialization, ServiceKey, without_credentials};
 use parameters::Parameters;
 
 /// The weight of an endpoint that says nothing about it, as in Dubbo.
@@ -221,12 +221,22 @@ pub enum Freshness {
 }
 
 /// A service whose endpoints are told by the configuration.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Eq, PartialEq)]
 pub struct StaticService {
     /// The service.
     pub service: ServiceKey,
     /// Its endpoints, as in the file of a file registry.
     pub endpoints: Vec<String>,
+}
+
+/// Endpoints are URLs, which may have users and tokens.
+impl fmt::Debug for StaticService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { service, endpoints } = self;
+        let endpoints: Vec<_> = endpoints.iter().map(|url| without_credentials(url)).collect();
+        let mut shown = f.debug_struct("StaticService");
+        shown.field("service", service).field("endpoints", &endpoints).finish()
+    }
 }
 
 /// The endpoints of one service at one moment.

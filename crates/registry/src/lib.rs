@@ -50,6 +50,7 @@ mod refusals;
 mod registrar;
 mod registry;
 mod remembered;
+mod repeated;
 mod rules;
 mod several;
 mod status;

@@ -185,7 +185,11 @@ fn headers(section: &mut Section<'_>) -> Vec<(HeaderName, HeaderValue)> {
             (Ok(name), Ok(_)) if OURS.contains(&name.as_str()) => {
                 section.wrong_at(&place, "is set by the agent", "remove it");
             }
-            (Ok(name), Ok(value)) => headers.push((name, value)),
+            (Ok(name), Ok(mut value)) => {
+                // Then nobody prints it.
+                value.set_sensitive(true);
+                headers.push((name, value));
+            }
             _ => {
                 let remedy = "write a header's name and value, such as x-token = \"abc\"";
                 section.wrong_at(&place, "cannot be a header", remedy);

@@ -13,6 +13,8 @@ use hyper_util::rt::TokioIo;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::repeated::without_secret;
+
 use super::settings::Settings;
 
 /// The longest page of a list.
@@ -122,7 +124,8 @@ pub(super) async fn get(settings: &Settings, path: &str) -> Result<Answer, ApiEr
         .header(HOST, &settings.host)
         .header(ACCEPT, "application/json")
         .header(USER_AGENT, "dubmesh");
-    if let Some(token) = settings.token()? {
+    let token = settings.token()?;
+    if let Some(token) = &token {
         request = request.header(AUTHORIZATION, format!("Bearer {token}"));
     }
     let request = request.body(Empty::new()).map_err(|_| ApiError::BadToken)?;
@@ -133,23 +136,26 @@ pub(super) async fn get(settings: &Settings, path: &str) -> Result<Answer, ApiEr
     if status == StatusCode::OK {
         return Ok(answer);
     }
-    Err(ApiError::Refused { status, reason: reason(&mut answer, deadline).await })
+    let reason = reason(&mut answer, deadline, &token.unwrap_or_default()).await;
+    Err(ApiError::Refused { status, reason })
 }
 
-/// What an answer that refuses says.
-async fn reason(answer: &mut Answer, deadline: Instant) -> String {
+/// What an answer that refuses says, but never the token.
+async fn reason(answer: &mut Answer, deadline: Instant, token: &str) -> String {
+    // A token that begins in what is shown is read to its end, and then known.
+    let max_len = MAX_REASON_LEN + token.len();
     let mut text = Vec::new();
     while let Ok(Ok(Some(piece))) = timeout_at(deadline, answer.piece()).await {
         text.extend_from_slice(&piece);
-        if MAX_REASON_LEN <= text.len() {
-            text.truncate(MAX_REASON_LEN);
+        if max_len <= text.len() {
+            text.truncate(max_len);
             break;
         }
     }
     let status = serde_json::from_slice::<serde_json::Value>(&text).ok();
     let message = status.as_ref().and_then(|status| status.get("message")?.as_str());
     let shown = message.map_or_else(|| String::from_utf8_lossy(&text).into_owned(), str::to_owned);
-    shown.chars().filter(|c| !c.is_control()).take(300).collect()
+    without_secret(&shown, token).chars().filter(|c| !c.is_control()).take(300).collect()
 }
 
 /// Asks, and reads the whole answer.

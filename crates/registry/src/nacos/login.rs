@@ -12,6 +12,8 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
+use crate::repeated::without_secret;
+
 use super::settings::{LoginSettings, Server, Settings, destination};
 
 /// Nacos 3, and Nacos 2.
@@ -61,7 +63,10 @@ impl Login {
         let after = self.settings.connect_timeout;
         let granted = timeout(after, log_in(login, server, after)).await;
         let granted = granted.unwrap_or_else(|_| Err(format!("no answer within {after:?}")));
-        let granted = granted.map_err(|error| format!("login of {}: {error}", login.user))?;
+        let granted = granted.map_err(|error| {
+            let error = without_secret(&error, &login.password.0);
+            format!("login of {}: {error}", login.user)
+        })?;
         let ttl = granted.token_ttl.map_or(UNKNOWN_TTL, Duration::from_secs);
         let renew_at =
             Instant::now() + ttl.clamp(MIN_TTL, Duration::from_secs(30 * 86400)) / 10 * 9;
@@ -99,7 +104,9 @@ async fn log_in(
             401 | 403 => return Err("the server does not take this user and password".to_owned()),
             _ => {}
         }
-        let said: String = String::from_utf8_lossy(&body).chars().take(200).collect();
+        // Before it is cut, since a part of the password is not known for one.
+        let said = without_secret(&String::from_utf8_lossy(&body), &login.password.0);
+        let said: String = said.chars().take(200).collect();
         refused = format!("{path} answers {status} {said}");
         if ![404, 501].contains(&status) {
             break;

@@ -201,10 +201,13 @@ async fn tokens_are_read_again_and_an_absent_server_keeps_the_list() {
     shows(&orders, Freshness::Current, &[A]).await;
 
     let refused = api.next("resourceVersion=5&");
-    refused.answer("403 Forbidden", r#"{"message":"user may not watch"}"#);
+    refused.answer("403 Forbidden", r#"{"message":"user may not watch with Bearer new"}"#);
     shows(&orders, Freshness::Stale, &[A]).await;
     let error = registry.status().borrow().last_error.clone().unwrap();
-    assert!(error.contains("user may not watch") && error.contains("Role"), "{error}");
+    assert!(
+        error.contains("user may not watch with Bearer ***") && error.contains("Role"),
+        "{error}"
+    );
     let _watch = api.watch(5);
     shows(&orders, Freshness::Current, &[A]).await;
 }

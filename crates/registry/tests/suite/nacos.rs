@@ -1,5 +1,6 @@
 //! The Nacos registry against a server of these tests.
 
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use dubbo_proto::application::{Metadata, Storage};
@@ -386,6 +387,37 @@ async fn a_user_logs_in_and_does_so_again_when_the_token_is_not_taken() {
     let wrong = open(config);
     status_is(&wrong, "the refusal", |status| {
         status.last_error.as_deref().is_some_and(|error| error.contains("user and password"))
+    })
+    .await;
+}
+
+/// As an echo service does, or a proxy that shows the request that it has not passed on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_that_a_server_repeats_is_not_shown() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut config = NacosConfig::new([listener.local_addr().unwrap().to_string()]);
+    (config.user, config.password) = (Some("u".into()), Some("hush&more".into()));
+    let form = "username=u&password=hush%26more";
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let (mut asked, mut piece) = (Vec::new(), [0; 1024]);
+            while !asked.ends_with(form.as_bytes()) {
+                match stream.read(&mut piece) {
+                    Ok(len @ 1..) => asked.extend_from_slice(&piece[..len]),
+                    _ => break,
+                }
+            }
+            let body = format!("{form} hush&more");
+            let head = format!("HTTP/1.1 500 No\r\ncontent-length: {}\r\n\r\n", body.len());
+            // Who has given up may have closed.
+            let _ = stream.write_all(format!("{head}{body}").as_bytes());
+        }
+    });
+    let registry = open(config);
+    status_is(&registry, "the refusal", |status| {
+        let error = status.last_error.as_deref();
+        error.is_some_and(|error| error.ends_with("500 username=u&password=*** ***"))
     })
     .await;
 }

@@ -223,6 +223,24 @@ fn passwords_are_not_shown() {
 }
 
 #[test]
+fn secrets_of_good_configurations_are_not_shown() {
+    let list = "kind = 'static'\n[[registry.service]]\ninterface = 'a.B'\n\
+                endpoints = ['dubbo://u:s3cret@h:1?token=s3cret&weight=2']\n";
+    let ingress = "[[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\nregistry = 'list'\n\
+                   [link]\nlisten = '127.0.0.1:0'\n[[export]]\ninterface = 'a.C'\n\
+                   registry = 'own'\napp = 'http://h:1'\nheaders = { x-key = 's3cret' }\n";
+    let text = format!(
+        "[[registry]]\nname = 'own'\nkind = 'etcd'\n[[registry]]\nname = 'list'\n{list}{ingress}"
+    );
+    let config = parse(&text, "a.toml").unwrap();
+    let shown = config.shown(None).to_string();
+    assert!(shown.contains("dubbo://***@h:1?token=***&weight=2"), "{shown}");
+    for text in [shown, format!("{config:?}")] {
+        assert!(!text.contains("cret"), "{text}");
+    }
+}
+
+#[test]
 fn secrets_that_all_may_read_are_warned_of() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();

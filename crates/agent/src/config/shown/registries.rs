@@ -1,5 +1,6 @@
 //! What `/config` shows of registries.
 
+use dubbo_proto::without_credentials;
 use registry::{
     ApplicationConfig, EtcdConfig, KubernetesConfig, Layout, NacosConfig, RegistryConfig,
     RegistryTls, SeveralConfig, StaticService, ZooKeeperAcl, ZooKeeperConfig,
@@ -11,7 +12,10 @@ use crate::config::RegistryEntry;
 use crate::config::registries::{METADATA_TYPES, REGISTER_MODES, SEVERAL_MODES};
 
 fn static_shown(services: &[StaticService]) -> Value {
-    let shown = |it: &StaticService| json!({ "service": it.service.to_string(), "endpoints": it.endpoints });
+    let shown = |it: &StaticService| {
+        let endpoints = it.endpoints.iter().map(|url| without_credentials(url));
+        json!({ "service": it.service.to_string(), "endpoints": endpoints.collect::<Vec<_>>() })
+    };
     json!({ "services": services.iter().map(shown).collect::<Vec<_>>() })
 }
 
