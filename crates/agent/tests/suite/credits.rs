@@ -80,7 +80,8 @@ impl Crowd {
     }
 }
 
-/// An agent of several workers before `app`.
+/// An agent of several workers before `app`, once it is registered: who asks before hears that there
+/// is nobody.
 fn agent_before(app: &PoolProvider, hub: &MemoryHub, capacity: u32, n_workers: usize) -> Agent {
     let text = format!(
         "[admin]\nlisten = \"127.0.0.1:0\"\n[agent]\nworkers = {n_workers}\ndrain_ms = 5000\n\
@@ -89,7 +90,10 @@ fn agent_before(app: &PoolProvider, hub: &MemoryHub, capacity: u32, n_workers: u
          interface = \"{SERVICE}\"\napp = \"dubbo://{}\"\ncapacity = {capacity}",
         app.addr
     );
-    start(&text, hub)
+    let n_before = hub.urls().len();
+    let agent = start(&text, hub);
+    wait_until("the registration", || (n_before < hub.urls().len()).then_some(()));
+    agent
 }
 
 #[test]
