@@ -410,11 +410,12 @@ impl CallError {
 
     /// What the failure says about another try.
     pub fn retry(&self) -> Retry {
-        // A provider of 2.7 that is starting or leaving says that it has no such method. It says
-        // so when it reads the request, so nothing was begun. Another provider may have the
-        // method.
-        let is_unread = self.code == Code::MethodNotFound
+        // A provider that is starting or leaving has not all of its services: 2.7 says that it has
+        // no such method, 3 that it cannot read the call. Both say so when they read the request,
+        // so nothing was begun. Another provider may have the method.
+        let has_no_method = self.code == Code::MethodNotFound
             && self.provider_status == Some(DubboStatus::BadRequest);
+        let is_unread = has_no_method || self.is_unreadable();
         if is_unread { Retry::Elsewhere } else { self.code.row().retry }
     }
 }

@@ -66,11 +66,14 @@ fn words_of_providers_are_understood() {
 #[test]
 fn another_provider_may_know_the_method() {
     let unknown = "Fail to decode request due to: x: Service not found:a.B, c";
+    let unreadable = "Fail to decode request due to: RpcInvocation [methodName=c]";
     for (status, text, may) in [
         (DubboStatus::BadRequest, unknown, true),
         (DubboStatus::ServiceError, unknown, false),
         (DubboStatus::ServiceError, "x: java.lang.NoSuchMethodException: c", false),
         (DubboStatus::BadRequest, "Fail to decode request due to: x: y", false),
+        (DubboStatus::BadRequest, unreadable, true),
+        (DubboStatus::ServiceError, unreadable, false),
     ] {
         let error = CallError::from_provider(status, text);
         assert_eq!(error.retry().allows_another_endpoint(), may, "{error}");

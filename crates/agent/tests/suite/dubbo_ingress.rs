@@ -173,7 +173,7 @@ fn broken_connections_are_told_at_once() {
 
 #[test]
 fn a_refused_call_goes_to_another_provider() {
-    for behaviour in [Behaviour::Busy, Behaviour::Leaving] {
+    for behaviour in [Behaviour::Busy, Behaviour::Leaving, Behaviour::Starting] {
         let hub = MemoryHub::new();
         let bad = FakeProvider::start(behaviour);
         let good = FakeProvider::start(Behaviour::Good);

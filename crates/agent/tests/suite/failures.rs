@@ -161,6 +161,7 @@ fn providers_that_misbehave() {
         (Behaviour::Close, 502, "connection_broken"),
         (Behaviour::Busy, 503, "thread_pool_exhausted"),
         (Behaviour::Leaving, 404, "method_not_found"),
+        (Behaviour::Starting, 400, "provider_rejected"),
     ] {
         for with_agent in [false, true] {
             let hub = MemoryHub::new();
@@ -189,7 +190,7 @@ fn providers_that_misbehave() {
 
 #[test]
 fn one_bad_provider_does_not_disturb_calls_to_a_good_one() {
-    for behaviour in [Behaviour::Busy, Behaviour::Leaving] {
+    for behaviour in [Behaviour::Busy, Behaviour::Leaving, Behaviour::Starting] {
         let hub = MemoryHub::new();
         let (good, bad) = (FakeProvider::start(Behaviour::Good), FakeProvider::start(behaviour));
         let _registered = [register(&hub, good.addr), register(&hub, bad.addr)];

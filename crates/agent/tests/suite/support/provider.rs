@@ -34,6 +34,8 @@ pub enum Behaviour {
     Away,
     /// It has withdrawn its services, and says so as Dubbo 2.7 does.
     Leaving,
+    /// It has not all of its services yet, and says so as Dubbo 3 does.
+    Starting,
     /// It answers a megabyte, whatever the question.
     Long,
     /// It fails at once, outside of the service's code.
@@ -261,6 +263,11 @@ fn treat(
         Behaviour::Leaving => {
             let text = "Fail to decode request due to: java.lang.IllegalArgumentException: \
                         Service not found:com.acme.Echo, echo";
+            machine.reply_error(now, to, Status::BadRequest, text).unwrap();
+        }
+        Behaviour::Starting => {
+            let text = "Fail to decode request due to: RpcInvocation [methodName=echo, \
+                        parameterTypes=null]";
             machine.reply_error(now, to, Status::BadRequest, text).unwrap();
         }
     }
