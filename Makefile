@@ -15,7 +15,7 @@ help:
 	@echo "make demo         run registry, providers, agents and load on this machine, a minute, live"
 	@echo "make build        the release binary, target/release/dubmesh, and its symbols beside it"
 	@echo "make test         format, lints, docs, all tests, with real Java Dubbo, etcd and ZooKeeper"
-	@echo "make interop-full every version of Dubbo with every other one, through one agent and two; half an hour"
+	@echo "make interop-full every version of Dubbo with every other one, through one agent and two, and in Nacos' protocol; an hour"
 	@echo "make lint         format and lints alone; also licences and advisories if cargo-deny is there"
 	@echo "make doc          the documentation of the code, target/doc/dubmesh/index.html"
 	@echo "make fuzz-quick   every fuzz target for $(FUZZ_SECONDS) s"

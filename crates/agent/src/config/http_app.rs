@@ -186,7 +186,7 @@ fn headers(section: &mut Section<'_>) -> Vec<(HeaderName, HeaderValue)> {
                 section.wrong_at(&place, "is set by the agent", "remove it");
             }
             (Ok(name), Ok(mut value)) => {
-                // Then nobody prints it.
+                // So that no log and no `Debug` shows it.
                 value.set_sensitive(true);
                 headers.push((name, value));
             }

@@ -80,8 +80,8 @@ impl Crowd {
     }
 }
 
-/// An agent of several workers before `app`, once it is registered: who asks before hears that there
-/// is nobody.
+/// An agent of several workers before `app`, once it is registered: who asks sooner hears that
+/// there is nobody.
 fn agent_before(app: &PoolProvider, hub: &MemoryHub, capacity: u32, n_workers: usize) -> Agent {
     let text = format!(
         "[admin]\nlisten = \"127.0.0.1:0\"\n[agent]\nworkers = {n_workers}\ndrain_ms = 5000\n\

@@ -3,11 +3,11 @@
 
 use std::time::Instant;
 
-use crate::support::discovery::{TEXT_TYPES, consume, consumer, dubmesh, offering, provider};
+use crate::support::discovery::{
+    DUBBO_3, MODES, TEXT_TYPES, consume, consumer, dubmesh, offering, provider,
+};
 use crate::support::{SESSION, TYPES, post, wait_until};
 use interop_harness::{DubboVersion, HttpApp, ZooKeeper};
-
-const DUBBO_3: [DubboVersion; 2] = [DubboVersion::V3_2, DubboVersion::V3_3];
 
 fn in_zookeeper(zookeeper: &ZooKeeper) -> String {
     format!(
@@ -72,11 +72,7 @@ fn a_java_consumer_finds_the_metadata_of_an_agent_in_the_report() {
 #[test]
 fn java_consumers_of_every_step_reach_an_agent_of_every_mode() {
     let app = HttpApp::node().unwrap();
-    for (mode, steps) in [
-        ("all", &["FORCE_INTERFACE", "APPLICATION_FIRST", "FORCE_APPLICATION"][..]),
-        ("instance", &["APPLICATION_FIRST", "FORCE_APPLICATION"]),
-        ("interface", &["FORCE_INTERFACE", "APPLICATION_FIRST"]),
-    ] {
+    for (mode, steps) in MODES {
         let zookeeper = ZooKeeper::start().unwrap();
         let url = format!("zookeeper://{}", zookeeper.addr());
         let mut agent = offering(&app, &in_zookeeper(&zookeeper), mode);

@@ -5,12 +5,10 @@
 use std::time::{Duration, Instant};
 
 use crate::support::discovery::{
-    TEXT_TYPES, consume, consumer, dubmesh, nacos, offering, provider,
+    DUBBO_3, MODES, TEXT_TYPES, consume, consumer, dubmesh, nacos, offering, provider,
 };
 use crate::support::{SESSION, TYPES, post, wait_until};
 use interop_harness::{DubboVersion, HttpApp, JavaProvider, Nacos, ProviderOptions};
-
-const DUBBO_3: [DubboVersion; 2] = [DubboVersion::V3_2, DubboVersion::V3_3];
 
 fn section(nacos: &Nacos) -> String {
     format!("kind = \"nacos\"\nendpoints = [\"{}\"]\n", nacos.addr())
@@ -75,11 +73,7 @@ fn java_providers_of_every_mode_are_found_and_called() {
 #[test]
 fn java_consumers_of_every_step_reach_an_agent_of_every_mode() {
     let app = HttpApp::node().unwrap();
-    for (mode, steps) in [
-        ("all", &["FORCE_INTERFACE", "APPLICATION_FIRST", "FORCE_APPLICATION"][..]),
-        ("instance", &["APPLICATION_FIRST", "FORCE_APPLICATION"]),
-        ("interface", &["FORCE_INTERFACE", "APPLICATION_FIRST"]),
-    ] {
+    for (mode, steps) in MODES {
         let Some(nacos) = nacos() else { return };
         let agent = offering(&app, &section(&nacos), mode);
         let by_interface = (mode != "instance").then_some((DubboVersion::V2_7, "FORCE_INTERFACE"));

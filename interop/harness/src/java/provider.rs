@@ -36,8 +36,8 @@ pub struct ProviderOptions {
     pub queues: u32,
     /// How long `IHelloService.hash` sleeps. The contest's providers sleep 50 ms.
     pub hash_sleep: Duration,
-    /// Where to register, as `etcd://`, `zookeeper://` or `nacos://HOST:PORT`, or `None` to register
-    /// nowhere; not with 2.6.
+    /// Where to register, as `etcd://`, `zookeeper://` or `nacos://HOST:PORT`, or `None` to
+    /// register nowhere; not with 2.6.
     pub registry: Option<String>,
     /// The metadata center to report service definitions to, as `etcd://`,
     /// `zookeeper://` or `nacos://HOST:PORT`; not with 2.6.

@@ -148,25 +148,27 @@ fn a_connection_that_is_full_is_no_slow_provider() {
     );
 }
 
+/// So many timed calls, and how long each stage of one took.
+fn stages(calls: u64, means_ms: &[(&str, f64)]) -> StagesSnapshot {
+    let total = |(name, ms): &(&str, f64)| ((*name).to_owned(), ms * calls as f64);
+    StagesSnapshot {
+        place: "ingress".to_owned(),
+        service: "com.acme.Orders".to_owned(),
+        calls,
+        total_ms: means_ms.iter().map(total).collect(),
+    }
+}
+
 /// What its agent says counts, and not what is left of the round trip.
 #[test]
 fn calls_that_wait_at_the_provider_are_not_its_own_work() {
     let looks = |app_ms: f64| {
         looks(20, move |nth| {
             let mut look = look(endpoint(9 * nth, 600.0, &[]), 200);
-            let ms = |each: f64| each * nth as f64;
-            look.stages = vec![StagesSnapshot {
-                place: "ingress".to_owned(),
-                service: "com.acme.Orders".to_owned(),
-                calls: nth,
-                total_ms: [
-                    ("app".to_owned(), ms(app_ms)),
-                    ("network".to_owned(), ms(600.0 - app_ms)),
-                    // In our own line, before they are sent; it is found apart.
-                    ("wait".to_owned(), ms(15.0)),
-                ]
-                .into(),
-            }];
+            // In our own line, before they are sent; it is found apart.
+            let wait = ("wait", 15.0);
+            let means = [("app", app_ms), ("network", 600.0 - app_ms), wait];
+            look.stages = vec![stages(nth, &means)];
             look
         })
     };
@@ -302,17 +304,7 @@ fn slow_work_is_named_beside_a_full_connection() {
         looks(20, |nth| {
             let mut look = look(endpoint(9 * nth, 700.0, &[]), 200);
             look.connections[0].in_message_ms = Some(450 * nth);
-            let ms = |each: f64| each * nth as f64;
-            look.stages = vec![StagesSnapshot {
-                place: "ingress".to_owned(),
-                service: "com.acme.Orders".to_owned(),
-                calls: nth,
-                total_ms: [
-                    ("app".to_owned(), ms(app_ms)),
-                    ("network".to_owned(), ms(700.0 - app_ms)),
-                ]
-                .into(),
-            }];
+            look.stages = vec![stages(nth, &[("app", app_ms), ("network", 700.0 - app_ms)])];
             look
         })
     };

@@ -97,6 +97,19 @@ fn a_process_that_began_anew_has_its_verdict() {
     assert_eq!(causes(&anew), [Cause::CallsWait]);
 }
 
+/// The app behind this agent, which takes two calls at a time.
+fn app(service: &str, in_flight: u64, waiting: u64) -> AppSnapshot {
+    AppSnapshot {
+        app: "127.0.0.1:20880".to_owned(),
+        services: vec![service.to_owned()],
+        capacity: 2,
+        source: "configured".to_owned(),
+        in_flight,
+        waiting,
+        shed: 0,
+    }
+}
+
 fn waiting_service(waiting: usize) -> ServiceSnapshot {
     let policy = PolicySnapshot {
         balance: "least-in-flight".to_owned(),
@@ -170,15 +183,7 @@ fn calls_that_stand_in_line_are_named_whatever_the_means_say() {
     // The app is behind this agent: its pool is what is named.
     let own = |mut looks: Vec<AgentLook>| {
         for look in &mut looks {
-            look.apps = vec![AppSnapshot {
-                app: "127.0.0.1:20880".to_owned(),
-                services: vec!["com.acme.Orders".to_owned()],
-                capacity: 2,
-                source: "configured".to_owned(),
-                in_flight: 2,
-                waiting: 4,
-                shed: 0,
-            }];
+            look.apps = vec![app("com.acme.Orders", 2, 4)];
         }
         causes(&looks)
     };
@@ -325,15 +330,7 @@ fn each_service_that_waits_is_named_once() {
         line.endpoints.iter_mut().for_each(|it| it.service = "com.acme.Prices".to_owned());
         look.services.append(&mut line.services);
         look.endpoints.append(&mut line.endpoints);
-        look.apps = vec![AppSnapshot {
-            app: "127.0.0.1:20880".to_owned(),
-            services: vec!["com.acme.Stock".to_owned()],
-            capacity: 2,
-            source: "configured".to_owned(),
-            in_flight: 0,
-            waiting: 0,
-            shed: 0,
-        }];
+        look.apps = vec![app("com.acme.Stock", 0, 0)];
     }
     let subjects: Vec<_> = of_agent(&timed).into_iter().map(|it| it.subject).collect();
     assert_eq!(subjects, ["com.acme.Orders", "com.acme.Prices"]);

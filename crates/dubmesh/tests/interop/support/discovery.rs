@@ -11,6 +11,15 @@ use interop_harness::{
 
 use super::{Agent, PATIENCE, SESSION};
 
+pub const DUBBO_3: [DubboVersion; 2] = [DubboVersion::V3_2, DubboVersion::V3_3];
+
+/// How an agent may be registered, and the migration steps by which Java consumers find it then.
+pub const MODES: [(&str, &[&str]); 3] = [
+    ("all", &["FORCE_INTERFACE", "APPLICATION_FIRST", "FORCE_APPLICATION"]),
+    ("instance", &["APPLICATION_FIRST", "FORCE_APPLICATION"]),
+    ("interface", &["FORCE_INTERFACE", "APPLICATION_FIRST"]),
+];
+
 pub const TEXT_TYPES: [&str; 1] = ["x-dubbo-parameter-types: java.lang.String"];
 
 /// The calls that an app without Java knows.
@@ -75,8 +84,8 @@ pub fn dubmesh(args: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// A server of Nacos' protocol, if one is installed: it takes a quarter of an hour to build, so that
-/// only `make interop-full` installs it, and insists.
+/// A server of Nacos' protocol, if one is installed: it takes half an hour to build, so that only
+/// `make interop-full` installs it, and insists.
 pub fn nacos() -> Option<Nacos> {
     match Nacos::start() {
         Ok(nacos) => Some(nacos),
