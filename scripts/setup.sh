@@ -136,7 +136,7 @@ install_nacos() {
     if has_rnacos; then
         say "have: rnacos"
     else
-        say "installing: rnacos $rnacos_version (half an hour on two cores)"
+        say "installing: rnacos $rnacos_version (ten minutes and more on two cores)"
         cargo install --locked "rnacos@$rnacos_version" --root "$tools/cargo"
         ln -sf cargo/bin/rnacos "$tools/rnacos"
     fi

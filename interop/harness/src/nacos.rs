@@ -17,7 +17,7 @@ use crate::server::{Server, start_somewhere};
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Clients find the port of gRPC by this, unless they are told otherwise.
 const GRPC_OFFSET: u16 = 1000;
-/// It takes half an hour to build, so that `make setup` does not do it.
+/// It takes ten minutes and more to build, so that `make setup` does not do it.
 const INSTALL: &str = "scripts/setup.sh nacos";
 
 /// A running (or killed) server.
