@@ -84,8 +84,8 @@ pub fn dubmesh(args: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// A server of Nacos' protocol, if one is installed. It takes ten minutes and more to build, so that
-/// only `make interop-full` installs it, and insists.
+/// A server of Nacos' protocol, if one is installed. It takes ten minutes and more to build, so
+/// that only `make interop-full` installs it, and insists.
 pub fn nacos() -> Option<Nacos> {
     match Nacos::start() {
         Ok(nacos) => Some(nacos),
