@@ -1,5 +1,7 @@
 //! Why calls to an endpoint take long: the provider's own work, its silence, or the connections to
-//! it.
+//! it. Answers that never come are in `late`.
+
+mod late;
 
 use std::time::Duration;
 
@@ -42,13 +44,15 @@ fn slow_answers(looks: &[AgentLook], seen: &Seen<'_>) -> Option<Vec<Finding>> {
     if !is_usually_slow(seen) || !took.is_slow() {
         return None;
     }
+    if !took.is_mean_slow() {
+        return Some(vec![late::of_timeouts(looks, seen, &took)]);
+    }
     let last = looks.last()?;
     let round_trips =
         to_endpoint(last, seen.last).filter_map(|it| it.tcp.as_ref()?.rtt_us).map(f64::from);
     let round_trip_us = round_trips.reduce(f64::max)?;
     let call_us = took.mean_ms.unwrap_or(0.0) * 1e3;
-    // Answers that are quick, or never come, are not what a slow network looks like.
-    if took.is_mean_slow() && call_us < round_trip_us * ROUND_TRIP_PARTS {
+    if call_us < round_trip_us * ROUND_TRIP_PARTS {
         return None;
     }
     let mut evidence = vec![format!("the slowest round trip to it takes {}", time(round_trip_us))];
@@ -71,7 +75,7 @@ fn slow_answers(looks: &[AgentLook], seen: &Seen<'_>) -> Option<Vec<Finding>> {
             subject: seen.subject(),
             verdict: match share.filter(|_| busy.is_some()) {
                 Some(share) => of_own_work(share),
-                None => verdict(&took, share, call_us, round_trip_us),
+                None => verdict(share, call_us, round_trip_us),
             },
             evidence,
             remedy: LOOK_AT_PROVIDER.to_owned(),
@@ -80,7 +84,7 @@ fn slow_answers(looks: &[AgentLook], seen: &Seen<'_>) -> Option<Vec<Finding>> {
     Some(findings)
 }
 
-fn verdict(took: &Took, app_share: Option<f64>, call_us: f64, round_trip_us: f64) -> String {
+fn verdict(app_share: Option<f64>, call_us: f64, round_trip_us: f64) -> String {
     let own_work = |share| format!("the network is fine: {}", of_own_work(share));
     match app_share {
         Some(share) if BUSY <= share => own_work(share),
@@ -89,10 +93,6 @@ fn verdict(took: &Took, app_share: Option<f64>, call_us: f64, round_trip_us: f64
              time is its own work",
             percent(share)
         ),
-        None if took.n_ok == 0 => "the network is fine; the provider does not answer".to_owned(),
-        None if !took.is_mean_slow() => {
-            "the network is fine; the provider does not answer some calls in time".to_owned()
-        }
         None => own_work(1.0 - round_trip_us / call_us),
     }
 }
@@ -250,28 +250,9 @@ fn unanswered(looks: &[AgentLook], seen: &Seen<'_>) -> Option<Finding> {
     if n_silent < MIN_LOOKS || share < OFTEN || silence < MIN_SILENCE_S {
         return None;
     }
-    let unacked = |look: &AgentLook| {
-        to_endpoint(look, seen.last)
-            .any(|it| it.tcp.as_ref().and_then(|tcp| tcp.unacked_segments).is_some_and(|n| n != 0))
-    };
-    // Whoever confirms what was sent has it.
-    let is_lost = looks.iter().skip(since).all(unacked);
     let n = counted(seen.last.calls.in_flight, "call that is", "calls that are");
-    let (what, remedy) = match is_lost {
-        false => ("the network is fine; the provider does not answer", LOOK_AT_PROVIDER),
-        true => (
-            "nothing comes back, and what was sent is not confirmed",
-            "see whether the provider's machine runs and can be reached (ping, ip route, \
-             firewalls)",
-        ),
-    };
-    Some(Finding {
-        cause: Cause::SlowProvider,
-        subject: seen.subject(),
-        verdict: what.to_owned(),
-        evidence: vec![format!("none of the {n} in flight was answered for {silence:.1} s")],
-        remedy: remedy.to_owned(),
-    })
+    let none = format!("none of the {n} in flight was answered for {silence:.1} s");
+    Some(late::of_silence(&looks[since..], seen, none))
 }
 
 #[cfg(test)]
