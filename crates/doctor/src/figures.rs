@@ -84,6 +84,8 @@ pub struct Figures {
     pub is_app_limited: Option<bool>,
     /// The size of the send buffer, in bytes, as the kernel accounts it.
     pub send_buffer_bytes: Option<u64>,
+    /// Whether the peer has said that it sends no more.
+    pub is_closed_by_peer: bool,
 }
 
 impl Figures {

@@ -62,9 +62,14 @@ impl Owners {
     /// The same, such as `java (pid 4711)`.
     #[must_use]
     pub fn name(&self, inode: u64) -> Option<String> {
-        let pid = self.pid(inode)?;
+        self.pid(inode).map(|pid| self.name_of(pid))
+    }
+
+    /// The same for a process.
+    #[must_use]
+    pub fn name_of(&self, pid: u32) -> String {
         let name = self.names.get(&pid).map_or("a process", String::as_str);
-        Some(format!("{name} (pid {pid})"))
+        format!("{name} (pid {pid})")
     }
 
     /// How many processes one may not look into.
@@ -72,6 +77,18 @@ impl Owners {
     pub fn n_hidden(&self) -> usize {
         self.n_hidden
     }
+}
+
+/// The state of a process, such as `S` or `T`. `None` if it has ended.
+#[must_use]
+pub fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(Path::new(PROCESSES).join(pid.to_string()).join("stat")).ok()?;
+    state_in(&stat)
+}
+
+/// Of `4711 (a name) S 1 ...`; the name may hold anything.
+fn state_in(stat: &str) -> Option<char> {
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// Of `socket:[12345]`.
@@ -87,6 +104,15 @@ mod tests {
     fn links_to_sockets_have_numbers() {
         assert_eq!(inode("socket:[12345]"), Some(12345));
         assert_eq!((inode("pipe:[1]"), inode("socket:[]"), inode("/dev/null")), (None, None, None));
+    }
+
+    #[test]
+    fn states_stand_after_names() {
+        assert_eq!(state_in("4711 (java) S 1 4711"), Some('S'));
+        assert_eq!(state_in("4711 (a) T (b)) t 1 4711"), Some('t'));
+        assert_eq!(state_in("4711"), None);
+        assert!(state(std::process::id()).is_some_and(|state| matches!(state, 'R' | 'S')));
+        assert_eq!(state(u32::MAX), None);
     }
 
     #[test]

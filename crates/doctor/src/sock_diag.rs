@@ -22,7 +22,9 @@ use crate::figures::{Figures, Socket, SocketId};
 
 /// The kernel gives at most 32 KiB at a time.
 const BUFFER_LEN: usize = 64 * 1024;
-/// The state of a socket that waits for connections. Source: `net/tcp_states.h`.
+/// States of sockets. Source: `net/tcp_states.h`.
+const SYN_SENT: u8 = 2;
+const CLOSE_WAIT: u8 = 8;
 const LISTEN: u8 = 10;
 
 /// All sockets at one moment.
@@ -32,6 +34,19 @@ pub struct Look {
     pub sockets: Vec<Socket>,
     /// Sockets that wait for connections.
     pub listeners: Vec<Listener>,
+    /// Connections that are being opened.
+    pub connecting: Vec<Connecting>,
+}
+
+/// A connection that is being opened from here.
+#[derive(Clone, Debug)]
+pub struct Connecting {
+    /// Which one.
+    pub id: SocketId,
+    /// The number by which processes hold it.
+    pub inode: u64,
+    /// How often it was asked for again, because nothing answered.
+    pub repeats: u64,
 }
 
 /// A socket that waits for connections.
@@ -69,7 +84,10 @@ fn ask(family: u8, socket_id: NetlinkId, look: &mut Look) -> io::Result<()> {
         family,
         protocol: IPPROTO_TCP,
         extensions: ExtensionFlags::INFO | ExtensionFlags::SKMEMINFO,
-        states: StateFlags::ESTABLISHED | StateFlags::CLOSE_WAIT | StateFlags::LISTEN,
+        states: StateFlags::ESTABLISHED
+            | StateFlags::SYN_SENT
+            | StateFlags::CLOSE_WAIT
+            | StateFlags::LISTEN,
         socket_id,
     };
     let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(request).into());
@@ -136,7 +154,13 @@ fn add(response: &InetResponse, look: &mut Look) {
     figures.unread_bytes = Some(header.recv_queue.into());
     figures.unacked_bytes = Some(header.send_queue.into());
     figures.send_buffer_bytes = send_buffer;
-    look.sockets.push(Socket { id: SocketId { local, remote }, inode, figures });
+    figures.is_closed_by_peer = header.state == CLOSE_WAIT;
+    let id = SocketId { local, remote };
+    if header.state == SYN_SENT {
+        look.connecting.push(Connecting { id, inode, repeats: figures.retransmits.unwrap_or(0) });
+        return;
+    }
+    look.sockets.push(Socket { id, inode, figures });
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! slow call is no cause. An idle connection and a healthy one get no verdict.
 
 mod agent_pages;
+mod signs;
+mod silence;
 mod slow;
 mod sockets;
 mod stages;
@@ -15,6 +17,7 @@ use std::fmt;
 use serde::Serialize;
 
 pub use agent_pages::{AgentLook, of_agent};
+pub use silence::{Attempts, Process, of_attempts, of_processes};
 pub use sockets::{Connection, Listening, of_listeners, of_sockets};
 
 /// Something that happens in so many of the looks, or of the times between them, happens often.
@@ -31,6 +34,14 @@ const SPAN_PARTS: usize = 4;
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
+    /// A process is stopped.
+    Stopped,
+    /// Nothing answers where a process wants to connect to.
+    CannotConnect,
+    /// What is sent does not arrive.
+    NotConfirmed,
+    /// What is sent arrives, and is not answered.
+    NoAnswer,
     /// A socket's own send buffer is too small.
     SendBuffer,
     /// The peer does not read what is sent, or has little room for it.

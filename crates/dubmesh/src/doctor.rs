@@ -1,6 +1,7 @@
 //! `dubmesh doctor`: why calls are slow, in words.
 
 mod sampling;
+mod watching;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -124,16 +125,24 @@ fn report(seen: &Seen, as_json: bool) -> Exit {
     let text = if as_json {
         serde_json::to_string_pretty(&report).map(|text| text + "\n").unwrap_or_default()
     } else {
-        let is_blind = report.connections + report.listeners + seen.agent.len() == 0;
-        text(&report, is_blind)
+        text(&report, !seen.agent.is_empty())
     };
     // Whoever closes the pipe has read enough.
     let _ = io::stdout().write_all(text.as_bytes());
     if findings.is_empty() { Exit::Ok } else { Exit::Refused }
 }
 
-/// `is_blind` if nothing was there to be watched.
-fn text(report: &Report<'_>, is_blind: bool) -> String {
+/// What to do where sockets show no trouble.
+const INSIDE: &str = "\
+Sockets do not show what happens inside of a program: full thread pools, locks, slow work, or some
+calls that hang while others are answered. If calls are slow all the same, look at the provider:
+its log (\"Threadpool is exhausted\"), its threads (jstack PID; those of Dubbo are named
+DubboServerHandler), its garbage collector.
+";
+
+/// `has_agent` if an agent was asked, too.
+fn text(report: &Report<'_>, has_agent: bool) -> String {
+    let is_blind = report.connections + report.listeners == 0 && !has_agent;
     let Report { seconds, looks, connections, listeners, notes, findings } = report;
     let sockets = counted(*connections as u64, "connection", "connections");
     let listeners = counted(*listeners as u64, "listening socket", "listening sockets");
@@ -143,7 +152,12 @@ fn text(report: &Report<'_>, is_blind: bool) -> String {
     }
     match (findings.is_empty(), is_blind) {
         (true, true) => text.push_str("\nNothing was watched, so nothing is known.\n"),
-        (true, false) => text.push_str("\nNothing was found that holds calls up.\n"),
+        (true, false) => {
+            text.push_str("\nNothing was found that holds calls up.\n");
+            if !has_agent {
+                text.push_str(INSIDE);
+            }
+        }
         (false, _) => {}
     }
     for finding in *findings {

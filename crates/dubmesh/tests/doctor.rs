@@ -43,6 +43,12 @@ fn causes_for(time: &str, args: &[&str]) -> (i32, Vec<String>, Value) {
     (status, causes, report)
 }
 
+/// What it says, in its order.
+fn verdicts(report: &Value) -> Vec<String> {
+    let findings = report["findings"].as_array().unwrap();
+    findings.iter().map(|it| it["verdict"].as_str().unwrap().to_owned()).collect()
+}
+
 /// A connection over which one thread sends and another reads, until it is dropped.
 struct Traffic {
     port: String,
@@ -97,6 +103,47 @@ fn a_process_that_does_not_read_is_named() {
     assert!(subject.ends_with(&own), "{subject}");
 }
 
+/// Requests come, are read, and nobody answers. Both ends are here: the server is to blame.
+#[test]
+fn a_server_that_reads_and_answers_nothing_is_named() {
+    let traffic = Traffic::start(
+        |stream| {
+            thread::sleep(Duration::from_millis(50));
+            stream.write_all(&[0; 100])
+        },
+        |stream| stream.read_exact(&mut [0; 100]),
+    );
+    let (status, causes, report) = causes_for("5s", &["--port", &traffic.port]);
+    assert_eq!((status, &causes[..]), (3, &["no_answer".to_owned()][..]), "{report:#}");
+    let verdict = &verdicts(&report)[0];
+    assert!(verdict.starts_with("the process has answered nothing for "), "{verdict}");
+}
+
+/// Too little comes to fill any buffer, and no agent is there.
+#[test]
+fn a_process_that_is_stopped_is_named_without_an_agent() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dubmesh"));
+    command.args(["provider", "--listen", "127.0.0.1:0"]);
+    let mut provider = Child::spawn("provider", &command).unwrap();
+    let ready = provider.wait_for_line("READY", PATIENCE).unwrap();
+    let address = ready.rsplit("//").next().unwrap().trim();
+    let mut caller = TcpStream::connect(address).unwrap();
+    // A heartbeat, which is answered once the connection was accepted.
+    let heartbeat = b"\xda\xbb\xe2\x00\0\0\0\0\0\0\0\x01\0\0\0\x01N";
+    caller.write_all(heartbeat).unwrap();
+    caller.read_exact(&mut [0; 16]).unwrap();
+    provider.suspend();
+    caller.write_all(&[0; 100]).unwrap();
+    let (status, causes, report) = causes_for("5s", &["--pid", &provider.pid().to_string()]);
+    provider.resume();
+    assert_eq!((status, &causes[..]), (3, &["stopped", "reads_slowly"].map(String::from)[..]));
+    let verdict = &verdicts(&report)[1];
+    assert!(verdict.starts_with("the process has read nothing for "), "{verdict}");
+    let evidence = report["findings"][1]["evidence"].to_string();
+    let local = caller.local_addr().unwrap();
+    assert!(evidence.contains(&format!("the caller is {local}")), "{evidence}");
+}
+
 #[test]
 fn a_connection_that_is_well_has_no_verdict() {
     let traffic = Traffic::start(
@@ -107,6 +154,9 @@ fn a_connection_that_is_well_has_no_verdict() {
         |stream| stream.read_exact(&mut [0; 100]),
     );
     let pid = std::process::id().to_string();
+    let (status, out, _) = doctor(&["--port", &traffic.port, "--for", "1s", "--every", "100ms"]);
+    let told = "Nothing was found that holds calls up.\nSockets do not show what happens inside of";
+    assert!(status == 0 && out.contains(told), "{out}");
     let (status, causes, report) = causes(&["--port", &traffic.port, "--pid", &pid]);
     // Other tests of this process are watched, too.
     let own = |it: &&Value| it["subject"].as_str().unwrap().ends_with(&traffic.port);
@@ -306,8 +356,11 @@ fn a_provider_that_has_stopped_is_named_before_any_call_fails() {
     mesh.provider.resume();
     let report: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
     assert_eq!(status, 3, "{report:#}");
-    let [finding] = &report["findings"].as_array().unwrap()[..] else { panic!("{report:#}") };
-    assert_eq!(finding["verdict"], "the network is fine; the provider does not answer");
+    let verdicts = verdicts(&report);
+    // Its socket is on this machine, too, and says the same.
+    let [first, .., last] = &verdicts[..] else { panic!("{report:#}") };
+    assert_eq!(first, "the process is stopped", "{report:#}");
+    assert!(last.contains("the provider does not answer"), "{report:#}");
     mesh.stop.store(true, Relaxed);
     mesh.callers.drain(..).for_each(|caller| caller.join().unwrap());
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::figures::Figures;
 
 const SECOND_US: u64 = 1_000_000;
 
@@ -41,6 +42,7 @@ fn well(second: u64) -> Figures {
         delivery_rate: Some(10_000_000),
         is_app_limited: Some(false),
         send_buffer_bytes: Some(87_040),
+        is_closed_by_peer: false,
     }
 }
 
@@ -147,6 +149,54 @@ fn some_lost_segments_of_many_are_normal() {
     assert_eq!(causes(&[few]), []);
 }
 
+/// A peer that does not read throws away what comes, which the network did not lose.
+#[test]
+fn a_full_window_is_told_beside_lost_segments() {
+    let lost = |window_us: u64| {
+        of_sockets(&[client(move |second| Figures {
+            retransmits: Some(second * 50),
+            window_limited_us: Some(second * window_us),
+            ..well(second)
+        })])
+    };
+    let [_, loss] = lost(970_000).try_into().unwrap();
+    assert_eq!(
+        loss.evidence[1],
+        "the peer's receive window was full 97% of the time: what it has no room for is sent \
+         again, too"
+    );
+    let [_, loss] = lost(400_000).try_into().unwrap();
+    assert!(loss.evidence[1].starts_with("round trip"), "{loss}");
+}
+
+#[test]
+fn the_worst_of_callers_is_named() {
+    let connection = |port: u16, per_second: u64| {
+        let mut connection = client(move |second| Figures {
+            retransmits: Some(second * per_second),
+            ..well(second)
+        });
+        connection.role = Role::Server;
+        connection.id = SocketId { local: id().remote, remote: id().local };
+        connection.id.remote.set_port(port);
+        connection
+    };
+    let evidence = |of: &[Connection]| {
+        let [finding] = of_sockets(of).try_into().unwrap();
+        finding.evidence.last().unwrap().clone()
+    };
+    let (bad, well, worse) = (connection(1, 50), connection(2, 0), connection(3, 70));
+    assert_eq!(evidence(std::slice::from_ref(&bad)), "the caller is 10.0.0.5:1");
+    assert_eq!(
+        evidence(&[bad.clone(), well.clone()]),
+        "1 of 2 connections: 10.0.0.7:20880 -> 10.0.0.5:1"
+    );
+    assert_eq!(
+        evidence(&[bad, well, worse]),
+        "2 of 3 connections; the worst is 10.0.0.7:20880 -> 10.0.0.5:3"
+    );
+}
+
 #[test]
 fn a_full_network_has_a_queue_and_a_long_round_trip() {
     let full = |second| Figures {
@@ -162,6 +212,18 @@ fn a_full_network_has_a_queue_and_a_long_round_trip() {
     assert_eq!(causes(&[client(fast)]), []);
     let little = |second| Figures { is_app_limited: Some(true), ..full(second) };
     assert_eq!(causes(&[client(little)]), []);
+    // Callers wait for their answers, and leave no queue in the socket.
+    let under_way = |n| {
+        client(move |second| Figures {
+            not_sent_bytes: Some(0),
+            unacked_bytes: Some(n),
+            ..little(second)
+        })
+    };
+    assert_eq!(causes(&[under_way(60_000)]), []);
+    let [finding] = of_sockets(&[under_way(70_000)]).try_into().unwrap();
+    assert_eq!(finding.cause, Cause::NetworkFull);
+    assert_eq!(finding.evidence[1], "68 KiB wait to be sent or are under way");
     // Processors that are busy lengthen round trips, too.
     let mut inside = client(full);
     inside.id.local.set_ip(inside.id.remote.ip());
@@ -182,7 +244,10 @@ fn connections_to_the_same_service_are_told_of_together() {
     let all = [connection(20_000, true), connection(40_000, true), connection(50_000, false)];
     let [finding] = of_sockets(&all).try_into().unwrap();
     assert_eq!(finding.verdict, "send buffer limited 40% of the time");
-    assert_eq!(finding.evidence.last().unwrap(), "2 of 3 connections; the worst of them is shown");
+    assert_eq!(
+        finding.evidence.last().unwrap(),
+        "2 of 3 connections; the worst is 10.0.0.5:40000 -> 10.0.0.7:20880"
+    );
 }
 
 #[test]

@@ -1,0 +1,240 @@
+//! The sockets and processes that are watched, look by look.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use doctor::processes::{self, Owners};
+use doctor::sock_diag::{Connecting, Look};
+use doctor::verdicts::{Attempts, Connection, Listening, Process};
+use doctor::{Role, Socket, SocketId, Watched, counted};
+
+use super::sampling::{Seen, Wanted};
+
+/// Looks at single sockets that are remembered, a quarter of a KiB each.
+const MAX_FIGURES: usize = 1_000_000;
+/// How many other machines are named.
+const MAX_PLACES: usize = 3;
+
+/// What is watched so far.
+pub(super) struct Watching<'a> {
+    wanted: &'a Wanted,
+    pids: HashSet<u32>,
+    owners: Owners,
+    sockets: BTreeMap<SocketId, (u64, Watched)>,
+    listeners: BTreeMap<SocketAddr, (u64, Vec<(u64, u64)>)>,
+    /// How often attempts of a process to connect to an address were repeated, by look.
+    attempts: BTreeMap<(Option<u32>, SocketAddr), Vec<u64>>,
+    /// The states of processes, by look.
+    states: BTreeMap<u32, Vec<char>>,
+    n_looks: usize,
+    n_figures: usize,
+}
+
+impl<'a> Watching<'a> {
+    pub(super) fn new(wanted: &'a Wanted, pids: HashSet<u32>, owners: Owners) -> Self {
+        Self {
+            wanted,
+            pids,
+            owners,
+            sockets: BTreeMap::new(),
+            listeners: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            states: BTreeMap::new(),
+            n_looks: 0,
+            n_figures: 0,
+        }
+    }
+
+    /// Whether there is anything to be watched here.
+    pub(super) fn needs_sockets(&self) -> bool {
+        !(self.pids.is_empty() && self.wanted.ports.is_empty())
+    }
+
+    /// Whether there is no room for another look.
+    pub(super) fn is_full(&self) -> bool {
+        MAX_FIGURES <= self.n_figures
+    }
+
+    /// Adds a look at the sockets of this machine.
+    pub(super) fn add(&mut self, at: Duration, look: Look) {
+        let is_new = |inode: u64, owners: &Owners| inode != 0 && owners.pid(inode).is_none();
+        let inodes = look.sockets.iter().map(|it| it.inode);
+        let inodes = inodes.chain(look.listeners.iter().map(|it| it.inode));
+        let mut inodes = inodes.chain(look.connecting.iter().map(|it| it.inode));
+        if inodes.any(|it| is_new(it, &self.owners)) {
+            // Connections come and go: those of the processes that are watched are looked up
+            // again.
+            for pid in &self.pids {
+                // It may have ended.
+                let _ = self.owners.add(*pid);
+            }
+        }
+        // Both sides, where both are of this machine.
+        let ids: HashSet<SocketId> =
+            look.sockets.iter().filter(|it| self.is_wanted(it)).map(|it| it.id).collect();
+        let mut pids = self.pids.clone();
+        for socket in look.sockets {
+            if ids.contains(&socket.id) || ids.contains(&socket.id.reversed()) {
+                let entry = self.sockets.entry(socket.id).or_default();
+                entry.0 = socket.inode;
+                entry.1.add(at, socket.figures);
+                self.n_figures += 1;
+                pids.extend(self.owners.pid(socket.inode));
+            }
+        }
+        for listener in look.listeners {
+            let is_wanted = self.wanted.ports.contains(&listener.address.port())
+                || self.is_of_pid(listener.inode);
+            if is_wanted {
+                let entry = self.listeners.entry(listener.address).or_default();
+                entry.0 = listener.inode;
+                entry.1.push((listener.waiting, listener.limit));
+                pids.extend(self.owners.pid(listener.inode));
+            }
+        }
+        self.add_attempts(&look.connecting);
+        for pid in pids {
+            self.states.entry(pid).or_default().extend(processes::state(pid));
+        }
+        self.n_looks += 1;
+    }
+
+    /// Adds attempts to connect, of the look that is being added.
+    fn add_attempts(&mut self, connecting: &[Connecting]) {
+        for it in connecting {
+            let port = it.id.remote.port();
+            if self.wanted.ports.contains(&port) || self.is_of_pid(it.inode) {
+                let key = (self.owners.pid(it.inode), it.id.remote);
+                let repeats = self.attempts.entry(key).or_default();
+                repeats.resize(self.n_looks + 1, 0);
+                repeats[self.n_looks] = repeats[self.n_looks].max(it.repeats);
+            }
+        }
+    }
+
+    fn is_wanted(&self, socket: &Socket) -> bool {
+        let ports = [socket.id.local.port(), socket.id.remote.port()];
+        self.wanted.ports.iter().any(|port| ports.contains(port)) || self.is_of_pid(socket.inode)
+    }
+
+    fn is_of_pid(&self, inode: u64) -> bool {
+        self.owners.pid(inode).is_some_and(|pid| self.pids.contains(&pid))
+    }
+
+    /// Hands over what was seen.
+    pub(super) fn finish(self, seen: &mut Seen) {
+        // Those of other processes may be new, and may have ended meanwhile.
+        let owners = Owners::of_all();
+        let name = |inode| owners.name(inode).or_else(|| self.owners.name(inode));
+        self.finish_processes(seen);
+        let ports: HashSet<u16> = self.listeners.keys().map(SocketAddr::port).collect();
+        let asked = &self.wanted.ports;
+        let is_server = |id: &SocketId| {
+            // The side that listens, or else that whose port was asked for, or that with the lower
+            // one.
+            let of = |port: u16| (ports.contains(&port), asked.contains(&port), u16::MAX - port);
+            of(id.remote.port()) < of(id.local.port())
+        };
+        for (id, (inode, watched)) in self.sockets {
+            let role = if is_server(&id) { Role::Server } else { Role::Client };
+            seen.connections.push(Connection { id, role, owner: name(inode), watched });
+        }
+        for (address, (inode, queue)) in self.listeners {
+            seen.listeners.push(Listening { address, owner: name(inode), queue });
+        }
+        let n_hidden = owners.n_hidden();
+        if n_hidden != 0 {
+            let hidden = counted(n_hidden as u64, "process", "processes");
+            let verb = if n_hidden == 1 { "is" } else { "are" };
+            let note = format!("{hidden} of other users {verb} not named; root sees them");
+            seen.notes.push(note);
+        }
+        if seen.connections.is_empty() && seen.agent.is_empty() {
+            let ports = self.wanted.ports.iter().map(|port| format!("from or to port {port}"));
+            let pids = self.wanted.pids.iter().map(|pid| format!("of process {pid}"));
+            let what = ports.chain(pids).collect::<Vec<_>>().join(", or ");
+            seen.notes.push(format!("no connection {what} was open"));
+        }
+        seen.notes.extend(half_seen(&seen.connections));
+    }
+
+    /// Whose they are, and what connections they wait for.
+    fn finish_processes(&self, seen: &mut Seen) {
+        let name = |pid: u32| self.owners.name_of(pid);
+        for (pid, states) in &self.states {
+            if self.wanted.pids.contains(pid) && states.len() < self.n_looks {
+                seen.notes.push(format!("{} has ended meanwhile", name(*pid)));
+            }
+            seen.processes.push(Process { name: name(*pid), pid: *pid, states: states.clone() });
+        }
+        for ((pid, remote), repeats) in &self.attempts {
+            let mut repeats = repeats.clone();
+            repeats.resize(self.n_looks, 0);
+            seen.attempts.push(Attempts { owner: pid.map(name), remote: *remote, repeats });
+        }
+    }
+}
+
+/// Says so if the other side of connections is elsewhere, and where. Of a connection within the
+/// machine, a side that is closing is not shown.
+fn half_seen(connections: &[Connection]) -> Option<String> {
+    let ids: HashSet<SocketId> = connections.iter().map(|it| it.id).collect();
+    let is_half = |it: &&Connection| {
+        it.id.local.ip() != it.id.remote.ip() && !ids.contains(&it.id.reversed())
+    };
+    let half: Vec<&Connection> = connections.iter().filter(is_half).collect();
+    // Of callers, the port says nothing.
+    let place = |it: &&Connection| match it.role {
+        Role::Client => it.id.remote.to_string(),
+        Role::Server => it.id.remote.ip().to_string(),
+    };
+    let places: BTreeSet<String> = half.iter().map(place).collect();
+    let more = places.len().saturating_sub(MAX_PLACES);
+    let mut places: Vec<String> = places.into_iter().take(MAX_PLACES).collect();
+    if more != 0 {
+        places.push(format!("{more} more"));
+    }
+    let n_half = counted(half.len() as u64, "connection", "connections");
+    (!half.is_empty()).then(|| {
+        format!(
+            "the other end of {n_half} is not on this machine ({}); what holds up what it sends \
+             is only seen there: run this there, too",
+            places.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_the_other_ends_are_is_told() {
+        let connection = |local: &str, remote: &str, role| Connection {
+            id: SocketId { local: local.parse().unwrap(), remote: remote.parse().unwrap() },
+            role,
+            owner: None,
+            watched: Watched::default(),
+        };
+        let near = [
+            connection("10.0.0.5:1", "10.0.0.5:20880", Role::Client),
+            connection("10.0.0.5:2", "10.0.0.6:20880", Role::Client),
+            connection("10.0.0.6:20880", "10.0.0.5:2", Role::Server),
+        ];
+        assert_eq!(half_seen(&near), None);
+        let caller = |port| connection("10.0.0.5:20880", &format!("10.0.0.9:{port}"), Role::Server);
+        let provider = |nth| connection("10.0.0.5:3", &format!("10.0.0.{nth}:20880"), Role::Client);
+        assert_eq!(
+            half_seen(&[caller(1), caller(2), provider(7)]).unwrap(),
+            "the other end of 3 connections is not on this machine (10.0.0.7:20880, 10.0.0.9); \
+             what holds up what it sends is only seen there: run this there, too"
+        );
+        let many: Vec<Connection> = (10..16).map(provider).collect();
+        let told = half_seen(&many).unwrap();
+        assert!(
+            told.contains("(10.0.0.10:20880, 10.0.0.11:20880, 10.0.0.12:20880, 3 more)"),
+            "{told}"
+        );
+    }
+}
