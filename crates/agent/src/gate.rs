@@ -98,7 +98,7 @@ pub struct AppGate {
     elsewhere: RefCell<Vec<WaitsElsewhere>>,
     /// How many calls of this worker may be in the app.
     allowed: Cell<u32>,
-    lending: RefCell<Option<Lending>>,
+    lending: RefCell<Option<Box<Lending>>>,
     /// When the thread is free for certain of the call by a credit that was answered last.
     settles_at: Cell<Option<Instant>>,
     is_lending: Cell<bool>,

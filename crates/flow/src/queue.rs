@@ -117,7 +117,9 @@ pub struct Queue<T> {
     max_len: usize,
     next_key: u64,
     calls: HashMap<Key, (Entry, T)>,
-    classes: [Class; N_CLASSES],
+    /// One for each priority once a call has waited, and none before: there is a queue for each of
+    /// thousands of endpoints, and most of them are never needed.
+    classes: Vec<Class>,
     expiries: BTreeSet<(Instant, Key)>,
 }
 
@@ -154,7 +156,7 @@ impl<T> Queue<T> {
             max_len,
             next_key: 0,
             calls: HashMap::new(),
-            classes: Default::default(),
+            classes: Vec::new(),
             expiries: BTreeSet::new(),
         }
     }
@@ -174,23 +176,25 @@ impl<T> Queue<T> {
     /// Whether calls of the same caller wait in the same class.
     #[must_use]
     pub fn has_others_of(&self, entry: &Entry) -> bool {
-        self.classes[entry.priority as usize].callers.contains_key(&entry.caller.number)
+        let class = self.classes.get(entry.priority as usize);
+        class.is_some_and(|class| class.callers.contains_key(&entry.caller.number))
     }
 
     /// How many callers have more than one call waiting in this class. Counts no further than to
     /// `at_most`.
     #[must_use]
     pub fn n_with_several(&self, priority: Priority, at_most: usize) -> usize {
-        self.classes[priority as usize].by_len.range((2, 0)..).take(at_most).count()
+        let class = self.classes.get(priority as usize);
+        class.map_or(0, |class| class.by_len.range((2, 0)..).take(at_most).count())
     }
 
     /// About how many calls would go before this one, if it came now. Counts no further than to
     /// `at_most`, so that the answer costs no more than that.
     #[must_use]
     pub fn n_ahead(&self, entry: &Entry, at_most: usize) -> usize {
-        let better = &self.classes[..entry.priority as usize];
-        let n_better: usize = better.iter().map(|class| class.len).sum();
-        let class = &self.classes[entry.priority as usize];
+        let own = entry.priority as usize;
+        let Some(class) = self.classes.get(own) else { return 0 };
+        let n_better: usize = self.classes[..own].iter().map(|class| class.len).sum();
         let n_left = at_most.saturating_sub(n_better);
         (n_better + class.n_ahead(entry, n_left)).min(at_most)
     }
@@ -206,6 +210,9 @@ impl<T> Queue<T> {
         };
         let key = Key(self.next_key);
         self.next_key += 1;
+        if self.classes.is_empty() {
+            self.classes.resize_with(N_CLASSES, Class::default);
+        }
         self.classes[entry.priority as usize].insert(&entry, key);
         self.expiries.insert((entry.until, key));
         self.calls.insert(key, (entry, item));
@@ -251,7 +258,7 @@ impl<T> Queue<T> {
     /// Which call has to give way to one that comes while the queue is full.
     fn displaced_by(&self, entry: &Entry) -> Option<Key> {
         let own = entry.priority as usize;
-        let worst = (own..N_CLASSES).rev().find(|class| 0 < self.classes[*class].len)?;
+        let worst = (own..self.classes.len()).rev().find(|class| 0 < self.classes[*class].len)?;
         let class = &self.classes[worst];
         let (len, caller) = *class.by_len.last()?;
         let n_own = class.callers.get(&entry.caller.number).map_or(0, |own| own.calls.len());

@@ -4,12 +4,16 @@ use std::time::{Duration, Instant};
 
 const N_SPANS: usize = 8;
 
+/// Of a span in which nothing was seen.
+const NONE: u64 = u64::MAX;
+
 /// A minimum over a sliding window. It never stands still: what is old is forgotten span by span.
 #[derive(Clone, Debug)]
 pub(crate) struct WindowedMin {
     span: Duration,
-    /// The least of each span, the latest last.
-    least: [Option<Duration>; N_SPANS],
+    /// The least of each span in nanoseconds, the latest last. There may be one of these for each
+    /// of thousands of endpoints.
+    least: [u64; N_SPANS],
     span_ends: Instant,
 }
 
@@ -18,7 +22,7 @@ impl WindowedMin {
     pub(crate) fn new(window: Duration, now: Instant) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "8 fits")]
         let span = (window / N_SPANS as u32).max(Duration::from_millis(1));
-        Self { span, least: [None; N_SPANS], span_ends: now + span }
+        Self { span, least: [NONE; N_SPANS], span_ends: now + span }
     }
 
     /// Takes one duration in. Returns whether a span has ended since the last.
@@ -29,7 +33,7 @@ impl WindowedMin {
                 break;
             }
             self.least.rotate_left(1);
-            self.least[N_SPANS - 1] = None;
+            self.least[N_SPANS - 1] = NONE;
             self.span_ends += self.span;
             is_new = true;
         }
@@ -38,13 +42,15 @@ impl WindowedMin {
             self.span_ends = now + self.span;
         }
         let least = &mut self.least[N_SPANS - 1];
-        *least = Some(least.map_or(duration, |least| least.min(duration)));
+        // A time of 500 years is long enough.
+        *least = u64::try_from(duration.as_nanos()).unwrap_or(NONE - 1).min(*least);
         is_new
     }
 
     /// The minimum, if anything was seen lately.
     pub(crate) fn least(&self) -> Option<Duration> {
-        self.least.iter().flatten().min().copied()
+        let least = self.least.iter().min().copied().filter(|least| *least != NONE)?;
+        Some(Duration::from_nanos(least))
     }
 }
 

@@ -83,7 +83,10 @@ impl Nacos {
             .env("RNACOS_DATA_DIR", self.server.data_dir())
             .env("RNACOS_HTTP_PORT", self.http.to_string())
             .env("RNACOS_GRPC_PORT", (self.http + GRPC_OFFSET).to_string())
-            .env("RNACOS_HTTP_CONSOLE_PORT", "0");
+            .env("RNACOS_HTTP_CONSOLE_PORT", "0")
+            // It would connect to instances that stay, once in 60 s, and call those unhealthy
+            // that refuse: nobody listens at most of the addresses of a long list.
+            .env("RNACOS_NAMING_PERPETUAL_INSTANCE_PROBE_INTERVAL_SECOND", i32::MAX.to_string());
         self.server.spawn(&command)?;
         let ports = [self.http, self.http + GRPC_OFFSET];
         self.server.wait_ready(START_TIMEOUT, || ports.into_iter().all(is_open))

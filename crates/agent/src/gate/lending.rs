@@ -42,9 +42,9 @@ impl AppGate {
         };
         {
             let mut lending = self.lending.borrow_mut();
-            let it = lending.get_or_insert_with(|| Lending {
-                lender: Lender::new(limit, own, now),
-                borrowers: HashMap::new(),
+            let it = lending.get_or_insert_with(|| {
+                let lender = Lender::new(limit, own, now);
+                Box::new(Lending { lender, borrowers: HashMap::new() })
             });
             if it.lender.has(caller) {
                 return;
@@ -108,7 +108,7 @@ impl AppGate {
             let mut lending = self.lending.borrow_mut();
             lending.take_if(|it| is_idle || it.lender.is_calm(now))
         };
-        let Some(Lending { lender, mut borrowers }) = ended else { return };
+        let Some(Lending { lender, mut borrowers }) = ended.map(|it| *it) else { return };
         self.is_lending.set(false);
         let open: Vec<_> = lender.end().filter_map(|link| borrowers.remove(&link)).collect();
         self.gate.borrow_mut().set_limit(self.allowed.get(), self.allowed.get().into());

@@ -33,6 +33,13 @@ fn waits(gate: &Rc<AppGate>) -> Waiting {
     }
 }
 
+/// There is one for each worker and each endpoint that is called without an agent there.
+#[test]
+fn a_gate_is_small() {
+    let [gate, shared] = [size_of::<AppGate>(), size_of::<SharedGate>()];
+    assert!(gate <= 768 && shared <= 448, "{gate} and {shared} bytes");
+}
+
 async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("in time")
 }
