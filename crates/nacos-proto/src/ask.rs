@@ -9,6 +9,10 @@ use crate::instance::Instance;
 use crate::key::{ConfigKey, ServiceName};
 use crate::payload::Payload;
 
+/// The namespace of services that nobody gave another one. To a server it is a name like others:
+/// what is registered without one is not in it.
+const PUBLIC: &str = "public";
+
 /// What a connection is for. A server keeps instances and subscriptions of connections for naming,
 /// and no others.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -145,7 +149,9 @@ impl Ask {
         }
     }
 
-    /// The message. `namespace` is empty for the one that is called `public`.
+    /// The message. `namespace` is empty for the one that is called `public`. Services have to
+    /// name it, and documents must not. Source: `InitUtils.initNamespaceForNaming`,
+    /// `ParamUtil.parseNamespace`.
     #[must_use]
     pub fn payload(
         &self,
@@ -171,7 +177,7 @@ impl Ask {
     fn body(&self, namespace: &str) -> (&'static str, Value) {
         let of_service = |service: &ServiceName| {
             json!({
-                "namespace": namespace,
+                "namespace": if namespace.is_empty() { PUBLIC } else { namespace },
                 "serviceName": service.name,
                 "groupName": service.group,
             })
@@ -275,6 +281,11 @@ mod tests {
         assert_eq!(kind, "ConfigBatchListenRequest");
         let context = json!({"tenant": "ns", "group": "mapping", "dataId": "a.B", "md5": "x"});
         assert_eq!(listen["configListenContexts"], json!([context]));
+        let public = |ask: Ask| ask.payload("", 7, HashMap::new()).read::<Value>().unwrap();
+        let service = ServiceName { group: "G".into(), name: "s".into() };
+        assert_eq!(public(Ask::Query(service))["namespace"], "public");
+        let key = ConfigKey { group: "mapping".into(), data_id: "a.B".into() };
+        assert_eq!(public(Ask::Document(key))["tenant"], "");
         let (kind, setup) = body(&Ask::Setup(Module::Naming));
         assert_eq!(kind, "ConnectionSetupRequest");
         assert_eq!(

@@ -213,6 +213,13 @@ impl State {
         let text = |key: &str| body[key].as_str().unwrap_or_default().to_owned();
         let service = format!("{}@@{}", text("groupName"), text("serviceName"));
         let document = (text("group"), text("dataId"));
+        // To a server, services of `` are not those of `public`, and documents of `public` are not
+        // those of ``, where Java's client has them by default.
+        if body.get("groupName").is_some() {
+            assert_eq!(body["namespace"], "public", "{kind}");
+        } else if let Some(tenant) = body.get("tenant") {
+            assert_eq!(tenant, "", "{kind}");
+        }
         let mut answer = json!({"resultCode": 200, "errorCode": 0, "success": true});
         let refuse = |code: i32, message: &str| json!({"resultCode": 500, "errorCode": code, "success": false, "message": message});
         match kind {
