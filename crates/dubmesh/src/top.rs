@@ -85,7 +85,8 @@ pub(crate) fn top(args: &TopArgs) -> Exit {
     };
     let shown = Shown { view: args.view, order, filter: args.filter.clone() };
     let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build();
     let done = runtime.map_err(|error| format!("cannot start an event loop: {error}")).and_then(
         |runtime| match args.once || !is_terminal {
             true => runtime.block_on(once(args, &shown)),

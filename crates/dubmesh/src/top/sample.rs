@@ -133,22 +133,38 @@ impl Sample {
     pub(super) async fn take(admin: &str) -> Result<Self, String> {
         let at = Instant::now();
         let version = admin_pages::version(admin).await?;
+        let (services, endpoints, connections, stages) = tokio::join!(
+            admin_pages::listed(admin, "services"),
+            admin_pages::listed(admin, "endpoints"),
+            admin_pages::listed(admin, "connections"),
+            admin_pages::items(admin, "stages"),
+        );
         let mut missing = Missing::default();
-        let listed = admin_pages::listed(admin, "services").await?;
-        let services = missing.of(listed, |it| &mut it.services);
-        let listed = admin_pages::listed(admin, "endpoints").await?;
-        let endpoints = missing.of(listed, |it| &mut it.endpoints);
-        let listed = admin_pages::listed(admin, "connections").await?;
-        let connections = missing.of(listed, |it| &mut it.connections);
+        let services = missing.of(services?, |it| &mut it.services);
+        let endpoints = missing.of(endpoints?, |it| &mut it.endpoints);
+        let connections = missing.of(connections?, |it| &mut it.connections);
         // An older agent has no such page.
-        let stages = admin_pages::items(admin, "stages").await.unwrap_or_default();
+        let stages = stages.unwrap_or_default();
         Ok(Self { at, version, services, endpoints, connections, stages, missing })
+    }
+
+    /// Of an agent that does nothing.
+    #[cfg(test)]
+    pub(super) fn of_nothing() -> Self {
+        Self {
+            at: Instant::now(),
+            version: tests::version(1, 60),
+            services: Vec::new(),
+            endpoints: Vec::new(),
+            connections: Vec::new(),
+            stages: Vec::new(),
+            missing: Missing::default(),
+        }
     }
 
     /// What has happened since `before`.
     pub(super) fn since(&self, before: &Self) -> Figures {
-        // Another process has begun to count anew.
-        let is_same = self.version.pid == before.version.pid;
+        let is_same = is_same_process(&self.version, &before.version);
         let time = self.at.saturating_duration_since(before.at);
         let rates = Rates { seconds: time.max(Duration::from_millis(1)).as_secs_f64(), is_same };
         let endpoints = self.endpoints(before, &rates);
@@ -259,6 +275,12 @@ impl Sample {
     }
 }
 
+/// Whether two looks were at the same process: another one has begun to count anew. In a container,
+/// each has the same number.
+fn is_same_process(now: &VersionSnapshot, before: &VersionSnapshot) -> bool {
+    now.pid == before.pid && before.uptime_s <= now.uptime_s
+}
+
 /// The average times of calls that ended after `before`.
 fn stages_since(now: &StagesSnapshot, before: Option<&StagesSnapshot>) -> [f64; N_STAGES] {
     let before = before.filter(|before| before.calls < now.calls);
@@ -313,6 +335,16 @@ impl Rates {
 mod tests {
     use super::*;
 
+    pub(super) fn version(pid: u32, uptime_s: u64) -> VersionSnapshot {
+        VersionSnapshot {
+            program: "dubmesh".to_owned(),
+            version: "1.0".to_owned(),
+            agent: "shop".to_owned(),
+            pid,
+            uptime_s,
+        }
+    }
+
     #[test]
     fn times_of_stages_are_of_late_where_calls_have_ended() {
         let page = |calls, wait| StagesSnapshot {
@@ -328,6 +360,13 @@ mod tests {
         assert_eq!(wait(page(4, 40.0), None), 10.0);
         assert_eq!(wait(page(0, 0.0), None), 0.0);
         assert_eq!(wait(page(1, 3.0), Some(page(9, 90.0))), 3.0, "it began anew");
+    }
+
+    #[test]
+    fn a_new_process_may_have_the_number_of_the_old_one() {
+        assert!(is_same_process(&version(1, 60), &version(1, 60)));
+        assert!(!is_same_process(&version(2, 61), &version(1, 60)));
+        assert!(!is_same_process(&version(1, 0), &version(1, 60)));
     }
 
     #[test]

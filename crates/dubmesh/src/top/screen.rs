@@ -1,5 +1,6 @@
 //! The views in a terminal, with keys.
 
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use ratatui::DefaultTerminal;
@@ -14,6 +15,9 @@ use super::sample::{Figures, Sample};
 use super::table::{Order, Shown, View, fitted, headline, lines, widths};
 
 const KEYS: &str = "Tab view  s sort  r reverse  / filter  Space stop  q quit";
+
+/// How long to wait for a key until an answer is looked for again.
+const KEY_WAIT: Duration = Duration::from_millis(50);
 
 /// Shows the views until somebody quits.
 ///
@@ -41,6 +45,17 @@ pub(super) fn run(
     done.map_err(|error| format!("the terminal cannot be used: {error}"))
 }
 
+/// Takes a look beside the keys: an agent that hangs keeps nobody from quitting.
+fn ask(runtime: &Runtime, admin: &str) -> Receiver<Result<Sample, String>> {
+    let (give, take) = mpsc::channel();
+    let admin = admin.to_owned();
+    runtime.spawn(async move {
+        // Whoever has quit needs no answer.
+        let _ = give.send(Sample::take(&admin).await);
+    });
+    take
+}
+
 struct Screen {
     figures: Figures,
     last: Sample,
@@ -63,10 +78,11 @@ impl Screen {
         every: Duration,
     ) -> std::io::Result<()> {
         let mut due = Instant::now() + every;
+        let mut asked: Option<Receiver<Result<Sample, String>>> = None;
         loop {
             terminal.draw(|frame| self.draw(frame))?;
-            let wait = due.saturating_duration_since(Instant::now());
-            if event::poll(wait)? {
+            let left = due.saturating_duration_since(Instant::now());
+            if event::poll(if asked.is_some() { KEY_WAIT } else { left })? {
                 if let Event::Key(key) = event::read()?
                     && key.kind == KeyEventKind::Press
                     && !self.press(key)
@@ -75,10 +91,17 @@ impl Screen {
                 }
                 continue;
             }
-            due = Instant::now() + every;
-            if !self.is_stopped {
-                self.look(runtime.block_on(Sample::take(admin)));
+            match asked.as_ref().map(Receiver::try_recv) {
+                Some(Err(TryRecvError::Empty)) => continue,
+                Some(Ok(taken)) => self.look(taken),
+                Some(Err(TryRecvError::Disconnected)) => {}
+                None if self.is_stopped => {}
+                None => {
+                    asked = Some(ask(runtime, admin));
+                    continue;
+                }
             }
+            (asked, due) = (None, Instant::now() + every);
         }
     }
 
@@ -152,10 +175,10 @@ impl Screen {
         self.scroll = self.scroll.min(lines.len().saturating_sub(1));
         let widths = widths(self.shown.view, &lines, usize::from(frame.area().width));
         let bold = Style::new().add_modifier(Modifier::BOLD);
-        frame.render_widget(
-            TextLine::styled(headline(&self.figures, &self.shown, lines.len()), bold),
-            top,
-        );
+        let headline = headline(&self.figures, &self.shown, lines.len());
+        // What is on the screen is what the agent said last.
+        let age = if self.trouble.is_some() { "not current: " } else { "" };
+        frame.render_widget(TextLine::styled(format!("{age}{headline}"), bold), top);
         let columns = || self.shown.view.columns().zip(&widths).enumerate();
         let spans = columns().filter_map(|(nth, (column, width))| {
             let is_sorted = nth == self.shown.order.column;
@@ -185,5 +208,60 @@ impl Screen {
             (None, None) if self.is_stopped => TextLine::from(format!("stopped  {KEYS}")),
             (None, None) => TextLine::from(KEYS),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::buffer::Cell;
+
+    use super::*;
+
+    #[test]
+    fn figures_of_an_agent_that_is_gone_are_not_shown_as_current() {
+        let sample = || Sample::of_nothing();
+        let mut screen = Screen {
+            figures: sample().since(&sample()),
+            shown: Shown {
+                view: View::Services,
+                order: Order::of(View::Services),
+                filter: String::new(),
+            },
+            last: sample(),
+            trouble: None,
+            typing: None,
+            scroll: 0,
+            is_stopped: false,
+        };
+        let mut terminal = Terminal::new(TestBackend::new(40, 5)).unwrap();
+        let mut rows = |screen: &mut Screen| {
+            let frame = terminal.draw(|frame| screen.draw(frame)).unwrap();
+            let text: String = frame.buffer.content().iter().map(Cell::symbol).collect();
+            [text[..40].to_owned(), text[160..].to_owned()]
+        };
+        screen.look(Err("no agent answers".to_owned()));
+        let [top, bottom] = rows(&mut screen);
+        assert!(top.starts_with("not current: shop 1.0: 0 calls/s"), "{top}");
+        assert!(bottom.starts_with("no agent answers "), "{bottom}");
+        screen.look(Ok(sample()));
+        let [top, bottom] = rows(&mut screen);
+        assert!(top.starts_with("shop 1.0: 0 calls/s"), "{top}");
+        assert!(bottom.starts_with("Tab view "), "{bottom}");
+    }
+
+    #[test]
+    fn an_agent_that_hangs_holds_up_no_keys() {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).enable_all().build().unwrap();
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let answer = ask(&runtime, &silent.local_addr().unwrap().to_string());
+        // It was asked, and has said nothing.
+        let _connection = silent.accept().unwrap();
+        assert!(matches!(answer.try_recv(), Err(TryRecvError::Empty)));
+        runtime.shutdown_background();
     }
 }

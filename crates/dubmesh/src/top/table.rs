@@ -34,6 +34,8 @@ pub(super) struct Column {
 
 /// An IPv4 address with its port is at most so long.
 const MIN_NAME_WIDTH: usize = 21;
+/// Less of any other text says nothing.
+const MIN_TEXT_WIDTH: usize = 7;
 
 const fn words_column(name: &'static str) -> Column {
     Column { name, width: 0, is_number: false }
@@ -331,8 +333,12 @@ pub(super) fn widths(view: View, lines: &[Line], width: usize) -> Vec<Option<usi
         let fixed: usize = columns[..n_shown].iter().map(|column| column.width).sum();
         width.saturating_sub(fixed + n_shown.saturating_sub(1))
     };
-    let needed = wanted(0).min(MIN_NAME_WIDTH);
-    let n_shown = (1..=columns.len()).rev().find(|n| needed <= room(*n)).unwrap_or(1);
+    let needed = |n_shown: usize| -> usize {
+        let least = |nth| if nth == 0 { MIN_NAME_WIDTH } else { MIN_TEXT_WIDTH };
+        let open = (0..n_shown).filter(|nth| columns[*nth].width == 0);
+        open.map(|nth| wanted(nth).min(least(nth))).sum()
+    };
+    let n_shown = (1..=columns.len()).rev().find(|n| needed(*n) <= room(*n)).unwrap_or(1);
     let mut widths: Vec<usize> = columns[..n_shown].iter().map(|column| column.width).collect();
     let mut left = room(n_shown);
     let mut open: Vec<usize> = (0..n_shown).filter(|nth| columns[*nth].width == 0).collect();
@@ -383,9 +389,16 @@ pub(super) fn headline(figures: &Figures, shown: &Shown, n_lines: usize) -> Stri
         View::Connections => figures.missing.connections,
         View::Stages => 0,
     };
-    let be = if unread == 1 { "is" } else { "are" };
-    let unread =
-        if unread == 0 { String::new() } else { format!(" ({unread} more {be} not read)") };
+    let be = |n| if n == 1 { "is" } else { "are" };
+    let mut unread = match unread {
+        0 => String::new(),
+        n => format!(" ({n} more {} not read)", be(n)),
+    };
+    // What is said of services is the sum of what is said of their endpoints.
+    if let (View::Services, n @ 1..) = (shown.view, figures.missing.endpoints) {
+        let endpoints = doctor::counted(n as u64, "endpoint", "endpoints");
+        unread += &format!(" (without {endpoints} that {} not read)", be(n));
+    }
     let silent = match figures.missing.workers {
         0 => String::new(),
         n => format!("; workers that do not answer: {n}"),

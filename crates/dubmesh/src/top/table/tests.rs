@@ -88,6 +88,31 @@ fn one_line_is_counted_as_such() {
     assert!(headline.ends_with("; 1000 endpoints (1 more is not read)"), "{headline}");
 }
 
+/// Services have no figures of their own: those of endpoints that are not read are missing.
+#[test]
+fn what_services_lack_is_told() {
+    let mut figures = figures();
+    figures.missing = Missing { endpoints: 500, services: 3, ..Missing::default() };
+    let view = View::Services;
+    let shown = Shown { view, order: Order::of(view), filter: String::new() };
+    let headline = headline(&figures, &shown, 2);
+    let told = "; 2 services (3 more are not read) (without 500 endpoints that are not read)";
+    assert!(headline.ends_with(told), "{headline}");
+}
+
+/// A column of which nothing can be read is no use.
+#[test]
+fn columns_are_wide_enough_or_left_out() {
+    let shown = shown("rate", "");
+    let lines = lines(&figures(), &shown);
+    for width in 0..200 {
+        let widths = widths(View::Endpoints, &lines, width);
+        for (column, shown) in ENDPOINTS.iter().zip(&widths).skip(1) {
+            assert!(shown.is_none_or(|shown| 5 <= shown || column.is_number), "{width} {widths:?}");
+        }
+    }
+}
+
 #[test]
 fn any_width_will_do() {
     for view in View::ALL {
