@@ -36,14 +36,22 @@ pub(crate) async fn version(admin: &str) -> Result<VersionSnapshot, String> {
 
 /// Its pages, now.
 pub(crate) async fn look(admin: &str, at: Duration) -> Result<AgentLook, String> {
+    // All at once: one look takes as long as the slowest page, and not as all of them.
+    let (services, endpoints, apps, connections, stages) = tokio::join!(
+        items(admin, "services"),
+        items(admin, "endpoints"),
+        items(admin, "apps"),
+        items(admin, "connections"),
+        items(admin, "stages"),
+    );
     Ok(AgentLook {
         at,
-        services: items(admin, "services").await?,
-        endpoints: items(admin, "endpoints").await?,
-        apps: items(admin, "apps").await?,
-        connections: items(admin, "connections").await?,
+        services: services?,
+        endpoints: endpoints?,
+        apps: apps?,
+        connections: connections?,
         // An older agent has no such page.
-        stages: items(admin, "stages").await.unwrap_or_default(),
+        stages: stages.unwrap_or_default(),
         lag_ms: None,
         usual_lag_ms: None,
     })
@@ -81,9 +89,9 @@ pub(crate) async fn listed<T: DeserializeOwned>(
 
 /// One page.
 pub(crate) async fn page<T: DeserializeOwned>(admin: &str, path: &str) -> Result<T, String> {
-    let body = tokio::time::timeout(TIMEOUT, fetch(admin, path)).await.map_err(|_| {
-        format!("the agent at {admin} has not answered {path} within {TIMEOUT:?}")
-    })??;
+    let body = tokio::time::timeout(TIMEOUT, fetch(admin, path))
+        .await
+        .map_err(|_| unanswered(admin, path))??;
     serde_json::from_slice(&body).map_err(|error| {
         format!(
             "{admin}{path} is not a page of a dubmesh agent of this version: {error}; write the \
@@ -108,6 +116,24 @@ fn brief(text: &str) -> String {
 
 /// What answers does not do so as an agent would.
 const NO_AGENT: &str = "; write the address of an agent's admin listener after --admin";
+/// What an admin listener with TLS answers is taken for no HTTP.
+const NO_TLS: &str = "; one that speaks TLS ([admin.tls]) cannot be read: for that, run dubmesh \
+                      doctor --pid with the agent's process";
+
+fn unanswered(admin: &str, path: &str) -> String {
+    format!(
+        "{admin} has not answered {path} within {TIMEOUT:?}: the agent hangs, or it is another \
+         program{NO_AGENT}"
+    )
+}
+
+/// Why a question got no answer.
+fn no_answer(error: &hyper::Error) -> String {
+    match error.is_canceled() || error.is_incomplete_message() || error.is_closed() {
+        true => format!("the connection was closed without an answer{NO_AGENT}"),
+        false => format!("what answers there speaks no HTTP: {error}{NO_AGENT}{NO_TLS}"),
+    }
+}
 
 async fn fetch(admin: &str, path: &str) -> Result<Bytes, String> {
     let mut response = ask(admin, path).await?;
@@ -122,9 +148,7 @@ pub(crate) async fn lines(
     mut take: impl FnMut(&[u8]) -> bool,
 ) -> Result<(), String> {
     let asked = tokio::time::timeout(TIMEOUT, ask(admin, path)).await;
-    let mut response = asked.map_err(|_| {
-        format!("the agent at {admin} has not answered {path} within {TIMEOUT:?}")
-    })??;
+    let mut response = asked.map_err(|_| unanswered(admin, path))??;
     if response.answer.status() != StatusCode::OK {
         let body = tokio::time::timeout(TIMEOUT, whole(&mut response)).await;
         let why = match body {
@@ -192,8 +216,7 @@ async fn get(
     host: &str,
     path: &str,
 ) -> Result<Coming, String> {
-    let text =
-        |error: hyper::Error| format!("what answers there speaks no HTTP: {error}{NO_AGENT}");
+    let text = |error: hyper::Error| no_answer(&error);
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(text)?;
     let driver = tokio::spawn(connection).abort_handle();
@@ -219,7 +242,9 @@ async fn whole(response: &mut Coming) -> Result<Bytes, String> {
             // With these an agent says why it does not answer.
             let is_agent = matches!(status.as_u16(), 400 | 403 | 421 | 503);
             let advice = if is_agent { "" } else { NO_AGENT };
-            Err(format!("{status}: {}{advice}", brief(&String::from_utf8_lossy(&body))))
+            let reason = brief(&String::from_utf8_lossy(&body));
+            let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
+            Err(format!("{status}{reason}{advice}"))
         }
     }
 }

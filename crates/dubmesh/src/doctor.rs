@@ -10,7 +10,7 @@ use clap::Args;
 use doctor::{Finding, counted};
 use serde::Serialize;
 
-use self::sampling::{Seen, Wanted, watch};
+use self::sampling::{MIN_LOOKS, Seen, Wanted, watch};
 use crate::Exit;
 use crate::admin_pages::plain;
 use crate::duration::duration;
@@ -83,10 +83,10 @@ struct Report<'a> {
 /// Watches, and prints what was found.
 pub(crate) fn doctor(args: &DoctorArgs) -> Exit {
     let n_looks = args.time.div_duration_f64(args.every);
-    if n_looks < 5.0 || f64::from(MAX_LOOKS) < n_looks {
+    if n_looks < MIN_LOOKS as f64 || f64::from(MAX_LOOKS) < n_looks {
         eprintln!(
-            "dubmesh doctor: --for {:?} and --every {:?} make {n_looks:.0} looks; 5 to {MAX_LOOKS} \
-             are possible",
+            "dubmesh doctor: --for {:?} and --every {:?} make {n_looks:.0} looks; {MIN_LOOKS} to \
+             {MAX_LOOKS} are possible",
             args.time, args.every
         );
         return Exit::Usage;

@@ -491,6 +491,105 @@ fn what_answers_but_is_no_agent_is_told() {
     }
 }
 
+/// A server that answers each connection with the same bytes.
+fn answering(bytes: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(bytes);
+        }
+    });
+    address
+}
+
+#[test]
+fn why_there_is_no_page_is_told() {
+    let told = |bytes| {
+        let (status, out, err) = doctor(&["--admin", &answering(bytes)]);
+        assert_eq!((status, &*out), (1, ""), "{err}");
+        err
+    };
+    let err = told(b"");
+    assert!(err.contains("/version: the connection was closed without an answer; write"), "{err}");
+    // As a listener with TLS refuses plain HTTP.
+    let err = told(b"\x15\x03\x03\0\x02\x02\x46");
+    assert!(err.contains("one that speaks TLS ([admin.tls]) cannot be read"), "{err}");
+    let err = told(b"HTTP/1.1 302 Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    assert!(err.contains("/version: 302 Found; write"), "{err}");
+}
+
+/// The pages of an agent that does nothing; `before` is told of each one that is asked for.
+fn fake_agent(before: impl Fn(&str) + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let before = Arc::new(before);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, before) = (stream.unwrap(), Arc::clone(&before));
+            thread::spawn(move || {
+                let mut question = [0; 4096];
+                let len = stream.read(&mut question).unwrap();
+                let question = String::from_utf8_lossy(&question[..len]).into_owned();
+                let path = question.split([' ', '?']).nth(1).unwrap();
+                before(path);
+                let page = match path {
+                    "/version" => {
+                        r#"{"program":"dubmesh","version":"1","agent":"a","pid":0,"uptime_s":1}"#
+                    }
+                    _ => r#"{"total":0,"truncated":false,"silent_workers":[],"items":[]}"#,
+                };
+                let status = "HTTP/1.1 200 OK\r\nconnection: close\r\n";
+                let _ = write!(stream, "{status}content-length: {}\r\n\r\n{page}", page.len());
+            });
+        }
+    });
+    address
+}
+
+/// A page that takes long holds up the look, but no other page.
+#[test]
+fn all_pages_are_asked_for_at_once() {
+    let n_asked = Arc::new(AtomicU32::new(0));
+    let asked = Arc::clone(&n_asked);
+    // None is answered until all of a look were asked for.
+    let admin = fake_agent(move |path| {
+        if ["/services", "/endpoints", "/apps", "/connections", "/stages"].contains(&path) {
+            let nth = asked.fetch_add(1, Relaxed);
+            let last_of_look = nth / 5 * 5 + 5;
+            interop_harness::wait_until("all pages", PATIENCE, || {
+                last_of_look <= asked.load(Relaxed)
+            });
+        }
+    });
+    let (status, out, err) = doctor(&["--admin", &admin, "--for", "500ms", "--every", "100ms"]);
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(n_asked.load(Relaxed).is_multiple_of(5));
+}
+
+/// Whoever ends it early has not seen that all is well.
+#[test]
+fn a_few_looks_are_told_to_show_little() {
+    let (asked, looks) = std::sync::mpsc::channel();
+    let admin = fake_agent(move |path| {
+        if path == "/stages" {
+            let _ = asked.send(());
+        }
+    });
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dubmesh"));
+    command.args(["doctor", "--admin", &admin, "--for", "10m", "--every", "1m"]);
+    let doctor = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    looks.recv_timeout(PATIENCE).unwrap();
+    let mut interrupt = Command::new("kill");
+    interrupt.args(["-INT", &doctor.id().to_string()]);
+    assert!(interrupt.status().unwrap().success());
+    let output = doctor.wait_with_output().unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert!(out.contains("note: there was only 1 look, which shows little: watch"), "{out}");
+}
+
 /// Only root may make such a process.
 #[test]
 fn a_process_in_another_network_namespace_is_told() {

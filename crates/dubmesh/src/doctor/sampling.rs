@@ -14,6 +14,9 @@ use doctor::verdicts::{
 use super::watching::Watching;
 use crate::admin_pages;
 
+/// Fewer looks show nothing that needs to last.
+pub(super) const MIN_LOOKS: usize = 5;
+
 /// What is watched, and for how long.
 pub(super) struct Wanted {
     /// The admin listener of an agent.
@@ -93,9 +96,11 @@ async fn watch_all(wanted: &Wanted) -> Result<Seen, String> {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut stop = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
+        // Ctrl-C is heard from the first look on.
         tokio::select! {
-            _ = ticks.tick() => {}
+            biased;
             _ = &mut stop => break,
+            _ = ticks.tick() => {}
         }
         let at = start.elapsed();
         if watching.needs_sockets() {
@@ -127,7 +132,18 @@ async fn watch_all(wanted: &Wanted) -> Result<Seen, String> {
         admin_pages::add_lag(admin, last).await;
     }
     watching.finish(&mut seen);
+    seen.notes.extend(few(seen.n_looks));
     Ok(seen)
+}
+
+/// Says so if what was seen shows little.
+fn few(n_looks: usize) -> Option<String> {
+    let looks = match n_looks {
+        MIN_LOOKS.. => return None,
+        1 => "was only 1 look, which shows".to_owned(),
+        n => format!("were only {n} looks, which show"),
+    };
+    Some(format!("there {looks} little: watch longer, or see what keeps the agent from answering"))
 }
 
 fn is_local(admin: &str) -> bool {
