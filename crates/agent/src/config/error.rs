@@ -120,6 +120,13 @@ impl<'t> Problems<'t> {
         self.found.borrow_mut().push(self.error(place, &problem.into(), &remedy.into()));
     }
 
+    /// Whether something was found to be wrong at `place`.
+    pub(super) fn has(&self, place: &KeyPlace) -> bool {
+        let at = self.line_and_column(place.offset);
+        let is_there = |it: &ConfigError| (it.line, it.column) == at && it.key == place.key;
+        self.found.borrow().iter().any(is_there)
+    }
+
     /// Notes that something at `place` is not a mistake, but could be better.
     pub(super) fn warn(
         &self,

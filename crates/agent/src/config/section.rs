@@ -131,6 +131,11 @@ impl<'d> Section<'d> {
         self.problems.add(&self.place(key), problem, remedy);
     }
 
+    /// Whether something was found to be wrong with `key`.
+    pub(super) fn is_wrong(&self, key: &str) -> bool {
+        self.problems.has(&self.place(key))
+    }
+
     /// Notes that what is at `place` is wrong.
     pub(super) fn wrong_at(
         &self,

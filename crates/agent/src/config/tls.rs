@@ -8,7 +8,7 @@ use std::sync::Arc;
 use wire::Secured;
 use wire::tls::{
     Certificate, ClientTls, ClientTlsConfig, Clients, Pem, Protocols, ServerTls, ServerTlsConfig,
-    TlsError,
+    TlsError, read_file,
 };
 
 use super::defaults;
@@ -137,11 +137,9 @@ pub(super) fn upstream_tls(mut section: Section<'_>, folder: &Path) -> Option<Ar
         return None;
     }
     let endpoints = section.choice("endpoints", &ENDPOINTS).unwrap_or(TlsEndpoints::Offering);
-    let link = tls_client(&mut section, folder, &[link::tls::ALPN]);
-    let dubbo = link.as_ref().and_then(|link| {
-        let client = ClientTls::new(client_config(&link.files), &[]).ok()?;
-        Some(TlsClient { files: link.files.clone(), client })
-    });
+    let files = tls_files(&mut section, folder);
+    let link = load_client(&section, &files, &[link::tls::ALPN]);
+    let dubbo = link.as_ref().and_then(|_| load_client(&section, &files, &[]));
     section.finish();
     let (link, dubbo) = link.zip(dubbo)?;
     Some(Arc::new(UpstreamTls { endpoints, link, dubbo }))
@@ -154,8 +152,12 @@ pub(super) fn tls_client(
     protocols: Protocols,
 ) -> Option<TlsClient> {
     let files = tls_files(section, folder);
-    let client = loaded(section, &files, ClientTls::new(client_config(&files), protocols))?;
-    Some(TlsClient { files, client })
+    load_client(section, &files, protocols)
+}
+
+fn load_client(section: &Section<'_>, files: &TlsFiles, protocols: Protocols) -> Option<TlsClient> {
+    let client = loaded(section, files, ClientTls::new(client_config(files), protocols))?;
+    Some(TlsClient { files: files.clone(), client })
 }
 
 fn client_config(files: &TlsFiles) -> ClientTlsConfig {
@@ -210,17 +212,18 @@ pub(super) fn listener_tls(
     Some(ListenerTls { files, requires_clients, secured: Secured { tls: tls?, timeout } })
 }
 
-/// What was loaded from `files`. What is wrong with it is said once.
+/// What was loaded from `files`. Without it, something is said to be wrong: a section of TLS never
+/// leaves its connections plain. A file that cannot be read is said once.
 fn loaded<T>(section: &Section<'_>, files: &TlsFiles, loaded: Result<T, TlsError>) -> Option<T> {
-    match loaded {
-        Ok(loaded) => Some(loaded),
-        // Said of the file already.
-        Err(TlsError::Read { place, .. }) if files.all().any(|file| is_at(file, &place)) => None,
-        Err(error) => {
-            section.wrong(key_of(&error, files), error.to_string(), TLS_REMEDY);
-            None
-        }
+    let error = match loaded {
+        Ok(loaded) => return Some(loaded),
+        Err(error) => error,
+    };
+    let key = key_of(&error, files);
+    if !matches!(error, TlsError::Read { .. }) || !section.is_wrong(key) {
+        section.wrong(key, error.to_string(), TLS_REMEDY);
     }
+    None
 }
 
 const TLS_REMEDY: &str = "name PEM files: ca_file with the authorities that the peer's certificate \
@@ -234,7 +237,9 @@ fn key_of(error: &TlsError, files: &TlsFiles) -> &'static str {
             "key_file"
         }
         TlsError::BadCertificate { .. } => "cert_file",
-        TlsError::NoCertificate { place } | TlsError::Malformed { place, .. } => {
+        TlsError::Read { place, .. }
+        | TlsError::NoCertificate { place }
+        | TlsError::Malformed { place, .. } => {
             let is = |file: &Option<PathBuf>| file.as_ref().is_some_and(|it| is_at(it, place));
             match () {
                 () if is(&files.cert_file) => "cert_file",
@@ -254,8 +259,8 @@ fn is_at(file: &Path, place: &str) -> bool {
 pub(super) fn tls_files(section: &mut Section<'_>, folder: &Path) -> TlsFiles {
     let mut path = |key| {
         let path = folder.join(section.text(key)?);
-        // Opened again when the connection is made; but then nobody looks at the terminal.
-        if let Err(error) = fs::File::open(&path) {
+        // Read again when the connection is made; but then nobody looks at the terminal.
+        if let Err(error) = read_file(&path) {
             let problem = format!("cannot read {}: {error}", path.display());
             section.wrong(key, problem, "name a PEM file that this user may read");
         }
@@ -290,6 +295,7 @@ pub(super) fn warn_if_open(section: &Section<'_>, key: &str, path: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::error::Problems;
     use crate::config::tests::{GOOD, errors};
 
     /// What is wrong with a section `[ingress.tls]` of these lines.
@@ -334,6 +340,54 @@ mod tests {
         let errors = errors(&format!("{GOOD}[defaults.tls]\nca_file = '/no/ca.pem'"));
         assert_eq!(errors.len(), 1, "{errors:?}");
         assert!(errors[0].contains("defaults.tls.ca_file: cannot read /no/ca.pem"), "{errors:?}");
+    }
+
+    /// What can be opened, but not read, must not leave a listener or endpoints without TLS; and a
+    /// pipe that nobody writes into must not hold up the start.
+    #[test]
+    fn what_is_no_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let made = std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap();
+        assert!(made.success());
+        let huge = fs::File::create(path("huge")).unwrap();
+        huge.set_len(100 << 20).unwrap();
+        for (file, problem) in [
+            (path(""), "it is not a regular file"),
+            (path("pipe"), "it is not a regular file"),
+            (path("huge"), "104857600 bytes are over the limit of 4194304"),
+        ] {
+            let all = format!("ca_file = '{file}'\ncert_file = '{file}'\nkey_file = '{file}'\n");
+            for section in ["ingress.tls", "defaults.tls"] {
+                let errors = errors(&format!("{GOOD}[{section}]\n{all}"));
+                let said = ["ca_file", "cert_file", "key_file"]
+                    .map(|key| format!("{section}.{key}: cannot read {file}: {problem}"));
+                assert_eq!(errors.len(), 3, "{errors:?}");
+                for (error, said) in errors.iter().zip(said) {
+                    assert!(error.contains(&said), "{error}");
+                }
+            }
+        }
+    }
+
+    /// A file may go away, or come, after it was found to be there or not.
+    #[test]
+    fn no_section_of_tls_is_passed_over() {
+        let text = format!("{GOOD}[defaults.tls]\nca_file = 'a'\n");
+        let problems = Problems::new("a.toml", &text);
+        let table = toml::de::DeTable::parse(&text).unwrap();
+        let mut root = Section::root(table.get_ref(), &problems);
+        let section = root.table("defaults").table_as("tls", "defaults.tls");
+        let files = TlsFiles { ca_file: Some("a".into()), ..TlsFiles::default() };
+        let gone = || {
+            let (place, source) = ("'a'".to_owned(), std::io::ErrorKind::NotFound.into());
+            Err::<(), _>(TlsError::Read { place, source })
+        };
+        assert_eq!(loaded(&section, &files, gone()), None);
+        assert_eq!(loaded(&section, &files, gone()), None);
+        let errors = problems.finish().unwrap_err();
+        assert_eq!(errors.as_slice().len(), 1, "{errors}");
+        assert!(errors.to_string().contains("defaults.tls.ca_file: cannot read 'a'"), "{errors}");
     }
 
     #[test]

@@ -125,7 +125,8 @@ fn tls_options(tls: &RegistryTls) -> Result<TlsOptions, RegistryError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, RegistryError> {
-    std::fs::read(path).map_err(|source| RegistryError::Read { path: path.to_owned(), source })
+    wire::tls::read_file(path)
+        .map_err(|source| RegistryError::Read { path: path.to_owned(), source })
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub use client::{ClientTls, ClientTlsConfig};
 pub(crate) use error::explain;
 pub use error::{TlsError, words, words_of_cause};
 pub use identity::Identity;
-pub use pem::{Certificate, Pem};
+pub use pem::{Certificate, Pem, read_file};
 pub use secured::{SecureError, Secured};
 pub use server::{Clients, Refused, ServerTls, ServerTlsConfig};
 /// The rustls that ready-made configurations are of.

@@ -1,9 +1,9 @@
 //! Certificates and private keys as PEM, in files or in memory.
 
 use std::borrow::Cow;
-use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, fs, io};
 
 use tokio_rustls::rustls::pki_types::pem::{Error, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -33,6 +33,9 @@ const SYSTEM_FILES: [&str; 5] = [
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 ];
+
+/// The longest file that is read, in bytes: twenty times what systems have of authorities.
+const MAX_FILE_LEN: u64 = 4 << 20;
 
 /// A certificate and its private key.
 #[derive(Clone, Debug)]
@@ -68,7 +71,7 @@ impl Pem {
             PemSource::System => system_file().ok_or(TlsError::NoSystemAuthorities)?,
         };
         let fail = |source| TlsError::Read { place: format!("'{}'", path.display()), source };
-        std::fs::read(&path).map(Cow::Owned).map_err(fail)
+        read_file(&path).map(Cow::Owned).map_err(fail)
     }
 
     /// All certificates, in their order; at least one.
@@ -104,6 +107,23 @@ impl Pem {
         }
         Ok(Arc::new(roots))
     }
+}
+
+/// Reads a file of PEM text. It is read again for each reload or connection, so it has to be one
+/// that stays: opening a pipe would wait for who writes into it.
+///
+/// # Errors
+/// It cannot be read, is no regular file, or is too long for PEM.
+pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let file = fs::metadata(path)?;
+    if !file.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    if MAX_FILE_LEN < file.len() {
+        let problem = format!("{} bytes are over the limit of {MAX_FILE_LEN}", file.len());
+        return Err(io::Error::other(problem));
+    }
+    fs::read(path)
 }
 
 fn system_file() -> Option<PathBuf> {
