@@ -20,9 +20,7 @@ pub(crate) fn run(path: &Path) -> Exit {
         Err(errors) => return refuse(&errors),
     };
     let logging = Logging::start(&config.log);
-    for warning in &config.warnings {
-        warn!(%warning, "configuration");
-    }
+    warn_of(&config);
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ran = runtime.and_then(|runtime| runtime.block_on(supervise(path, config, &logging)));
@@ -30,6 +28,13 @@ pub(crate) fn run(path: &Path) -> Exit {
         error!(%error, "cannot watch for signals");
         Exit::Failure
     })
+}
+
+/// Of what is not a mistake, but could be better.
+fn warn_of(config: &Config) {
+    for warning in &config.warnings {
+        warn!(%warning, "configuration");
+    }
 }
 
 /// Every connection takes a file descriptor, and the usual soft limit of 1,024 is soon used up.
@@ -135,6 +140,7 @@ async fn reload(path: &Path, agent: &Agent, logging: &Logging) {
             return;
         }
     };
+    warn_of(&config);
     let log = config.log.clone();
     let Some(plan) = agent.reload(config).await else {
         error!("the agent did not answer; nothing was changed");

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::tap::{self, TapBody};
 use super::{AdminState, LogLevel};
+use crate::config::ShownChain;
 use crate::error::clip;
 use crate::gate::GateFigures;
 use crate::ingress::http::{head, web_pages};
@@ -22,7 +23,7 @@ use crate::inspect::snapshot::{
     AppSnapshot, Page, RegistrySnapshot, ServiceSnapshot, Snapshot, StagesSnapshot, VersionSnapshot,
 };
 use crate::inspect::{Filter, MAX_LIMIT, Query, Question};
-use crate::metrics::{self, ServiceFigures};
+use crate::metrics::{self, CertificateExpiry, ServiceFigures};
 use crate::stages::{CallSide, Stage, StageTotals};
 
 /// Longest filter of what is logged, in bytes.
@@ -110,7 +111,8 @@ async fn get(state: &AdminState, request: &Request<Incoming>) -> Answer {
             reasons => text(StatusCode::SERVICE_UNAVAILABLE, reasons),
         },
         "/metrics" => {
-            let mut response = text(StatusCode::OK, state.hub.render(&services(state).await));
+            let shown = state.hub.render(&services(state).await, &certificates(state));
+            let mut response = text(StatusCode::OK, shown);
             let media_type = HeaderValue::from_static(metrics::CONTENT_TYPE);
             response.headers_mut().insert(CONTENT_TYPE, media_type);
             response
@@ -172,6 +174,16 @@ async fn services(state: &AdminState) -> Vec<ServiceFigures> {
         service: service.service,
     };
     page.items.into_iter().map(figures).collect()
+}
+
+/// When the certificates expire that the agent shows.
+fn certificates(state: &AdminState) -> Vec<CertificateExpiry> {
+    let chains = state.config.borrow().clone().shown_chains();
+    let expiry = |chain: &ShownChain| {
+        let file = chain.file.display().to_string();
+        Some(CertificateExpiry { file, expires_s: chain.expires_s()? })
+    };
+    chains.iter().filter_map(expiry).collect()
 }
 
 fn apps(state: &AdminState, query: &str) -> Answer {

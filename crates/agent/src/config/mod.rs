@@ -6,6 +6,7 @@
 
 mod access_log;
 mod app;
+mod certificates;
 mod check;
 mod cluster_policy;
 mod clusters;
@@ -43,6 +44,7 @@ use wire::{Destination, ListenAddress, ListenOptions, SocketOptions};
 use self::error::{KeyPlace, Problems};
 
 pub use self::access_log::{AccessLogConfig, Calls, LineFormat};
+pub use self::certificates::{OutOfDate, ShownChain};
 pub use self::check::check_log_filter;
 pub use self::cluster_policy::{ClusterPolicy, ClusterRule, ClusterRules, ConnectionLimit};
 pub use self::error::{ConfigError, ConfigErrors};
@@ -443,17 +445,8 @@ impl Config {
     /// Takes over the certificates that `new` has read from the same files, for all listeners,
     /// apps and endpoints; `new` goes on with the settings that are in use.
     pub fn renew_tls(&self, new: &mut Self) {
-        let listeners = |config: &Self| -> Vec<Option<ListenerTls>> {
-            let http = config.http.iter().map(|it| it.tls.clone());
-            let dubbo = config.dubbo.iter().map(|it| it.tls.clone());
-            let link = config.link.iter().map(|it| it.tls.clone());
-            let exports = config.dubbo_exports.iter().map(|it| it.tls.clone());
-            let admin = config.admin.iter().map(|it| it.tls.clone());
-            http.chain(dubbo).chain(link).chain(exports).chain(admin).collect()
-        };
-        let all_new = listeners(new);
-        for own in listeners(self).into_iter().flatten() {
-            if let Some(new) = all_new.iter().flatten().find(|new| **new == own) {
+        for own in self.listener_tls() {
+            if let Some(new) = new.listener_tls().find(|new| *new == own) {
                 own.renew(new);
             }
         }
@@ -473,6 +466,16 @@ impl Config {
             }
         }
         new.clusters.keep_tls(&self.clusters);
+    }
+
+    /// The TLS of all listeners that speak it.
+    fn listener_tls(&self) -> impl Iterator<Item = &ListenerTls> {
+        let http = self.http.iter().map(|it| &it.tls);
+        let dubbo = self.dubbo.iter().map(|it| &it.tls);
+        let link = self.link.iter().map(|it| &it.tls);
+        let exports = self.dubbo_exports.iter().map(|it| &it.tls);
+        let admin = self.admin.iter().map(|it| &it.tls);
+        http.chain(dubbo).chain(link).chain(exports).chain(admin).flatten()
     }
 }
 

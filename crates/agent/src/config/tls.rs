@@ -11,6 +11,7 @@ use wire::tls::{
     TlsError, read_file,
 };
 
+use super::certificates::{warn_of_authorities, warn_of_chain};
 use super::defaults;
 use super::section::Section;
 
@@ -269,6 +270,12 @@ pub(super) fn tls_files(section: &mut Section<'_>, folder: &Path) -> TlsFiles {
     let (ca_file, cert_file, key_file) = (path("ca_file"), path("cert_file"), path("key_file"));
     if let Some(path) = &key_file {
         warn_if_open(section, "key_file", path);
+    }
+    if let Some(path) = &cert_file {
+        warn_of_chain(section, "cert_file", path);
+    }
+    if let Some(path) = &ca_file {
+        warn_of_authorities(section, "ca_file", path);
     }
     let server_name = section.text("server_name").map(str::to_owned);
     if section.has("cert_file") != section.has("key_file") {

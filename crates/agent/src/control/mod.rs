@@ -5,6 +5,7 @@
 //! Invariant: nothing on the path of a call waits for this thread, but for the first call of a
 //! service, which waits for the registry's first word.
 
+mod certificates;
 mod exports;
 mod gates;
 mod listeners;
@@ -219,6 +220,12 @@ impl Control {
         Ok(())
     }
 
+    fn watch_certificates(&mut self) {
+        let tell = |problem| warn!(%problem, "a certificate has to be renewed");
+        let watching = certificates::watch(self.shown.subscribe(), certificates::EVERY, tell);
+        self.helpers.spawn(watching);
+    }
+
     fn inspector(&self) -> Inspector {
         Inspector::new(self.workers.iter().cloned().map(|worker| -> inspect::Hand {
             // One that has ended drops the question, which tells whoever asks.
@@ -246,6 +253,7 @@ impl Control {
     }
 
     async fn serve(mut self, mut inbox: mpsc::UnboundedReceiver<Command>) {
+        self.watch_certificates();
         loop {
             let command = tokio::select! {
                 command = inbox.recv() => command,

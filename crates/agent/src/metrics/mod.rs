@@ -5,6 +5,7 @@
 //! numbers up when it is asked for them. docs/metrics.md lists what there is.
 
 mod calls;
+mod certificates;
 mod ejections;
 mod events;
 mod family;
@@ -30,11 +31,13 @@ use self::family::{Family, OTHER};
 use self::gauges::Named;
 use self::holds::Holds;
 use self::limiters::Limiters;
+use self::process::Process;
 use crate::gate::{DirectGates, GateFigures, SharedGate};
 use crate::journal::Journal;
 use crate::stages::{CallSide, StageTotals};
 
 pub use self::calls::{CallStats, CallTotals};
+pub use self::certificates::CertificateExpiry;
 pub use self::ejections::EjectedEndpoint;
 pub use self::events::{MethodEvent, ServiceEvents};
 pub use self::gauges::RegistryStats;
@@ -271,10 +274,19 @@ impl Hub {
         self.0.holds.end(service)
     }
 
-    /// All that is counted, and what the workers say of the services that they call, as text of
-    /// the type [`CONTENT_TYPE`].
+    /// All that is counted, what the workers say of the services that they call, and when our
+    /// certificates expire, as text of the type [`CONTENT_TYPE`].
     #[must_use]
-    pub fn render(&self, services: &[ServiceFigures]) -> String {
-        render::render(self, services)
+    pub fn render(
+        &self,
+        services: &[ServiceFigures],
+        certificates: &[CertificateExpiry],
+    ) -> String {
+        render::render(render::Shown {
+            hub: self.clone(),
+            services: services.to_vec(),
+            certificates: certificates.to_vec(),
+            process: Process::now(),
+        })
     }
 }

@@ -10,6 +10,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::calls::{BOUNDS_US, CallTotals, LatencyTotals};
+use super::certificates::{CertificateExpiry, certificates};
 use super::family::Family;
 use super::gauges::unix_seconds;
 use super::process::Process;
@@ -72,16 +73,16 @@ type Labels<'a> = Vec<(&'a str, &'a str)>;
 
 /// What is shown at one moment.
 #[derive(Debug)]
-struct Shown {
-    hub: Hub,
+pub(super) struct Shown {
+    pub(super) hub: Hub,
     /// What the workers say of the services that they call.
-    services: Vec<ServiceFigures>,
-    process: Process,
+    pub(super) services: Vec<ServiceFigures>,
+    pub(super) certificates: Vec<CertificateExpiry>,
+    pub(super) process: Process,
 }
 
-pub(super) fn render(hub: &Hub, services: &[ServiceFigures]) -> String {
+pub(super) fn render(shown: Shown) -> String {
     let mut registry = Registry::default();
-    let shown = Shown { hub: hub.clone(), services: services.to_vec(), process: Process::now() };
     registry.register_collector(Box::new(shown));
     let mut out = String::new();
     // A `String` takes all that is written, and our own code below returns no error.
@@ -109,6 +110,7 @@ impl Collector for Shown {
         events(&mut out, hub)?;
         stages(&mut out, hub)?;
         access_log(&mut out, hub)?;
+        certificates(&mut out, &self.certificates)?;
         process(&mut out, hub, &self.process)
     }
 }

@@ -69,15 +69,15 @@ fn counts_of_all_threads_add_up() {
     // Reading meanwhile neither hurts nor goes backwards.
     let mut before = 0.0;
     while threads.iter().any(|thread| !thread.is_finished()) {
-        let samples = samples(&hub.render(&[]));
+        let samples = samples(&hub.render(&[], &[]));
         let now = upstream(&samples, "calls_total", "code=\"ok\"");
         assert!(before <= now);
         before = now;
     }
     let writers: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-    let with_writers = samples(&hub.render(&[]));
+    let with_writers = samples(&hub.render(&[], &[]));
     drop(writers);
-    let without = samples(&hub.render(&[]));
+    let without = samples(&hub.render(&[], &[]));
     assert_eq!(upstream(&with_writers, "in_flight", ""), 4.0);
     assert_eq!(upstream(&without, "in_flight", ""), 0.0);
     for samples in [with_writers, without] {
@@ -127,7 +127,9 @@ fn everything_is_rendered() {
         n_not_ready: 1,
         n_waiting,
     };
-    let samples = samples(&hub.render(&[of_a_registry(0), of_a_registry(7)]));
+    let of_file = |file: &str, expires_s| CertificateExpiry { file: file.to_owned(), expires_s };
+    let certificates = [of_file("/b.pem", 1_640_995_200), of_file("/a.pem", -1)];
+    let samples = samples(&hub.render(&[of_a_registry(0), of_a_registry(7)], &certificates));
     for (key, value) in [
         ("dubmesh_ingress_calls_total{listener=\"127.0.0.1:1\",code=\"ok\"}", 0.0),
         ("dubmesh_ingress_in_flight{listener=\"127.0.0.1:1\"}", 1.0),
@@ -157,6 +159,8 @@ fn everything_is_rendered() {
         ("dubmesh_registry_changes_total{registry=\"main\"}", 1.0),
         ("dubmesh_registry_refused_entries_total{registry=\"main\"}", 5.0),
         ("dubmesh_registry_left_out_entries{registry=\"main\"}", 7.0),
+        ("dubmesh_certificate_expiry_timestamp_seconds{file=\"/b.pem\"}", 1_640_995_200.0),
+        ("dubmesh_certificate_expiry_timestamp_seconds{file=\"/a.pem\"}", -1.0),
         ("dubmesh_build_info{version=\"0.1.0\"}", 1.0),
     ] {
         assert_eq!(samples.get(key), Some(&value), "{key} in {samples:#?}");
@@ -170,7 +174,7 @@ fn everything_is_rendered() {
     assert!(samples["process_open_fds"] < samples["process_max_fds"]);
     assert!(samples.contains_key("process_cpu_seconds_total"));
     drop(assigned);
-    assert!(hub.render(&[]).contains("dubmesh_worker_connections{worker=\"0\"} 0\n"));
+    assert!(hub.render(&[], &[]).contains("dubmesh_worker_connections{worker=\"0\"} 0\n"));
     assert_eq!(connections.n_open(), 0);
 }
 
@@ -178,12 +182,12 @@ fn everything_is_rendered() {
 fn labels_are_escaped() {
     let hub = Hub::new(NAMES);
     let _stats = hub.export("a\"b\\c\nd");
-    assert!(hub.render(&[]).contains(r#"{service="a\"b\\c\nd"}"#));
+    assert!(hub.render(&[], &[]).contains(r#"{service="a\"b\\c\nd"}"#));
 }
 
 #[test]
 fn a_hub_without_counts_renders() {
-    let samples = samples(&Hub::new(NAMES).render(&[]));
+    let samples = samples(&Hub::new(NAMES).render(&[], &[]));
     assert!(samples.keys().all(|name| name.contains("process_") || name.contains("build_info")));
 }
 
@@ -201,7 +205,7 @@ fn names_that_callers_make_up_are_bounded() {
     // Whoever came first, or is in a registry, keeps his name.
     count("made.Up0", false);
     count("a.Known", true);
-    let samples = samples(&hub.render(&[]));
+    let samples = samples(&hub.render(&[], &[]));
     let of = |service: &str| {
         samples[&format!(
             "dubmesh_upstream_calls_total{{service=\"{service}\",endpoint=\"none\",code=\"refused\"}}"

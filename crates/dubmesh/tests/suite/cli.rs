@@ -256,6 +256,43 @@ fn signals_reload_and_drain() {
     assert_eq!(agent.child.wait().unwrap().code(), Some(0));
 }
 
+/// What a reload finds is said then, and not at the next start only.
+#[test]
+fn a_reload_warns_of_certificates() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.toml");
+    fs::write(folder.path().join("endpoints.toml"), "").unwrap();
+    let write = |year| {
+        let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap().pem();
+        fs::write(folder.path().join("own.pem"), certificate).unwrap();
+        fs::write(folder.path().join("own.key"), key.serialize_pem()).unwrap();
+    };
+    write(2999);
+    let text = "[admin]\nlisten = '127.0.0.1:0'\n[[registry]]\nkind = 'file'\n\
+                path = 'endpoints.toml'\n[[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n\
+                [ingress.tls]\ncert_file = 'own.pem'\nkey_file = 'own.key'\n";
+    fs::write(&path, text).unwrap();
+    let mut agent = Running::start(&path);
+    let started = agent.wait_for("started");
+    let admin = started.split("admin=").nth(1).unwrap().split_whitespace().next().unwrap();
+    let metric = |expires: &str| {
+        let file = folder.path().join("own.pem");
+        let labels = format!("{{file=\"{}\"}}", file.display());
+        let line = format!("\ndubmesh_certificate_expiry_timestamp_seconds{labels} {expires}\n");
+        get(admin, "/metrics").contains(&line)
+    };
+    assert!(metric("32472144000"));
+    write(2022);
+    agent.signal("HUP");
+    let warning = agent.wait_for("own.pem expired on 2022-01-01");
+    assert!(warning.contains("agent.toml:10: ingress.tls.cert_file"), "{warning}");
+    agent.wait_for("reloaded");
+    assert!(metric("1640995200"));
+}
+
 /// Two agents on one machine: only the one that runs with the file is told.
 #[test]
 fn reload_finds_the_agent_by_its_file() {

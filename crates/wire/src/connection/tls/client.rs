@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::client::Resumption;
-use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 
 use super::error::{TlsError, explain};
 use super::pem::{Certificate, Pem};
@@ -42,6 +42,7 @@ pub struct ClientTls(Arc<ArcSwap<Loaded>>);
 struct Loaded {
     rustls: Arc<rustls::ClientConfig>,
     server_name: Option<ServerName<'static>>,
+    chain: Arc<[CertificateDer<'static>]>,
     /// Where it was loaded from, and what is spoken over it.
     source: Option<(ClientTlsConfig, Protocols)>,
 }
@@ -58,7 +59,8 @@ impl ClientTls {
     /// Takes a ready-made configuration as it is. The server's certificate must be for the host of
     /// the address.
     pub fn from_rustls(config: Arc<rustls::ClientConfig>) -> Self {
-        let loaded = Loaded { rustls: config, server_name: None, source: None };
+        let loaded =
+            Loaded { rustls: config, server_name: None, chain: Arc::default(), source: None };
         Self(Arc::new(ArcSwap::from_pointee(loaded)))
     }
 
@@ -76,6 +78,12 @@ impl ClientTls {
     /// Takes over the settings that `other` has now.
     pub fn replace(&self, other: &Self) {
         self.0.store(other.0.load_full());
+    }
+
+    /// The certificates that servers are shown now if they ask, the client's own first. A
+    /// ready-made configuration does not say.
+    pub fn chain(&self) -> Arc<[CertificateDer<'static>]> {
+        Arc::clone(&self.0.load().chain)
     }
 
     /// The name that the certificate of the server at `host` must be for.
@@ -126,13 +134,16 @@ fn load(config: ClientTlsConfig, protocols: Protocols) -> Result<Loaded, TlsErro
         .with_protocol_versions(super::VERSIONS)
         .map_err(TlsError::Provider)?
         .with_root_certificates(config.ca.roots()?);
+    let mut chain = Vec::new();
     let mut rustls = match &config.certificate {
         None => builder.with_no_client_auth(),
-        Some(certificate) => {
-            certificate.load(|chain, key| builder.with_client_auth_cert(chain, key))?
-        }
+        Some(certificate) => certificate.load(|read, key| {
+            chain.clone_from(&read);
+            builder.with_client_auth_cert(read, key)
+        })?,
     };
     rustls.alpn_protocols = names(protocols);
     rustls.resumption = Resumption::disabled();
-    Ok(Loaded { rustls: Arc::new(rustls), server_name, source: Some((config, protocols)) })
+    let (rustls, source) = (Arc::new(rustls), Some((config, protocols)));
+    Ok(Loaded { rustls, server_name, chain: chain.into(), source })
 }

@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls;
+use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 
@@ -58,6 +59,7 @@ pub struct ServerTls(Arc<ArcSwap<Loaded>>);
 
 struct Loaded {
     rustls: Arc<rustls::ServerConfig>,
+    chain: Arc<[CertificateDer<'static>]>,
     /// Where it was loaded from, and what is spoken over it.
     source: Option<(ServerTlsConfig, Protocols)>,
 }
@@ -75,7 +77,11 @@ impl ServerTls {
     /// Takes a ready-made configuration as it is. Clients whose certificates it takes have
     /// identities.
     pub fn from_rustls(config: Arc<rustls::ServerConfig>) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(Loaded { rustls: config, source: None })))
+        Self(Arc::new(ArcSwap::from_pointee(Loaded {
+            rustls: config,
+            chain: Arc::default(),
+            source: None,
+        })))
     }
 
     /// Reads the files again. If anything is wrong, all stays as it was.
@@ -92,6 +98,12 @@ impl ServerTls {
     /// Takes over the settings that `other` has now.
     pub fn replace(&self, other: &Self) {
         self.0.store(other.0.load_full());
+    }
+
+    /// The certificates that clients are shown now, the server's own first. A ready-made
+    /// configuration does not say.
+    pub fn chain(&self) -> Arc<[CertificateDer<'static>]> {
+        Arc::clone(&self.0.load().chain)
     }
 
     /// Shakes hands with a client over a connection that was just accepted, and learns who it is.
@@ -163,11 +175,16 @@ fn load(config: ServerTlsConfig, protocols: Protocols) -> Result<Loaded, TlsErro
         Clients::Allow { ca } => builder.with_client_cert_verifier(verifier(ca, false)?),
         Clients::Require { ca } => builder.with_client_cert_verifier(verifier(ca, true)?),
     };
-    let mut rustls = config.certificate.load(|chain, key| builder.with_single_cert(chain, key))?;
+    let mut chain = Vec::new();
+    let mut rustls = config.certificate.load(|read, key| {
+        chain.clone_from(&read);
+        builder.with_single_cert(read, key)
+    })?;
     rustls.alpn_protocols = names(protocols);
     rustls.session_storage = Arc::new(NoServerSessionStorage {});
     rustls.send_tls13_tickets = 0;
-    Ok(Loaded { rustls: Arc::new(rustls), source: Some((config, protocols)) })
+    let source = Some((config, protocols));
+    Ok(Loaded { rustls: Arc::new(rustls), chain: chain.into(), source })
 }
 
 fn verifier(ca: &Pem, is_required: bool) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
