@@ -96,7 +96,7 @@ fn zookeeper(rest: &str) -> Result<ZooKeeperConfig, String> {
         match name {
             "root" if !value.is_empty() => value.clone_into(&mut config.root),
             "user" => config.user = text(),
-            "password_file" => config.password = Some(secret_of(value)?),
+            "password_file" => config.password = Some(secret_of(name, value)?),
             _ if tls.take(name, value) => {}
             _ => return Err(unknown(parameter)),
         }
@@ -117,9 +117,9 @@ fn nacos(rest: &str) -> Result<NacosConfig, String> {
             "namespace" => value.clone_into(&mut config.namespace),
             "group" if !value.is_empty() => value.clone_into(&mut config.group),
             "user" => config.user = text(),
-            "password_file" => config.password = Some(secret_of(value)?),
+            "password_file" => config.password = Some(secret_of(name, value)?),
             "access_key" => config.access_key = text(),
-            "secret_key_file" => config.secret_key = Some(secret_of(value)?),
+            "secret_key_file" => config.secret_key = Some(secret_of(name, value)?),
             _ if tls.take(name, value) => {}
             _ => return Err(unknown(parameter)),
         }
@@ -139,10 +139,11 @@ fn unknown(parameter: &str) -> String {
     }
 }
 
-/// What a file with a secret holds.
-fn secret_of(path: &str) -> Result<String, String> {
+/// What the file holds that a parameter names. Who mistakes the parameter writes the secret itself,
+/// so it is not repeated.
+fn secret_of(parameter: &str, path: &str) -> Result<String, String> {
     let secret = fs::read_to_string(path);
-    let secret = secret.map_err(|error| format!("cannot read {path}: {error}"))?;
+    let secret = secret.map_err(|error| format!("cannot read the file of {parameter}: {error}"))?;
     Ok(secret.trim_end().to_owned())
 }
 
@@ -289,6 +290,10 @@ mod tests {
             let error = wrong.parse::<RegistryUrl>().unwrap_err();
             assert!(error.contains("write etcd://"), "{error}");
             assert!(!error.contains("hu"), "{error}");
+        }
+        for wrong in ["zookeeper://h:1?password_file=hush", "nacos://h:1?secret_key_file=hush"] {
+            let error = wrong.parse::<RegistryUrl>().unwrap_err();
+            assert!(error.contains("_file: No such file") && !error.contains("hush"), "{error}");
         }
         assert!("file:/a@b/c".parse::<RegistryUrl>().is_ok());
     }

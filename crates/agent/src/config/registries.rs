@@ -399,8 +399,7 @@ fn secret(
             None
         }
         Err(error) => {
-            let remedy = "name a file that this user may read";
-            section.wrong(file_key, format!("cannot read {path}: {error}"), remedy);
+            section.cannot_read(file_key, &folder.join(path), &error);
             None
         }
     }

@@ -14,16 +14,15 @@ use toml::de::{DeTable, DeValue};
 use wire::address::unix_path;
 use wire::{DEFAULT_SOCKET_MODE, ListenAddress, MAX_SOCKET_PATH_LEN};
 
+use self::secrets::describe_of;
 use super::error::{KeyPlace, Problems};
 
 mod own_keys;
+mod secrets;
 
 /// What an address looks like, for messages.
 const ADDRESS_REMEDY: &str =
     "write IP:PORT such as \"127.0.0.1:20000\", or \"unix:\" and the path of a socket";
-
-/// Keys whose values no message shows.
-const SECRETS: [&str; 2] = ["password", "secret_key"];
 
 /// An unknown key is taken for a misspelt known one up to this many edits.
 const MAX_TYPING_ERRORS: usize = 3;
@@ -160,9 +159,7 @@ impl<'d> Section<'d> {
     pub(super) fn text(&mut self, key: &'static str) -> Option<&'d str> {
         let (_, value) = self.ask(key)?;
         let DeValue::String(text) = value else {
-            let is_secret = SECRETS.contains(&key);
-            let what = if is_secret { kind(value).to_owned() } else { describe(value) };
-            let problem = format!("found {what}, expected a string");
+            let problem = format!("found {}, expected a string", describe_of(key, value));
             self.wrong(key, problem, format!("write {key} = \"...\""));
             return None;
         };

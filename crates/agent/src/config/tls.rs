@@ -262,8 +262,7 @@ pub(super) fn tls_files(section: &mut Section<'_>, folder: &Path) -> TlsFiles {
         let path = folder.join(section.text(key)?);
         // Read again when the connection is made; but then nobody looks at the terminal.
         if let Err(error) = read_file(&path) {
-            let problem = format!("cannot read {}: {error}", path.display());
-            section.wrong(key, problem, "name a PEM file that this user may read");
+            section.cannot_read(key, &path, &error);
         }
         Some(path)
     };

@@ -1,5 +1,6 @@
 //! The keys of a registry in Kubernetes.
 
+use std::fs;
 use std::path::Path;
 
 use registry::{KubernetesConfig, KubernetesService, RegistryTls};
@@ -46,6 +47,12 @@ pub(super) fn config(section: &mut Section<'_>, folder: &Path) -> KubernetesConf
     }
     let tls = tls(section, server.as_deref(), folder);
     let token_file = section.text("token_file").map(|path| folder.join(path));
+    // Read again for each request; but then a token in place of its path would be in the log.
+    if let Some(path) = &token_file
+        && let Err(error) = fs::metadata(path)
+    {
+        section.cannot_read("token_file", path, &error);
+    }
     let label_selector = section.text("label_selector").map(str::to_owned);
     let annotations = section.flag("annotations", base.annotations);
     let services = services(section, namespace.as_deref() == Some("*"));

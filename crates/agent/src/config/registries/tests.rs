@@ -47,9 +47,7 @@ fn settings_of_etcd_that_contradict() {
     assert!(one("lease_ttl_s = 1").contains("1 is out of range; write a whole number from 3 to"));
     assert!(one("server_name = 'a'").contains("has no effect, because no endpoint is https"));
     assert!(one("endpoints = ['https://a:1']").contains("registry.ca_file: is missing, and https"));
-    assert!(
-        one("user = 'u'\npassword_file = '/no/file'").contains("cannot read /no/file: No such")
-    );
+    assert!(one("user = 'u'\npassword_file = '/tmp/no/file'").contains("cannot read ***: No such"));
     let contest = one("layout = 'contest'\nregister_mode = 'all'");
     assert!(contest.contains("has no effect with layout = \"contest\""), "{contest}");
     // What is in it is looked at when the registry is opened.
@@ -224,6 +222,48 @@ fn passwords_are_not_shown() {
     let app = "[link]\nlisten = \"127.0.0.1:30880\"\n[[export]]\ninterface = 'a.B'\napp = 'http://u:s3cret@h'";
     let errors = errors(&format!("{GOOD}{app}"));
     assert!(errors[0].contains("\"http://***@h\" is not the address"), "{errors:?}");
+}
+
+/// A secret where its file belongs: it says what is wrong all the same.
+#[test]
+fn secrets_in_place_of_paths_are_not_shown() {
+    const NO_FILE: &str = "***: No such file or directory (os error 2); name a";
+    let pem = "-----BEGIN PRIVATE KEY-----\nhunter2/hunter2\n-----END PRIVATE KEY-----\n";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.toml").display().to_string();
+    let registry =
+        |kind, lines: &str| GOOD.replace("\"etcd\"\n", &format!("\"{kind}\"\n{lines}\n"));
+    for (text, key, problem) in [
+        (registry("etcd", "user = 'u'\npassword_file = 'hunter2'"), "password_file", NO_FILE),
+        (registry("etcd", "user = 'u'\npassword_file = '/hunter2'"), "password_file", NO_FILE),
+        (registry("etcd", "user = 'u'\npassword_file = 'hunter2/x='"), "password_file", NO_FILE),
+        (registry("etcd", "password_file = 12345"), "password_file", "found a number, expected"),
+        (
+            registry("nacos", "access_key = 'a'\nsecret_key_file = 'hunter2'"),
+            "secret_key_file",
+            NO_FILE,
+        ),
+        (
+            registry("kubernetes", "server = 'http://h:1'\ntoken_file = 'hunter2'"),
+            "token_file",
+            NO_FILE,
+        ),
+        (format!("{GOOD}[ingress.tls]\nkey_file = {pem:?}"), "key_file", "***: "),
+    ] {
+        let errors = parse(&text, &file).unwrap_err();
+        let said = errors.as_slice().iter().find(|it| it.key.ends_with(key)).unwrap();
+        assert!(said.to_string().contains(problem), "{said}");
+        let all = errors.to_string();
+        assert!(!all.contains("hunter2") && !all.contains("12345"), "{all}");
+    }
+    // The path of a file that is there, or could be, is no secret.
+    std::fs::write(folder.path().join("empty"), "").unwrap();
+    std::fs::create_dir(folder.path().join("tls")).unwrap();
+    for (path, problem) in [("empty", "empty is empty"), ("tls/x", "/tls/x: No such")] {
+        let text = registry("etcd", &format!("user = 'u'\npassword_file = '{path}'"));
+        let errors = parse(&text, &file).unwrap_err().to_string();
+        assert!(errors.contains(problem), "{errors}");
+    }
 }
 
 #[test]
