@@ -101,7 +101,7 @@ impl LastAsked {
 
 /// What such a task does.
 pub(crate) trait Reader<L>: Send + Sync {
-    type Error: From<Lost> + std::fmt::Display + Send;
+    type Error: std::fmt::Display + Send;
 
     /// Reads everything, and follows the changes until nobody asks any more. Resets the back-off
     /// once it has read all.
@@ -127,12 +127,17 @@ pub(crate) async fn run<L: Send + Sync>(
             reader.set_stale();
             continue;
         };
-        match lent.while_live(&live, reader.read_and_watch(&live, &mut backoff)).await {
-            Ok(()) => break,
-            Err(error) => {
+        let read = async { Ok::<_, Lost>(reader.read_and_watch(&live, &mut backoff).await) };
+        match lent.while_live(&live, read).await {
+            Ok(Ok(())) => break,
+            Ok(Err(error)) => {
+                // Whoever waits for the list is told why there is none.
+                lent.report(&error.to_string());
+                tracing::debug!(%error, "cannot list the services, trying again");
                 reader.set_stale();
-                tracing::debug!(%error, "the list of services is incomplete, trying again");
             }
+            // The status has the reason.
+            Err(Lost) => reader.set_stale(),
         }
         tokio::time::sleep(backoff.next_wait()).await;
     }

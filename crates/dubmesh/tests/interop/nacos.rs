@@ -1,5 +1,5 @@
-//! Real Dubbo with Nacos' own client, and agents, in a server that is compatible with Nacos: both
-//! levels, both ways, and a server that stands still or dies. Without such a server there is
+//! Real Dubbo with Nacos' own client, and agents, in Nacos or a server that is compatible with it:
+//! both levels, both ways, and a server that stands still or dies. Without such a server there is
 //! nothing to test; see [`nacos`].
 
 use std::time::{Duration, Instant};
@@ -61,8 +61,11 @@ fn java_providers_of_every_mode_are_found_and_called() {
                 call("[\"a\"]").status == 200
             });
             let blue = ["x-dubbo-service-group: blue", "x-dubbo-service-version: 2.0.0"];
-            let answer = post(agent.http(), &format!("/{TYPES}/variant"), &blue, "[]");
-            assert_eq!((answer.status, &*answer.body), (200, "\"blue/2.0.0\""), "{which}");
+            // A provider registers one service after the other.
+            wait_until(&format!("the other group and version of {which}"), || {
+                let answer = post(agent.http(), &format!("/{TYPES}/variant"), &blue, "[]");
+                (answer.status, &*answer.body) == (200, "\"blue/2.0.0\"")
+            });
             java.stop_gracefully().unwrap();
             wait_until(&format!("the withdrawal of {which}"), || call("[\"a\"]").status == 503);
         }

@@ -5,8 +5,8 @@
 //! documents that are listened to. Whoever wants something back after a new connection asks anew.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use nacos_proto::{
@@ -42,6 +42,11 @@ const SETUP_PAUSE: Duration = Duration::from_millis(100);
 /// Answers to pushes that wait to be sent.
 const MAX_REPLIES: usize = 1024;
 
+/// How often a user logs in again on a connection that is told that it may not do something: its
+/// token may not be taken any more, or the user may really not. Source: `NacosNamingService`, whose
+/// login is looked at this often.
+const LOG_IN_EVERY: Duration = Duration::from_secs(5);
+
 /// How often a server may send us elsewhere before we wait.
 const MAX_RESETS: usize = 3;
 
@@ -52,7 +57,9 @@ pub(super) type Connection = Lent<Live>;
 pub(super) struct Live {
     grpc: Grpc<Channel>,
     settings: Arc<Settings>,
-    credentials: Credentials,
+    credentials: Mutex<Credentials>,
+    /// The server has said that we may not do something.
+    is_denied: AtomicBool,
     /// The number of the last question.
     last_id: AtomicU64,
     /// When the server was heard last.
@@ -122,8 +129,12 @@ impl Live {
         match self.try_ask(ask).await? {
             Ok(answer) => Ok(answer),
             Err(refusal) => {
+                if refusal.is_forbidden() {
+                    // A token may not be taken any more.
+                    self.is_denied.store(true, Ordering::Relaxed);
+                }
                 if refusal.is_unregistered() || refusal.is_forbidden() {
-                    // A token may have run out, or the server has forgotten us.
+                    // The server may have forgotten us.
                     self.suspect.notify_one();
                 }
                 Err(NacosError::Refused { what, subject: ask.subject(), refusal })
@@ -138,7 +149,7 @@ impl Live {
         let now_ms = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now_ms = u64::try_from(now_ms.as_millis()).unwrap_or(u64::MAX);
         let namespace = &self.settings.namespace;
-        let headers = self.credentials.headers(&ask.resource(namespace.clone()), now_ms);
+        let headers = self.credentials().headers(&ask.resource(namespace.clone()), now_ms);
         let payload = ask.payload(namespace, id, headers);
         let mut grpc = self.grpc.clone();
         let call = async {
@@ -175,6 +186,10 @@ impl Live {
     /// An error of an answer that cannot be read.
     pub(super) fn bad(what: &'static str) -> impl FnOnce(BadPayload) -> NacosError {
         move |source| NacosError::Bad { what, source }
+    }
+
+    fn credentials(&self) -> MutexGuard<'_, Credentials> {
+        self.credentials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note_heard(&self) {
@@ -285,7 +300,8 @@ impl Connector {
         let live = Live {
             grpc: grpc.clone(),
             settings: Arc::clone(settings),
-            credentials,
+            credentials: Mutex::new(credentials),
+            is_denied: AtomicBool::new(false),
             last_id: AtomicU64::new(1),
             heard_at: Mutex::new(Instant::now()),
             hub: Hub::default(),
@@ -294,7 +310,7 @@ impl Connector {
         let check = live.ask(&Ask::ServerCheck).await?;
         let check = check.handshake().map_err(Live::bad(Ask::ServerCheck.words()))?;
         let setup = Ask::Setup(self.module);
-        let headers = live.credentials.headers(&setup.resource(String::new()), 0);
+        let headers = live.credentials().headers(&setup.resource(String::new()), 0);
         let (replies, mut to_send) = mpsc::channel(MAX_REPLIES);
         // There is room for it.
         let _ = replies.try_send(setup.payload(&settings.namespace, 0, headers));
@@ -310,7 +326,8 @@ impl Connector {
 
     /// Lends the connection out until it is over; returns why that is.
     async fn serve(&self, server: &Server, live: Live, mut talk: Talk) -> Ended {
-        let expires = self.login.expires_at().await;
+        let mut expires = self.login.expires_at().await;
+        let mut log_in_at = Instant::now();
         let live = Arc::new(live);
         if self.lender.give_shared(Arc::clone(&live)) {
             tracing::info!(%server, module = self.module.name(), "connected to Nacos");
@@ -327,10 +344,16 @@ impl Connector {
                     }
                 }
                 () = live.suspect.notified() => {
-                    match live.ask(&Ask::HealthCheck).await {
-                        Ok(_) => continue,
-                        Err(error) => break error,
+                    if let Err(error) = live.ask(&Ask::HealthCheck).await {
+                        break error;
                     }
+                    let is_denied = live.is_denied.swap(false, Ordering::Relaxed);
+                    if is_denied && log_in_at <= Instant::now() {
+                        self.log_in_again(server, &live).await;
+                        expires = self.login.expires_at().await;
+                        log_in_at = Instant::now() + LOG_IN_EVERY;
+                    }
+                    continue;
                 }
                 () = sleep_until_option(expires) => {
                     is_reset = true;
@@ -355,6 +378,18 @@ impl Connector {
         self.lender.take_back();
         let to = to.map(|(host, port)| Server { host, port });
         Ended { error, to, is_reset }
+    }
+}
+
+impl Connector {
+    /// The server says that the user may not do something, though the connection is well: the
+    /// token may be one of before it was started again. Nothing is lost if that is not the reason.
+    async fn log_in_again(&self, server: &Server, live: &Live) {
+        let refused = live.credentials().token.clone();
+        match self.login.another(server, refused.as_ref()).await {
+            Ok(token) => live.credentials().token = token,
+            Err(error) => tracing::debug!(%server, %error, "cannot log in to Nacos again"),
+        }
     }
 }
 

@@ -84,6 +84,18 @@ impl Login {
     pub(super) async fn forget(&self) {
         *self.token.lock().await = None;
     }
+
+    /// Another token than this one, which a server does not take; `None` if there is no user. It
+    /// may be known already: connections share a login.
+    pub(super) async fn another(
+        &self,
+        server: &Server,
+        refused: Option<&Secret>,
+    ) -> Result<Option<Secret>, String> {
+        let is_refused = |token: &mut Token| Some(&token.secret) == refused;
+        let _refused = self.token.lock().await.take_if(is_refused);
+        self.token(server).await
+    }
 }
 
 async fn log_in(

@@ -356,6 +356,9 @@ async fn finds_applications_and_registers_as_one() {
 async fn a_token_that_is_missing_is_said_aloud() {
     let nacos = Nacos::start().await;
     nacos.state().token = Some("t".into());
+    let lister = open(nacos.config());
+    let said = lister.catalogue(|_| true).await.unwrap_err().to_string();
+    assert!(said.contains("listing services") && said.contains("who?"), "{said}");
     let registry = open(nacos.config());
     let subscription = registry.subscribe(&service("a.B"));
     status_is(&registry, "the refusal", |status| {

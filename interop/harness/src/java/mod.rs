@@ -51,8 +51,12 @@ pub fn peer_command(
 
 /// A command that runs Java, still without arguments.
 pub(crate) fn java_program() -> Result<Command, HarnessError> {
-    let path = find_program("java", "JAVA_BIN", "apt-get install openjdk-17-jdk-headless")?;
-    Ok(Command::new(path))
+    find_java().map(Command::new)
+}
+
+/// Where Java is.
+pub(crate) fn find_java() -> Result<PathBuf, HarnessError> {
+    find_program("java", "JAVA_BIN", "apt-get install openjdk-17-jdk-headless")
 }
 
 /// Builds the Maven projects if the jar of `version` is missing or older than a source.
