@@ -8,10 +8,13 @@ use std::thread;
 const HEADER_LEN: usize = 16;
 const REQUEST: u8 = 0x80;
 const TWO_WAY: u8 = 0x40;
+/// The default of one second also counts while the arguments are converted: a build without
+/// optimizations takes longer for megabytes where the cores are busy.
+const TIMEOUT_MS: &str = "60000";
 
 fn call(address: &str, args: &[&str]) -> Output {
     let url = format!("dubbo://{address}");
-    let place = ["--types", "java.lang.String", "--url", &url];
+    let place = ["--types", "java.lang.String", "--url", &url, "--timeout-ms", TIMEOUT_MS];
     let head = ["call", "com.acme.Orders", "touch"];
     let args = [&head[..], args, &place].concat();
     Command::new(env!("CARGO_BIN_EXE_dubmesh")).args(args).output().unwrap()
