@@ -22,6 +22,7 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Streaming};
 use tonic_prost::ProstCodec;
+use wire::jitter;
 
 use crate::lent::{Lender, Lent, Lost, Rounds, lend};
 use crate::store::StoreError;
@@ -181,6 +182,13 @@ impl Live {
     /// How long an answer may take.
     pub(super) fn request_timeout(&self) -> Duration {
         self.settings.request_timeout
+    }
+
+    /// When a list is asked for again that nobody pushes: a push may be lost, and so may a
+    /// subscription that came while a server was starting. Agents that start together do not ask
+    /// together. Source: `ServiceInfoUpdateService`, which asks once a minute at the latest.
+    pub(super) fn ask_again_at(&self) -> Instant {
+        Instant::now() + jitter(self.settings.ask_again_every)
     }
 
     /// An error of an answer that cannot be read.

@@ -71,6 +71,9 @@ impl Hub {
             }
             let mut info = info;
             if let Some(known) = known {
+                if (&known.hosts, known.n_cut) == (&info.hosts, info.n_cut) {
+                    return false;
+                }
                 info.share_with(known);
             }
             *known = Some(Arc::new(info));
@@ -98,11 +101,17 @@ impl Subscribed {
         };
         // From here on it is taken back when it is dropped.
         let subscribed = Self { live: Arc::clone(live), name, list };
-        let ask = Ask::Subscribe(subscribed.name.clone());
-        let answer = live.ask(&ask).await?;
-        let info = answer.service_info().map_err(Live::bad(ask.words()))?;
-        live.hub.take_list_of(&subscribed.name, info.unwrap_or_default());
+        subscribed.ask().await?;
         Ok(subscribed)
+    }
+
+    /// Subscribes, which a server takes as often as it is asked, and takes the list of now.
+    pub(super) async fn ask(&self) -> Result<(), NacosError> {
+        let ask = Ask::Subscribe(self.name.clone());
+        let answer = self.live.ask(&ask).await?;
+        let info = answer.service_info().map_err(Live::bad(ask.words()))?;
+        self.live.hub.take_list_of(&self.name, info.unwrap_or_default());
+        Ok(())
     }
 
     pub(super) fn name(&self) -> &ServiceName {

@@ -51,6 +51,7 @@ pub(super) struct NacosWatch<E> {
     /// Whether one was told on this connection.
     is_whole: bool,
     look_up_at: Instant,
+    ask_again_at: Instant,
 }
 
 /// Which services are watched.
@@ -82,6 +83,7 @@ impl<E: Send> NacosWatch<E> {
             is_known: false,
             is_whole: false,
             look_up_at: Instant::now(),
+            ask_again_at: Instant::now(),
         }
     }
 
@@ -89,13 +91,19 @@ impl<E: Send> NacosWatch<E> {
     async fn advance(&mut self, live: &Arc<Live>) -> Result<News<E>, NacosError> {
         if !self.is_whole {
             self.subscribed.clear();
+            self.ask_again_at = live.ask_again_at();
             self.subscribe(live).await?;
             self.look_around(live).await;
             let history_lost = std::mem::replace(&mut self.is_known, true);
             self.is_whole = true;
             return Ok(self.whole(history_lost));
         }
-        self.changed().await;
+        while !self.changed().await {
+            self.ask_again_at = live.ask_again_at();
+            for subscribed in &self.subscribed {
+                subscribed.ask().await?;
+            }
+        }
         if self.look_up_at <= Instant::now() {
             self.subscribe(live).await?;
             self.look_around(live).await;
@@ -153,14 +161,15 @@ impl<E: Send> NacosWatch<E> {
         self.subscribed.iter().all(|it| n_hosts(it) == 0)
     }
 
-    /// Waits until a list has changed, or the names have to be listed again.
-    async fn changed(&mut self) {
+    /// Waits until a list has changed, or the names have to be listed again; false if the lists
+    /// have to be asked for again.
+    async fn changed(&mut self) -> bool {
         let is_listed = match self.wanted {
             Wanted::Names(_) => false,
             Wanted::Service(_) => self.is_empty(),
             Wanted::Listed(_) => true,
         };
-        let look_up_at = self.look_up_at;
+        let (look_up_at, ask_again_at) = (self.look_up_at, self.ask_again_at);
         let changes = self.subscribed.iter_mut().map(|it| Box::pin(it.list.changed()));
         let changes: Vec<_> = changes.collect();
         tokio::select! {
@@ -169,8 +178,9 @@ impl<E: Send> NacosWatch<E> {
                     true => std::future::pending().await,
                     false => drop(select_all(changes).await),
                 }
-            } => {}
-            () = tokio::time::sleep_until(look_up_at), if is_listed => {}
+            } => true,
+            () = tokio::time::sleep_until(look_up_at), if is_listed => true,
+            () = tokio::time::sleep_until(ask_again_at) => false,
         }
     }
 

@@ -370,6 +370,20 @@ async fn a_token_that_is_missing_is_said_aloud() {
     shows(&subscription, Freshness::Current, &["dubbo://10.0.0.9:1"]).await;
 }
 
+/// A server that is starting may lose a subscription, and then pushes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_is_not_pushed_is_asked_for() {
+    let nacos = Nacos::start().await;
+    let mut config = nacos.config();
+    config.ask_again_every = Duration::from_millis(200);
+    let registry = open(config);
+    nacos.set("providers:a.B::", &json!([{"ip": "10.0.0.9", "port": 1}]));
+    let subscription = registry.subscribe(&service("a.B"));
+    shows(&subscription, Freshness::Current, &["dubbo://10.0.0.9:1"]).await;
+    nacos.set_silently("providers:a.B::", &json!([{"ip": "10.0.0.8", "port": 1}]));
+    shows(&subscription, Freshness::Current, &["dubbo://10.0.0.8:1"]).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_logs_in_and_does_so_again_when_the_token_is_not_taken() {
     let nacos = Nacos::start().await;

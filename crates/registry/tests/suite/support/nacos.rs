@@ -115,6 +115,12 @@ impl Nacos {
         state.push_list(&grouped(name));
     }
 
+    /// The same, and tells nobody.
+    pub(crate) fn set_silently(&self, name: &str, instances: &Value) {
+        let instances = instances.as_array().unwrap().clone();
+        self.state().persistent.insert(grouped(name), instances);
+    }
+
     pub(crate) fn write(&self, group: &str, data_id: &str, text: &str) {
         self.state().publish(group, data_id, text);
     }
