@@ -328,6 +328,8 @@ pub struct NacosConfig {
     /// How often a list is asked for that nobody has pushed, at the latest; half of it at the
     /// earliest.
     pub ask_again_every: Duration,
+    /// How often it is looked whether our own instances are still there.
+    pub keep_every: Duration,
     /// How long endpoints known before are kept after a new connection that does not list them.
     pub grace: Duration,
     /// The longest message that is read, in bytes.
@@ -339,7 +341,8 @@ pub struct NacosConfig {
 
 impl NacosConfig {
     /// The defaults: the namespace `public`, Nacos' default group and cluster, no login, no TLS,
-    /// timeouts of 5 and 5 seconds, lists asked for again after 60, 30 seconds of grace, messages up to 16 MiB.
+    /// timeouts of 5 and 5 seconds, lists asked for again after 60 and own instances after 10, 30
+    /// seconds of grace, messages up to 16 MiB.
     #[must_use]
     pub fn new(servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let group = "DEFAULT_GROUP".to_owned();
@@ -362,6 +365,7 @@ impl NacosConfig {
             connect_timeout: Duration::from_secs(5),
             request_timeout: Duration::from_secs(5),
             ask_again_every: Duration::from_secs(60),
+            keep_every: Duration::from_secs(10),
             grace: Duration::from_secs(30),
             max_message_len: 16 << 20,
             applications,

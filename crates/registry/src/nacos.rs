@@ -85,7 +85,8 @@ impl NacosRegistry {
         let ((naming, of_naming), (documents, of_documents)) =
             (start(Module::Naming), start(Module::Config));
         // The session lives longer than this handle: it is ended in good order.
-        let session = NacosSession::new(&naming, &documents, [of_naming, of_documents]);
+        let connectors = [of_naming, of_documents];
+        let session = NacosSession::new(&naming, &documents, settings.keep_every, connectors);
         let registrar = Registrar::start(Box::new(session), runtime);
         let applications = Arc::new(NacosApplications {
             settings: Arc::clone(&settings),

@@ -61,6 +61,8 @@ pub(super) struct Live {
     credentials: Mutex<Credentials>,
     /// The server has said that we may not do something.
     is_denied: AtomicBool,
+    /// A user of the connection has found that it is no good.
+    is_given_up: AtomicBool,
     /// The number of the last question.
     last_id: AtomicU64,
     /// When the server was heard last.
@@ -88,6 +90,8 @@ pub(super) enum NacosError {
     /// The connection was given up while we used it; the reason is in the status.
     #[error("the connection was lost")]
     Lost,
+    #[error("the server does not keep what is registered on the connection")]
+    Forgetful,
     /// A document changes while it is written.
     #[error("{0} changes too quickly")]
     Unsteady(String),
@@ -194,6 +198,12 @@ impl Live {
     /// An error of an answer that cannot be read.
     pub(super) fn bad(what: &'static str) -> impl FnOnce(BadPayload) -> NacosError {
         move |source| NacosError::Bad { what, source }
+    }
+
+    /// The server does not keep what is registered on this connection: it is made anew.
+    pub(super) fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Relaxed);
+        self.suspect.notify_one();
     }
 
     fn credentials(&self) -> MutexGuard<'_, Credentials> {
@@ -310,6 +320,7 @@ impl Connector {
             settings: Arc::clone(settings),
             credentials: Mutex::new(credentials),
             is_denied: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
             last_id: AtomicU64::new(1),
             heard_at: Mutex::new(Instant::now()),
             hub: Hub::default(),
@@ -352,6 +363,9 @@ impl Connector {
                     }
                 }
                 () = live.suspect.notified() => {
+                    if live.is_given_up.load(Ordering::Relaxed) {
+                        break NacosError::Forgetful;
+                    }
                     if let Err(error) = live.ask(&Ask::HealthCheck).await {
                         break error;
                     }

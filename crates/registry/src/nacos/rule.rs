@@ -27,6 +27,9 @@ const COMPARE_EVERY: Duration = Duration::from_secs(180);
 /// A document that changes this often while it is written is written later.
 const MAX_TRIES: usize = 8;
 
+/// How long such a document is left alone in between, at most.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Reads a document; `None` if it is not there.
 pub(super) async fn read(live: &Live, key: &ConfigKey) -> Result<Option<ConfigAnswer>, NacosError> {
     let ask = Ask::Document(key.clone());
@@ -50,49 +53,45 @@ pub(super) async fn write(live: &Live, path: &str, text: &str) -> Result<(), Nac
     // A group has no slash in it.
     let (group, data_id) = path.split_once('/').unwrap_or((RULES, path));
     let key = ConfigKey { group: group.to_owned(), data_id: data_id.to_owned() };
-    for _ in 0..MAX_TRIES {
-        let known = read(live, &key).await?;
-        if known.as_ref().is_some_and(|known| known.content == text) {
-            return Ok(());
-        }
-        let cas_md5 = known.as_ref().map_or_else(|| "0".to_owned(), |known| known.md5.clone());
-        let publish = Ask::Publish { key: key.clone(), content: text.to_owned(), cas_md5 };
-        match live.try_ask(&publish).await? {
-            Ok(_) => return Ok(()),
-            Err(refusal) if refusal.is_forbidden() => {
-                let (what, subject) = (publish.words(), publish.subject());
-                return Err(NacosError::Refused { what, subject, refusal });
-            }
-            Err(refusal) => tracing::debug!(%refusal, "somebody else writes {}", key.data_id),
-        }
-    }
-    Err(NacosError::Unsteady(path.to_owned()))
+    change(live, &key, |known| (known != Some(text)).then(|| text.to_owned())).await
 }
 
 /// Adds a name to a list that others write, too.
 pub(super) async fn join(live: &Live, key: &ConfigKey, name: &str) -> Result<(), NacosError> {
-    for _ in 0..MAX_TRIES {
+    change(live, key, |known| add_application(known.unwrap_or_default(), name)).await
+}
+
+/// Changes a document that others may write at the same time. `new` makes the text that it should
+/// have, and nothing of one that is right: only then is it done, since some servers do not compare,
+/// and others say what they had before for a while.
+async fn change(
+    live: &Live,
+    key: &ConfigKey,
+    new: impl Fn(Option<&str>) -> Option<String>,
+) -> Result<(), NacosError> {
+    let mut reason = NacosError::Unsteady(format!("{}/{}", key.group, key.data_id));
+    for n_before in 0..MAX_TRIES {
         let known = read(live, key).await?;
-        let text = known.as_ref().map_or("", |known| known.content.as_str());
-        let Some(content) = add_application(text, name) else { return Ok(()) };
-        let cas_md5 = known.as_ref().map_or_else(|| "0".to_owned(), |known| known.md5.clone());
-        let publish = Ask::Publish { key: key.clone(), content, cas_md5 };
-        match live.try_ask(&publish).await? {
-            Ok(_) => {
-                // Some servers do not compare: what was written has to be what is there.
-                let written = read(live, key).await?;
-                if written.is_some_and(|it| add_application(&it.content, name).is_none()) {
-                    return Ok(());
-                }
+        let Some(content) = new(known.as_ref().map(|known| known.content.as_str())) else {
+            return Ok(());
+        };
+        let cas_md5 = known.map_or_else(|| "0".to_owned(), |known| known.md5);
+        let ask = Ask::Publish { key: key.clone(), content, cas_md5 };
+        let refused = live.try_ask(&ask).await?.err();
+        let pauses = n_before != 0 || refused.is_some();
+        if let Some(refusal) = refused {
+            let is_forbidden = refusal.is_forbidden();
+            tracing::debug!(%refusal, "{} is not written", key.data_id);
+            reason = NacosError::Refused { what: ask.words(), subject: ask.subject(), refusal };
+            if is_forbidden {
+                break;
             }
-            Err(refusal) if refusal.is_forbidden() => {
-                let (what, subject) = (publish.words(), publish.subject());
-                return Err(NacosError::Refused { what, subject, refusal });
-            }
-            Err(refusal) => tracing::debug!(%refusal, "somebody else writes {}", key.data_id),
+        }
+        if pauses {
+            sleep(jitter(PAUSE)).await;
         }
     }
-    Err(NacosError::Unsteady(format!("{}/{}", key.group, key.data_id)))
+    Err(reason)
 }
 
 pub(super) struct NacosRule {

@@ -17,9 +17,6 @@ use super::connection::{Connection, Live, NacosError};
 use super::offers::unplaced;
 use super::rule::{self, MAPPING};
 
-/// How often it is looked whether our instances are still there.
-const KEEP_EVERY: Duration = Duration::from_secs(10);
-
 pub(super) struct NacosSession {
     naming: Connection,
     documents: Connection,
@@ -28,6 +25,8 @@ pub(super) struct NacosSession {
     owner: Option<Arc<Live>>,
     /// By service, and by the path of each instance.
     registered: BTreeMap<ServiceName, BTreeMap<String, Instance>>,
+    missed: Missed,
+    keep_every: Duration,
     /// End with this.
     connectors: [AbortHandle; 2],
 }
@@ -36,11 +35,12 @@ impl NacosSession {
     pub(super) fn new(
         naming: &Connection,
         documents: &Connection,
+        keep_every: Duration,
         connectors: [AbortHandle; 2],
     ) -> Self {
-        let (live, owner, registered) = Default::default();
+        let (live, owner, registered, missed) = Default::default();
         let (naming, documents) = (naming.clone(), documents.clone());
-        Self { naming, documents, live, owner, registered, connectors }
+        Self { naming, documents, live, owner, registered, missed, keep_every, connectors }
     }
 
     /// The connection, if it is still the one with our instances.
@@ -49,6 +49,7 @@ impl NacosSession {
         match self.owner.replace(Arc::clone(&live)) {
             Some(owner) if !Arc::ptr_eq(&owner, &live) => {
                 self.registered.clear();
+                self.missed.now.clear();
                 Err(StoreError::SessionLost)
             }
             _ => Ok(live),
@@ -58,19 +59,21 @@ impl NacosSession {
     /// Those of our instances that nobody has any more.
     async fn missing(&self, live: &Live, held: &[Placed]) -> Result<Vec<Placed>, NacosError> {
         let mut missing = Vec::new();
-        let mut known = BTreeMap::<ServiceName, BTreeSet<(String, u16)>>::new();
+        // `None` of a list that is too long to say who is missing.
+        let mut known = BTreeMap::<ServiceName, Option<BTreeSet<(String, u16)>>>::new();
         for placed in held {
             let Value::Text(text) = &placed.value else { continue };
             let Some((service, instance)) = unplaced(text) else { continue };
             if !known.contains_key(&service) {
                 let ask = Ask::Query(service.clone());
                 let info = live.ask(&ask).await?.service_info().map_err(Live::bad(ask.words()))?;
-                let hosts = info.unwrap_or_default().hosts.into_iter().flatten();
+                let info = info.unwrap_or_default();
+                let hosts = info.hosts.into_iter().flatten();
                 let there = hosts.map(|instance| (instance.ip, instance.port)).collect();
-                known.insert(service.clone(), there);
+                known.insert(service.clone(), (info.n_cut == 0).then_some(there));
             }
-            let there = known.get(&service);
-            if !there.is_some_and(|there| there.contains(&(instance.ip, instance.port))) {
+            let there = known.get(&service).and_then(Option::as_ref);
+            if there.is_some_and(|there| !there.contains(&(instance.ip, instance.port))) {
                 missing.push(placed.clone());
             }
         }
@@ -115,6 +118,30 @@ impl NacosSession {
     }
 }
 
+/// Which of our instances nobody had when it was looked.
+#[derive(Default)]
+struct Missed {
+    now: BTreeSet<String>,
+    /// Those for which the connection was given up already. One that no connection helps is no
+    /// reason to give up another.
+    given_up: BTreeSet<String>,
+}
+
+impl Missed {
+    /// Notes the paths of those that are missing now. True if one was missing before and was
+    /// written since, in vain: the server does not know the connection as it should, and a new one
+    /// is worth a try.
+    fn stays_missing(&mut self, paths: impl Iterator<Item = String>) -> bool {
+        let before = std::mem::replace(&mut self.now, paths.collect());
+        self.given_up.retain(|path| self.now.contains(path));
+        let again = self.now.intersection(&before).filter(|path| !self.given_up.contains(*path));
+        let again: Vec<_> = again.cloned().collect();
+        let is_any = !again.is_empty();
+        self.given_up.extend(again);
+        is_any
+    }
+}
+
 /// Registers these instances of a service, and no other ones. Servers before 2.1 know one instance
 /// alone.
 fn register(service: &ServiceName, wanted: &BTreeMap<String, Instance>) -> Ask {
@@ -145,14 +172,19 @@ impl Session for NacosSession {
     }
 
     fn keep_interval(&self) -> Duration {
-        KEEP_EVERY
+        self.keep_every
     }
 
     fn keep<'a>(&'a mut self, held: &'a [Placed]) -> Wait<'a, Result<Vec<Placed>, StoreError>> {
         Box::pin(async {
             let live = self.live()?;
             let naming = self.naming.clone();
-            Ok(naming.while_live(&live, self.missing(&live, held)).await?)
+            let missing = naming.while_live(&live, self.missing(&live, held)).await?;
+            if self.missed.stays_missing(missing.iter().map(|placed| placed.path.clone())) {
+                live.give_up();
+                return Err(StoreError::Away);
+            }
+            Ok(missing)
         })
     }
 
@@ -224,5 +256,25 @@ impl Session for NacosSession {
 impl Drop for NacosSession {
     fn drop(&mut self) {
         self.connectors.iter().for_each(AbortHandle::abort);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_given_up_once_for_what_stays_missing() {
+        let mut missed = Missed::default();
+        let mut look = |paths: &[&str]| missed.stays_missing(paths.iter().map(ToString::to_string));
+        assert!(!look(&["a"]), "it is written again");
+        assert!(!look(&["b"]), "another one");
+        assert!(!look(&[]));
+        assert!(!look(&["a", "b"]));
+        assert!(look(&["a", "b"]), "both were written again, in vain");
+        assert!(!look(&["a", "b"]) && !look(&["a", "b"]), "a new connection did not help");
+        assert!(!look(&["b"]), "one was there");
+        assert!(!look(&["a", "b"]));
+        assert!(look(&["a", "b"]));
     }
 }

@@ -370,6 +370,22 @@ async fn a_token_that_is_missing_is_said_aloud() {
     shows(&subscription, Freshness::Current, &["dubbo://10.0.0.9:1"]).await;
 }
 
+/// As Nacos 3.1 did with connections of the moment in which it started.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_on_which_nothing_is_kept_is_made_anew() {
+    let nacos = Nacos::start().await;
+    // Those of the agent for services and for documents, but no later one.
+    nacos.state().forgets_until = 2;
+    let mut config = nacos.config();
+    config.keep_every = Duration::from_millis(50);
+    let registry = open(config.clone());
+    let registered = registry.register(&registration("a.B", link(1))).unwrap();
+    registered.established().await;
+    let looker = open(config);
+    let subscription = looker.subscribe(&service("a.B"));
+    shows(&subscription, Freshness::Current, &["link://10.0.0.1:1"]).await;
+}
+
 /// A server that is starting may lose a subscription, and then pushes nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_is_not_pushed_is_asked_for() {

@@ -1,5 +1,5 @@
-//! Values that no message shows: secrets, and what stands where the path of a secret's file belongs.
-//! Who writes a password into `password_file` would find it in the log otherwise.
+//! Values that no message shows: secrets, and what stands where the path of a secret's file
+//! belongs. Who writes a password into `password_file` would find it in the log otherwise.
 
 use std::io;
 use std::path::Path;

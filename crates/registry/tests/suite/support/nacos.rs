@@ -50,6 +50,8 @@ pub(crate) struct State {
     pub(crate) negotiates: bool,
     /// Refuses metadata that are too long, as servers from 2.3 on do.
     pub(crate) refused: Vec<String>,
+    /// What is registered on connections up to this one is forgotten at once.
+    pub(crate) forgets_until: u64,
     connections: HashMap<u64, Connection>,
     last_id: u64,
     clock: i64,
@@ -251,6 +253,9 @@ impl State {
                 if instances.iter().any(|it| MAX_METADATA_LEN < len(it)) {
                     self.refused.push(service);
                     return refuse(400, "Param 'Metadata' is illegal");
+                }
+                if id <= self.forgets_until {
+                    return answer;
                 }
                 let mine = self.ephemeral.entry(id).or_default();
                 match instances.is_empty() {

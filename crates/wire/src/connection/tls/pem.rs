@@ -1,6 +1,7 @@
 //! Certificates and private keys as PEM, in files or in memory.
 
 use std::borrow::Cow;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, fs, io};
@@ -115,15 +116,18 @@ impl Pem {
 /// # Errors
 /// It cannot be read, is no regular file, or is too long for PEM.
 pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    let file = fs::metadata(path)?;
-    if !file.is_file() {
+    let found = fs::metadata(path)?;
+    if !found.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
-    if MAX_FILE_LEN < file.len() {
-        let problem = format!("{} bytes are over the limit of {MAX_FILE_LEN}", file.len());
+    if MAX_FILE_LEN < found.len() {
+        let problem = format!("{} bytes are over the limit of {MAX_FILE_LEN}", found.len());
         return Err(io::Error::other(problem));
     }
-    fs::read(path)
+    // It may grow meanwhile.
+    let mut text = Vec::new();
+    fs::File::open(path)?.take(MAX_FILE_LEN).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 fn system_file() -> Option<PathBuf> {
