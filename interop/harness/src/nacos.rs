@@ -5,6 +5,7 @@
 //! Invariant: the ports never change, so that a client sees a restart as the same server.
 
 use std::env;
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,8 @@ const INSTALL: &str = "scripts/setup.sh nacos";
 const HOME_VARIABLE: &str = "NACOS_HOME";
 /// Tokens are signed with it; 32 bytes at least, in Base64.
 const TOKEN_SECRET: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+/// What Nacos 3 calls its port.
+const PORT_OF_3: &str = "nacos.server.main.port";
 /// How far the port of Nacos' console is above that of HTTP.
 const CONSOLE_OFFSET: u16 = 1003;
 
@@ -130,20 +133,23 @@ impl Nacos {
         if !own.exists() {
             symlink(&conf, &own).map_err(|source| HarnessError::File { path: own, source })?;
         }
+        // Each version has its own name for the port. Nacos 3 that is told the other one as well
+        // starts, but tells nobody of changes.
+        let file = conf.join("application.properties");
+        let known = fs::read_to_string(&file)
+            .map_err(|source| HarnessError::File { path: file, source })?;
+        let port = if known.contains(PORT_OF_3) { PORT_OF_3 } else { "server.port" };
         let properties = [
             "nacos.standalone=true".to_owned(),
             format!("nacos.home={}", self.server.dir().display()),
             "nacos.server.ip=127.0.0.1".to_owned(),
-            format!("server.port={}", self.http),
-            format!("nacos.server.main.port={}", self.http),
+            format!("{port}={}", self.http),
             format!("nacos.console.port={}", self.http + CONSOLE_OFFSET),
             // Java's own providers of the tests have more methods than it lets them list.
             "nacos.core.param.check.enabled=false".to_owned(),
             "nacos.core.auth.server.identity.key=tests".to_owned(),
             "nacos.core.auth.server.identity.value=tests".to_owned(),
             format!("nacos.core.auth.plugin.nacos.token.secret.key={TOKEN_SECRET}"),
-            // No probes of addresses where nobody listens, as above.
-            "nacos.naming.health.check.enabled=false".to_owned(),
         ];
         let mut command = Command::new(java);
         command

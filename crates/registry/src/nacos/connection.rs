@@ -188,9 +188,9 @@ impl Live {
         self.settings.request_timeout
     }
 
-    /// When a list is asked for again that nobody pushes: a push may be lost, and so may a
-    /// subscription that came while a server was starting. Agents that start together do not ask
-    /// together. Source: `ServiceInfoUpdateService`, which asks once a minute at the latest.
+    /// When a list is asked for again that nobody pushes: a push may be lost. Agents that start
+    /// together do not ask together. Source: `ServiceInfoUpdateService`, which asks once a minute
+    /// at the latest.
     pub(super) fn ask_again_at(&self) -> Instant {
         Instant::now() + jitter(self.settings.ask_again_every)
     }

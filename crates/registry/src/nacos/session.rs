@@ -129,8 +129,9 @@ struct Missed {
 
 impl Missed {
     /// Notes the paths of those that are missing now. True if one was missing before and was
-    /// written since, in vain: the server does not know the connection as it should, and a new one
-    /// is worth a try.
+    /// written since, in vain. Nacos up to 2.1 says that all is well to a connection that it does
+    /// not know any more, and writes nothing: a new one is worth a try. Source:
+    /// `EphemeralClientOperationServiceImpl.registerInstance`.
     fn stays_missing(&mut self, paths: impl Iterator<Item = String>) -> bool {
         let before = std::mem::replace(&mut self.now, paths.collect());
         self.given_up.retain(|path| self.now.contains(path));

@@ -370,7 +370,7 @@ async fn a_token_that_is_missing_is_said_aloud() {
     shows(&subscription, Freshness::Current, &["dubbo://10.0.0.9:1"]).await;
 }
 
-/// As Nacos 3.1 did with connections of the moment in which it started.
+/// As Nacos 2.1 does with a connection that it has given up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_on_which_nothing_is_kept_is_made_anew() {
     let nacos = Nacos::start().await;
@@ -386,7 +386,7 @@ async fn a_connection_on_which_nothing_is_kept_is_made_anew() {
     shows(&subscription, Freshness::Current, &["link://10.0.0.1:1"]).await;
 }
 
-/// A server that is starting may lose a subscription, and then pushes nothing.
+/// Pushes can be lost, and some servers are told to make none.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_is_not_pushed_is_asked_for() {
     let nacos = Nacos::start().await;
