@@ -7,6 +7,7 @@
 //! - `feed.rs` follows one application, for all services that it offers: its instances, and the
 //!   metadata of each of their revisions, which are fetched once.
 //! - `ask.rs` asks an instance for its metadata, by Dubbo TCP.
+//! - `unlisted.rs` asks all applications for their interfaces, for a store that has no list of them.
 //! - `announce.rs` registers ours.
 //!
 //! Sources: `ServiceDiscoveryRegistry`, `ServiceInstancesChangedListener` and
@@ -22,6 +23,7 @@ mod announce;
 mod ask;
 mod feed;
 mod find;
+mod unlisted;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
@@ -40,6 +42,7 @@ use crate::store::{Applications, EntryKey, Item};
 use feed::Feed;
 
 pub(crate) use announce::{Announcer, can_announce};
+pub(crate) use unlisted::Unlisted;
 
 /// What is found of one service.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

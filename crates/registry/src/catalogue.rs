@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::time::timeout;
 
-use crate::application::{ApplicationLevel, Finding};
+use crate::application::{ApplicationLevel, Finding, Unlisted};
 use crate::endpoint::{Endpoint, Level, NotUsed, Unused};
 use crate::layout::Entry;
 use crate::listing::Listing;
@@ -15,6 +16,9 @@ use crate::store::{Item, Known, News, Store, StoreError};
 
 /// How long the list of interfaces may take, and the entries of each of them.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Interfaces that are read at the same time.
+const MAX_AT_ONCE: usize = 32;
 
 /// A list that has a gap is read again this often.
 const MAX_TRIES: usize = 3;
@@ -56,23 +60,35 @@ pub(crate) async fn read(
     let interfaces = interfaces.map_err(|_| late(store))?;
     let mut interfaces = interfaces.map_err(|away| away.0)?;
     interfaces.extend(level.into_iter().flat_map(ApplicationLevel::provided).cloned());
+    let unlisted = match level {
+        Some(level) => level.unlisted().await.map_err(|away| away.0)?,
+        None => Unlisted::default(),
+    };
+    interfaces.extend(unlisted.interfaces.iter().cloned());
     interfaces.retain(|name| is_wanted(name));
     interfaces.sort_unstable();
     interfaces.dedup();
-    let mut services = Vec::new();
-    for interface in interfaces {
-        // What is no interface, such as `metadata` in ZooKeeper, has no entries either.
-        let Ok(wanted) = ServiceKey::new(&interface, ANY, ANY) else { continue };
-        // Both levels are read at the same time.
-        let finding = level.map(|level| level.find(&wanted));
-        let items = timeout(READ_TIMEOUT, items(store, &wanted)).await;
-        let mut items = items.map_err(|_| late(store))??;
-        if let Some(finding) = finding {
-            items.extend(found(finding).await);
-        }
-        services.extend(sorted(&interface, items));
+    let reading = stream::iter(&interfaces).map(|interface| services_of(store, level, interface));
+    let services = reading.buffered(MAX_AT_ONCE).try_collect::<Vec<_>>().await?;
+    Ok(services.concat())
+}
+
+/// The services of one interface, from both levels.
+async fn services_of(
+    store: &dyn Store,
+    level: Option<&ApplicationLevel>,
+    interface: &str,
+) -> Result<Vec<ListedService>, String> {
+    // What is no interface, such as `metadata` in ZooKeeper, has no entries either.
+    let Ok(wanted) = ServiceKey::new(interface, ANY, ANY) else { return Ok(Vec::new()) };
+    // Both levels are read at the same time.
+    let finding = level.map(|level| level.find(&wanted));
+    let items = timeout(READ_TIMEOUT, items(store, &wanted)).await;
+    let mut items = items.map_err(|_| late(store))??;
+    if let Some(finding) = finding {
+        items.extend(found(finding).await);
     }
-    Ok(services)
+    Ok(sorted(interface, items))
 }
 
 fn late(store: &dyn Store) -> String {

@@ -90,7 +90,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The interfaces that the store has entries of, or has had, in any order.
+    /// The interfaces that the store has entries of, or has had, in any order; but for those that
+    /// only [`Applications::unlisted`] applications offer.
     fn interfaces(&self) -> Wait<'_, Result<Vec<String>, Away>>;
 
     /// Reads once: the documents about an interface that the store holds below `root`, the newest
@@ -111,6 +112,12 @@ pub(crate) trait Applications: fmt::Debug + Send + Sync {
 
     /// The applications that offer interfaces by what the configuration says.
     fn provided_by(&self) -> &BTreeMap<String, Vec<String>>;
+
+    /// The applications whose interfaces [`Store::interfaces`] leaves out, because the store does
+    /// not list mappings.
+    fn unlisted(&self) -> Wait<'_, Result<Vec<String>, Away>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
 
     /// Begins to watch the names of the applications that offer an interface.
     fn mapping(&self, interface: &str) -> Box<dyn RuleWatch>;

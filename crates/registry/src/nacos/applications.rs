@@ -16,6 +16,8 @@ use crate::registrar::Registrar;
 use crate::store::{Applications, RuleWatch, Wait, Watch, Withdraw};
 
 use super::connection::Connection;
+use super::index::list_names;
+use super::names;
 use super::offers;
 use super::rule::{self, MAPPING, NacosRule};
 use super::settings::Settings;
@@ -30,6 +32,14 @@ pub(super) struct NacosApplications {
 }
 
 impl NacosApplications {
+    /// The names of all applications.
+    async fn names(&self) -> Result<Vec<String>, Away> {
+        let live = self.naming.live_within_timeout().await.ok_or_else(|| self.naming.away())?;
+        let group = &self.settings.applications.instances_root;
+        let names = list_names(&live, group).await.map_err(|error| Away(error.to_string()))?;
+        Ok(names.into_iter().filter(|name| names::is_application(name)).collect())
+    }
+
     async fn read(&self, application: &str, revision: &str) -> Result<Option<Vec<u8>>, Away> {
         let away = || Away("Nacos' documents cannot be reached".to_owned());
         let live = self.documents.live_within_timeout().await.ok_or_else(away)?;
@@ -52,6 +62,10 @@ impl Applications for NacosApplications {
 
     fn provided_by(&self) -> &BTreeMap<String, Vec<String>> {
         &self.settings.applications.provided_by
+    }
+
+    fn unlisted(&self) -> Wait<'_, Result<Vec<String>, Away>> {
+        Box::pin(self.names())
     }
 
     fn mapping(&self, interface: &str) -> Box<dyn RuleWatch> {

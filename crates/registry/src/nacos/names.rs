@@ -29,6 +29,11 @@ pub(super) fn parts(name: &str) -> Option<Parts<'_>> {
     (is_known && parts.next().is_none()).then_some(Parts { category, interface, version, group })
 }
 
+/// Whether a service of this name can be an application: Dubbo's names of interfaces have colons.
+pub(super) fn is_application(name: &str) -> bool {
+    !name.is_empty() && !name.contains(':')
+}
+
 /// The name of a service.
 pub(super) fn name(category: &str, service: &ServiceKey) -> String {
     let ServiceKey { interface, version, group, .. } = service;
@@ -105,6 +110,8 @@ mod tests {
         for other in ["consumers:a.B::", "orders", "providers:", "providers:a:b:c:d", ""] {
             assert_eq!(parts(other), None, "{other}");
         }
+        assert!(is_application("orders"));
+        assert!(!is_application("providers:a.B") && !is_application("consumers:a.B::"));
         assert!(may_be("providers:a.B:1", &key("*/a.B:*")));
         assert!(!may_be("providers:a.C:1:", &key("*/a.B:*")));
     }

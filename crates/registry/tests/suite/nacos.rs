@@ -1,11 +1,13 @@
 //! The Nacos registry against a server of these tests.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::time::Duration;
 
 use dubbo_proto::application::{Metadata, Storage};
 use registry::{
-    DefinitionSources, Freshness, NacosConfig, Presence, RegisterMode, Registry, RegistryConfig,
+    DefinitionSources, Freshness, Level, NacosConfig, Presence, RegisterMode, Registry,
+    RegistryConfig,
 };
 use serde_json::json;
 use tokio::time::timeout;
@@ -350,6 +352,45 @@ async fn finds_applications_and_registers_as_one() {
     assert_eq!(Metadata::parse(report.as_bytes()).unwrap().services.len(), 1);
     registered.withdraw().await.unwrap();
     assert!(nacos.state().instances(&grouped("mine")).is_empty());
+}
+
+/// Nacos lists no mappings: who offers what is asked of the applications.
+#[tokio::test(flavor = "multi_thread")]
+async fn interfaces_that_only_applications_offer_are_listed() {
+    let nacos = Nacos::start().await;
+    let instance = |port: u16, revision: Option<&str>| {
+        let mut instance = json!({"ip": "10.0.0.5", "port": port, "metadata": {
+            "dubbo.metadata.storage-type": "remote",
+            "dubbo.endpoints": format!("[{{\"port\":{port},\"protocol\":\"dubbo\"}}]")}});
+        if let Some(revision) = revision {
+            instance["metadata"]["dubbo.metadata.revision"] = revision.into();
+        }
+        instance
+    };
+    for n in 0..40 {
+        let (name, interface) = (format!("orders{n}"), format!("a.S{n}"));
+        let metadata = json!({"app": name, "revision": "r1", "services": {"s": {
+            "name": interface, "protocol": "dubbo", "path": interface, "port": 20880,
+            "params": {}}}});
+        nacos.write("r1", &name, &metadata.to_string());
+        nacos.write("mapping", &interface, &name);
+        nacos.set(&name, &json!([instance(20880, Some("r1"))]));
+    }
+    // Others take nothing away: without Dubbo, without metadata, without instances.
+    nacos.set("cloud", &json!([instance(8080, None)]));
+    nacos.set("lost", &json!([instance(20881, Some("r2"))]));
+    nacos.set("gone", &json!([]));
+    let java = json!({"ip": "10.0.0.1", "port": 20880, "metadata": {"protocol": "dubbo"}});
+    nacos.set("providers:a.B::", &json!([java]));
+    let registry = open(nacos.config());
+    let listed = timeout(LONG, registry.catalogue(|_| true)).await.unwrap().unwrap();
+    let names: BTreeSet<_> = listed.iter().map(|it| it.service.to_string()).collect();
+    let expected: BTreeSet<_> =
+        (0..40).map(|n| format!("a.S{n}")).chain(["a.B".to_owned()]).collect();
+    assert_eq!(names, expected);
+    let one = listed.iter().find(|it| it.service.interface == "a.S7").unwrap();
+    assert_eq!(one.endpoints.len(), 1);
+    assert_eq!(one.endpoints[0].levels, [Level::Application]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
