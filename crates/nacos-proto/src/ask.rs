@@ -142,9 +142,10 @@ impl Ask {
             Self::List { group, .. } => {
                 Resource::Service(ServiceName { group: group.clone(), name: String::new() })
             }
-            Self::Listen(_) => document(""),
-            Self::Unlisten(key) | Self::Document(key) | Self::Publish { key, .. } => {
-                document(&key.group)
+            Self::Document(key) | Self::Publish { key, .. } => document(&key.group),
+            // As Java's client does: `ClientWorker.resourceBuild` names neither of the two.
+            Self::Listen(_) | Self::Unlisten(_) => {
+                Resource::Document { namespace: String::new(), group: String::new() }
             }
         }
     }
@@ -281,6 +282,11 @@ mod tests {
         assert_eq!(kind, "ConfigBatchListenRequest");
         let context = json!({"tenant": "ns", "group": "mapping", "dataId": "a.B", "md5": "x"});
         assert_eq!(listen["configListenContexts"], json!([context]));
+        let key = ConfigKey { group: "mapping".into(), data_id: "a.B".into() };
+        let nothing = Resource::Document { namespace: String::new(), group: String::new() };
+        assert_eq!(Ask::Unlisten(key.clone()).resource("ns".into()), nothing);
+        let one = Resource::Document { namespace: "ns".into(), group: "mapping".into() };
+        assert_eq!(Ask::Document(key).resource("ns".into()), one);
         let public = |ask: Ask| ask.payload("", 7, HashMap::new()).read::<Value>().unwrap();
         let service = ServiceName { group: "G".into(), name: "s".into() };
         assert_eq!(public(Ask::Query(service))["namespace"], "public");

@@ -72,7 +72,8 @@ impl Credentials {
                 let about = match (namespace.is_empty(), group.is_empty()) {
                     (true, true) => String::new(),
                     (true, false) => format!("{group}+"),
-                    (false, _) => format!("{namespace}+{group}+"),
+                    (false, true) => format!("{namespace}+"),
+                    (false, false) => format!("{namespace}+{group}+"),
                 };
                 set("Spas-AccessKey", key.clone());
                 set("Timestamp", now_ms.to_string());
@@ -114,5 +115,35 @@ mod tests {
         let headers = credentials.headers(&document, 5);
         assert_eq!(headers["Spas-Signature"], sign("ns+g+5", &Secret("sk".into())));
         assert!(!format!("{credentials:?}").contains("sk"));
+    }
+
+    /// What `RamClientAuthServiceImpl` of nacos-client 2.5.1 gives for the same resources.
+    #[test]
+    fn signs_as_javas_client() {
+        let credentials =
+            Credentials { token: None, access_key: Some(("ak".into(), Secret("sk".into()))) };
+        for (group, name, now, data, signature) in [
+            ("G", "s", 1_795_788_766_621, "@@G@@s", "00gbP3FkcGmwrldt1L7CotBtK4Q="),
+            ("", "s", 1_795_788_766_622, "@@s", "XGaBdkSl8iyVn1rJ4mG4bSVYVLI="),
+        ] {
+            let service = ServiceName { group: group.into(), name: name.into() };
+            let headers = credentials.headers(&Resource::Service(service), now);
+            let expected =
+                [("ak", "ak"), ("data", &format!("{now}{data}")), ("signature", signature)];
+            assert_eq!(headers, expected.map(|(name, value)| (name.into(), value.into())).into());
+        }
+        for (namespace, group, now, signature) in [
+            ("ns", "g", 1_795_788_766_637, "fNPL3ILkDN0kWFwK/8oQuuWIPTY="),
+            ("", "g", 1_795_788_766_642, "P9aaUGJWR/xFkc51x+htl51eXiU="),
+            ("ns", "", 1_795_788_766_643, "3NOEz0oTqCq5COYpO1CygwPklH4="),
+            ("", "", 1_795_788_766_644, "m9p3RVzobpHcKP47s9I5Ho9k5w0="),
+        ] {
+            let resource = Resource::Document { namespace: namespace.into(), group: group.into() };
+            let headers = credentials.headers(&resource, now);
+            let now = now.to_string();
+            let expected =
+                [("Spas-AccessKey", "ak"), ("Spas-Signature", signature), ("Timestamp", &now)];
+            assert_eq!(headers, expected.map(|(name, value)| (name.into(), value.into())).into());
+        }
     }
 }
