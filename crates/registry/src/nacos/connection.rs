@@ -4,6 +4,7 @@
 //! Everything that a server keeps for us belongs to a connection: instances, subscriptions,
 //! documents that are listened to. Whoever wants something back after a new connection asks anew.
 
+use std::error::Error as _;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -244,9 +245,10 @@ fn words_of(error: &(dyn std::error::Error + 'static)) -> String {
 
 fn words_of_status(status: &tonic::Status) -> String {
     let code = status.code();
-    match status.message() {
-        "" => format!("{code:?}"),
-        message => format!("{message} ({code:?})"),
+    match (status.source(), status.message()) {
+        (Some(source), _) => words_of(source),
+        (None, "") => format!("{code:?}"),
+        (None, message) => format!("{message} ({code:?})"),
     }
 }
 
@@ -326,7 +328,14 @@ impl Connector {
             hub: Hub::default(),
             suspect: Notify::new(),
         };
-        let check = live.ask(&Ask::ServerCheck).await?;
+        let check = live.ask(&Ask::ServerCheck).await.map_err(|error| match error {
+            // Who expects TLS hangs up on whoever begins without.
+            NacosError::Grpc { what, words } if settings.tls.is_none() => NacosError::Grpc {
+                what,
+                words: format!("{words}; if it speaks TLS, set tls = true"),
+            },
+            error => error,
+        })?;
         let check = check.handshake().map_err(Live::bad(Ask::ServerCheck.words()))?;
         let setup = Ask::Setup(self.module);
         let headers = live.credentials().headers(&setup.resource(String::new()), 0);

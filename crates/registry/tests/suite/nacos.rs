@@ -442,6 +442,22 @@ async fn a_change_that_is_not_pushed_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_up_may_want_tls() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream.unwrap().read(&mut [0; 24]);
+        }
+    });
+    let mut config = NacosConfig::new([address.to_string()]);
+    config.grpc_port_offset = 0;
+    let registry = open(config);
+    let said = timeout(LONG, registry.catalogue(|_| true)).await.unwrap().unwrap_err();
+    assert!(said.to_string().contains("set tls = true"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_user_logs_in_and_does_so_again_when_the_token_is_not_taken() {
     let nacos = Nacos::start().await;
     nacos.state().token = Some("none yet".into());
