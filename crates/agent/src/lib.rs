@@ -26,6 +26,7 @@ pub mod config;
 pub mod connections;
 pub mod control;
 pub mod definitions;
+pub mod description;
 pub mod error;
 pub mod exception;
 pub mod expected_len;

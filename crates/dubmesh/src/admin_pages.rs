@@ -89,9 +89,18 @@ pub(crate) async fn listed<T: DeserializeOwned>(
 
 /// One page.
 pub(crate) async fn page<T: DeserializeOwned>(admin: &str, path: &str) -> Result<T, String> {
-    let body = tokio::time::timeout(TIMEOUT, fetch(admin, path))
+    page_within(admin, path, TIMEOUT).await
+}
+
+/// The same, where an agent may take its time.
+pub(crate) async fn page_within<T: DeserializeOwned>(
+    admin: &str,
+    path: &str,
+    time: Duration,
+) -> Result<T, String> {
+    let body = tokio::time::timeout(time, fetch(admin, path))
         .await
-        .map_err(|_| unanswered(admin, path))??;
+        .map_err(|_| unanswered(admin, path, time))??;
     serde_json::from_slice(&body).map_err(|error| {
         format!(
             "{admin}{path} is not a page of a dubmesh agent of this version: {error}; write the \
@@ -120,9 +129,9 @@ const NO_AGENT: &str = "; write the address of an agent's admin listener after -
 const NO_TLS: &str = "; one that speaks TLS ([admin.tls]) cannot be read: for that, run dubmesh \
                       doctor --pid with the agent's process";
 
-fn unanswered(admin: &str, path: &str) -> String {
+fn unanswered(admin: &str, path: &str, time: Duration) -> String {
     format!(
-        "{admin} has not answered {path} within {TIMEOUT:?}: the agent hangs, or it is another \
+        "{admin} has not answered {path} within {time:?}: the agent hangs, or it is another \
          program{NO_AGENT}"
     )
 }
@@ -148,7 +157,7 @@ pub(crate) async fn lines(
     mut take: impl FnMut(&[u8]) -> bool,
 ) -> Result<(), String> {
     let asked = tokio::time::timeout(TIMEOUT, ask(admin, path)).await;
-    let mut response = asked.map_err(|_| unanswered(admin, path))??;
+    let mut response = asked.map_err(|_| unanswered(admin, path, TIMEOUT))??;
     if response.answer.status() != StatusCode::OK {
         let body = tokio::time::timeout(TIMEOUT, whole(&mut response)).await;
         let why = match body {

@@ -1,26 +1,28 @@
 //! `dubmesh describe`: what a service looks like, who says so, and who offers it.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use agent::args::ArgumentList;
 use agent::client::Client;
+use agent::description::{self, DescribedClass, DescribedEndpoint, DescribedMethod, Description};
 use agent::error::{CallError, Code};
+use agent::inspect::snapshot::Page;
 use agent::invocation::Invocation;
 use agent::route::RouteName;
 use clap::Args;
 use dubbo_proto::ServiceKey;
-use dubbo_proto::definition::{ClassDefinition, MethodDefinition};
 use hessian::transcode::JsonOptions;
-use registry::{Endpoint, ListedService, Lookup, Origin, Snapshot, Unused, why_nobody};
-use serde_json::{Value, json};
+use registry::Origin;
+use serde_json::json;
 
-use crate::Exit;
-use crate::service_location::{LocationArgs, ServiceLocation, VariantArgs};
+use crate::service_location::{LocationArgs, ServiceLocation, VariantArgs, plain_address};
+use crate::{Exit, admin_pages};
 
 /// How long the registry and the definition are waited for.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a running agent may look for them.
+const ADMIN_TIMEOUT: Duration = Duration::from_secs(15);
 /// A connection that takes longer will not come.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -28,10 +30,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 pub(crate) const HELP: &str = "\
 Where methods and types come from:
   The definition of the service: a file in --definitions, Dubbo's metadata
-  report in etcd or ZooKeeper, or the provider's own list (telnet ls -l on the
-  Dubbo port of 2.6 and 2.7). Without a definition, only the names of the
-  methods that the providers have registered are known. docs/calling.md has the
-  details.
+  report in etcd, ZooKeeper or Nacos, or the provider's own list (telnet ls -l
+  on the Dubbo port of 2.6 and 2.7). Without a definition, only the names of
+  the methods that the providers have registered are known. docs/calling.md has
+  the details. With --admin, a running agent looks into its own registries,
+  whether it calls the service or not.
 
 Examples:
   dubmesh describe com.acme.Orders --registry etcd://127.0.0.1:2379
@@ -40,10 +43,11 @@ Examples:
   dubmesh describe com.acme.Orders --url dubbo://127.0.0.1:20880
   dubmesh describe com.acme.Orders --registry file:services.toml \\
       --definitions definitions/
+  dubmesh describe com.acme.Orders --admin 127.0.0.1:9700
 
 Exit status:
   0  the service is known
-  1  the registry could not be reached
+  1  the registry, or the agent, could not be reached
   2  the arguments are wrong
   3  the service is unknown: nobody offers it, or nobody answers at --url, or
      the endpoint there does not offer it";
@@ -53,6 +57,15 @@ Exit status:
 pub(crate) struct DescribeArgs {
     /// The Java interface
     interface: String,
+    /// A running agent instead: its admin listener, HOST:PORT or unix: and a path
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        value_parser = plain_address,
+        group = "LocationArgs",
+        conflicts_with_all = ["definitions", "metadata_root"]
+    )]
+    admin: Option<String>,
     #[command(flatten)]
     place: LocationArgs,
     #[command(flatten)]
@@ -62,19 +75,10 @@ pub(crate) struct DescribeArgs {
     json: bool,
 }
 
-/// What was found out.
-struct Description {
-    service: ServiceKey,
-    /// Where it was looked for.
-    registry: String,
-    lookup: Lookup,
-    snapshot: Snapshot,
-    /// Why the registry has not answered, if it has not.
-    trouble: Option<String>,
-    /// Why the endpoint of `--url` is of no use, if it is not.
-    refusal: Option<String>,
-    /// What the registry has that is like it.
-    like_it: Vec<String>,
+/// Why there is no description.
+enum Trouble {
+    Usage(String),
+    Agent(String),
 }
 
 /// Prints what is known of a service.
@@ -89,38 +93,29 @@ pub(crate) fn describe(args: &DescribeArgs) -> Exit {
             return Exit::Failure;
         }
     };
-    let description = match found {
-        Ok(description) => description,
-        Err(message) => {
+    let descriptions = match found {
+        Ok(descriptions) => descriptions,
+        Err(Trouble::Usage(message)) => {
             eprintln!("dubmesh describe: {message}");
             return Exit::Usage;
         }
-    };
-    // What a provider lists by telnet is of any version and group that it has.
-    let known_without_it = description
-        .lookup
-        .found()
-        .is_some_and(|found| !matches!(found.origin, Origin::Provider(_)));
-    if let (Some(text), false) = (&description.refusal, known_without_it) {
-        eprintln!("dubmesh describe: {text}");
-        return Exit::Refused;
-    }
-    let is_known =
-        description.lookup.found().is_some() || !description.snapshot.endpoints.is_empty();
-    match (&description.trouble, is_known) {
-        (Some(trouble), false) => {
-            eprintln!("dubmesh describe: {trouble}; check --registry, and whether it is running");
+        Err(Trouble::Agent(message)) => {
+            eprintln!("dubmesh describe: {message}");
             return Exit::Failure;
         }
-        (None, false) => {
-            eprintln!("dubmesh describe: {}", description.nobody());
-            return Exit::Refused;
-        }
-        (_, true) => {}
+    };
+    if !descriptions.iter().any(Description::is_known) {
+        return nothing(args, &descriptions);
     }
-    let text = match args.json {
-        true => format!("{:#}\n", description.json()),
-        false => description.text(),
+    let text = match (args.json, &*descriptions) {
+        (true, [one]) => format!("{:#}\n", json!(one)),
+        (true, several) => format!("{:#}\n", json!(several)),
+        (false, [one]) => text_of(one),
+        (false, several) => {
+            let texts =
+                several.iter().map(|it| format!("registry {}\n{}", it.registry, text_of(it)));
+            texts.collect::<Vec<_>>().join("\n")
+        }
     };
     match std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()) {
         Ok(()) => Exit::Ok,
@@ -132,44 +127,66 @@ pub(crate) fn describe(args: &DescribeArgs) -> Exit {
     }
 }
 
-async fn look(args: &DescribeArgs) -> Result<Description, String> {
-    let text = |error: &dyn std::fmt::Display| error.to_string();
-    let service =
-        args.place.service(&args.interface, &args.variant).map_err(|error| text(&error))?;
-    let place = args.place.open(&service, &args.variant, None).map_err(|error| text(&error))?;
-    let subscription = place.registry.subscribe(&service);
-    let trouble = place.first_list(&subscription, LOOKUP_TIMEOUT).await;
-    let mut watch = place.registry.definition(&service);
-    let lookup = tokio::time::timeout(LOOKUP_TIMEOUT, watch.settled()).await.unwrap_or_default();
-    let snapshot = subscription.current();
-    let refusal = match args.place.endpoint() {
-        Some((host, port)) => match reach(host, port).await {
-            Ok(()) => is_offered(&place, &service).await.err(),
-            Err(text) => Some(text),
-        },
-        None => None,
-    };
-    let is_known = lookup.found().is_some() || !snapshot.endpoints.is_empty();
-    let like_it = match is_known || trouble.is_some() || args.place.endpoint().is_some() {
-        true => Vec::new(),
-        false => like_it(&place, &service).await,
-    };
-    let registry = place.name;
-    Ok(Description { service, registry, lookup, snapshot, trouble, refusal, like_it })
+/// Says why nothing is known of the service.
+fn nothing(args: &DescribeArgs, descriptions: &[Description]) -> Exit {
+    if descriptions.is_empty() {
+        eprintln!("dubmesh describe: the agent has no registry");
+        return Exit::Refused;
+    }
+    let mut exit = Exit::Refused;
+    for description in descriptions {
+        if let Some(text) = description.refusal.as_ref().or(description.nobody.as_ref()) {
+            eprintln!("dubmesh describe: {text}");
+        }
+        if let Some(trouble) = &description.trouble {
+            exit = Exit::Failure;
+            match &args.admin {
+                None => eprintln!(
+                    "dubmesh describe: {trouble}; check --registry, and whether it is running"
+                ),
+                Some(_) => eprintln!(
+                    "dubmesh describe: registry {:?} of the agent has not answered: {trouble}",
+                    description.registry
+                ),
+            }
+        }
+    }
+    exit
 }
 
-/// What is registered under the same interface, or under one of the same simple name.
-async fn like_it(place: &ServiceLocation, service: &ServiceKey) -> Vec<String> {
-    /// More would tell nobody more.
-    const MAX_SHOWN: usize = 5;
-    let simple = |name: &str| name.rsplit('.').next().unwrap_or_default().to_lowercase();
-    let wanted = simple(&service.interface);
-    // A hint is not worth an error of its own.
-    let listed = place.registry.catalogue(|name| simple(name) == wanted).await.unwrap_or_default();
-    let is_same = |it: &&ListedService| it.service.interface == service.interface;
-    let of_it = |it: &ListedService| it.service.to_string();
-    let same: Vec<_> = listed.iter().filter(is_same).map(of_it).take(MAX_SHOWN).collect();
-    if same.is_empty() { listed.iter().map(of_it).take(MAX_SHOWN).collect() } else { same }
+async fn look(args: &DescribeArgs) -> Result<Vec<Description>, Trouble> {
+    let usage = |error: &dyn std::fmt::Display| Trouble::Usage(error.to_string());
+    let service =
+        args.place.service(&args.interface, &args.variant).map_err(|error| usage(&error))?;
+    if let Some(admin) = &args.admin {
+        return ask(admin, &service).await.map_err(Trouble::Agent);
+    }
+    let place = args.place.open(&service, &args.variant, None).map_err(|error| usage(&error))?;
+    let looked = description::look(&place.registry, &place.name, &service, LOOKUP_TIMEOUT).await;
+    let mut found = looked.describe(&service, &place.name);
+    if let Some((host, port)) = args.place.endpoint() {
+        found.refusal = match reach(host, port).await {
+            Ok(()) => is_offered(&place, &service).await.err(),
+            Err(text) => Some(text),
+        };
+        // What a provider lists by telnet is of any version and group that it has.
+        let told = looked.lookup.found().map(|found| &found.origin);
+        let known_without_it = told.is_some_and(|origin| !matches!(origin, Origin::Provider(_)));
+        if let (Some(text), false) = (&found.refusal, known_without_it) {
+            let nothing = Description { refusal: Some(text.clone()), ..Description::default() };
+            return Ok(vec![nothing]);
+        }
+    }
+    Ok(vec![found])
+}
+
+/// What the registries of a running agent know.
+async fn ask(admin: &str, service: &ServiceKey) -> Result<Vec<Description>, String> {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("service", &service.to_string());
+    let path = format!("/describe?{}", query.finish());
+    let page: Page<Description> = admin_pages::page_within(admin, &path, ADMIN_TIMEOUT).await?;
+    Ok(page.items)
 }
 
 /// Asks the only endpoint whether it has the service, by the echo that Dubbo answers for every
@@ -216,134 +233,57 @@ async fn reach(host: &str, port: u16) -> Result<(), String> {
     }
 }
 
-impl Description {
-    /// Why nothing was found, and what may have been meant.
-    fn nobody(&self) -> String {
-        let Self { service, registry, snapshot, like_it, .. } = self;
-        let list = like_it.join(", ");
-        let is_same = |text: &String| {
-            text.parse().is_ok_and(|key: ServiceKey| key.interface == service.interface)
-        };
-        match like_it.first() {
-            Some(first) if snapshot.unused.iter().all(Unused::is_hint) => {
-                let meant = match is_same(first) {
-                    true => format!(
-                        "it is registered as {list}: check --version and --group ('*' takes any)"
-                    ),
-                    false => format!("did you mean {list}?"),
-                };
-                format!("nobody offers {service}; {meant}")
+fn text_of(description: &Description) -> String {
+    let Description { service, definition, methods, registered_methods, .. } = description;
+    let mut out = format!("service {service}\n");
+    match definition {
+        Some(origin) => {
+            let _ = writeln!(out, "\nmethods (by {origin})");
+            for DescribedMethod { name, parameter_types, return_type } in methods {
+                let (result, types) = (return_type.as_deref(), parameter_types.join(", "));
+                let _ = writeln!(out, "  {} {name}({types})", result.unwrap_or("?"));
             }
-            _ => why_nobody(service, registry, &snapshot.unused),
-        }
-    }
-
-    /// The names that providers have registered.
-    fn registered_methods(&self) -> BTreeSet<&str> {
-        let lists = self.snapshot.endpoints.iter().filter_map(|it| it.params.get("methods"));
-        lists.flat_map(|list| list.split(',')).filter(|name| !name.is_empty()).collect()
-    }
-
-    fn methods(&self) -> Vec<&MethodDefinition> {
-        let found = self.lookup.found().into_iter();
-        let mut methods: Vec<_> = found.flat_map(|found| &found.service.methods).collect();
-        methods.sort_by_key(ToString::to_string);
-        methods
-    }
-
-    fn text(&self) -> String {
-        let mut out = format!("service {}\n", self.service);
-        let methods = self.methods();
-        match self.lookup.found() {
-            Some(found) => {
-                let _ = writeln!(out, "\nmethods (by {})", found.origin);
-                for method in &methods {
-                    let result = method.result.as_ref().map_or("?".to_owned(), ToString::to_string);
-                    let _ = writeln!(out, "  {result} {method}");
-                }
-                let beans = found.service.classes.iter().filter(|(name, _)| is_of_estate(name));
-                for (index, (name, class)) in beans.enumerate() {
-                    out.push_str(if index == 0 { "\nclasses\n" } else { "" });
-                    class_text(&mut out, name, class);
-                }
-            }
-            None if self.registered_methods().is_empty() => out.push_str(
-                "\nmethods unknown: nobody has a definition of the service; --definitions FOLDER \
-                 gives one, and dubmesh call can call a method by its name alone\n",
-            ),
-            None => {
-                out.push_str("\nmethods (as registered; types unknown)\n");
-                for name in self.registered_methods() {
-                    let _ = writeln!(out, "  {name}");
-                }
+            for (index, (name, class)) in description.classes.iter().enumerate() {
+                out.push_str(if index == 0 { "\nclasses\n" } else { "" });
+                class_text(&mut out, name, class);
             }
         }
-        let only_registered: Vec<&str> = self
-            .registered_methods()
-            .into_iter()
-            .filter(|name| {
-                !methods.is_empty() && methods.iter().all(|method| &*method.name != *name)
-            })
-            .collect();
-        if !only_registered.is_empty() {
-            let list = only_registered.join(", ");
-            let _ = writeln!(out, "\nregistered, but not in the definition: {list}");
+        None if registered_methods.is_empty() => out.push_str(
+            "\nmethods unknown: nobody has a definition of the service; --definitions FOLDER \
+             gives one, and dubmesh call can call a method by its name alone\n",
+        ),
+        None => {
+            out.push_str("\nmethods (as registered; types unknown)\n");
+            for name in registered_methods {
+                let _ = writeln!(out, "  {name}");
+            }
         }
-        out.push_str("\nendpoints\n");
-        for endpoint in self.snapshot.endpoints.iter() {
-            let _ = writeln!(out, "  {}  {}", endpoint.key(), endpoint_text(endpoint));
-        }
-        if let Some(refusal) = &self.refusal {
-            let _ = writeln!(out, "  {refusal}");
-        }
-        if self.snapshot.endpoints.is_empty() {
-            out.push_str("  none\n");
-        }
-        out
     }
-
-    fn json(&self) -> Value {
-        let methods: Vec<Value> = self
-            .methods()
-            .iter()
-            .map(|method| {
-                json!({
-                    "name": &*method.name,
-                    "parameterTypes": method.parameters.iter().map(ToString::to_string).collect::<Vec<_>>(),
-                    "returnType": method.result.as_ref().map(ToString::to_string),
-                })
-            })
-            .collect();
-        let found = self.lookup.found();
-        let classes: serde_json::Map<String, Value> = found
-            .into_iter()
-            .flat_map(|found| &found.service.classes)
-            .filter(|(name, _)| is_of_estate(name))
-            .map(|(name, class)| (name.to_string(), class_json(class)))
-            .collect();
-        json!({
-            "service": self.service.to_string(),
-            "definition": found.map(|found| found.origin.to_string()),
-            "methods": methods,
-            "classes": classes,
-            "registeredMethods": self.registered_methods(),
-            "endpoints": self.snapshot.endpoints.iter().map(endpoint_json).collect::<Vec<_>>(),
-            "refusal": self.refusal,
-        })
+    let is_defined = |name: &&String| methods.iter().any(|method| method.name == **name);
+    let others = registered_methods.iter().filter(|name| !methods.is_empty() && !is_defined(name));
+    let others: Vec<&str> = others.map(String::as_str).collect();
+    if !others.is_empty() {
+        let _ = writeln!(out, "\nregistered, but not in the definition: {}", others.join(", "));
     }
+    out.push_str("\nendpoints\n");
+    for endpoint in &description.endpoints {
+        let _ = writeln!(out, "  {}  {}", endpoint.url, endpoint_text(endpoint));
+    }
+    if let Some(refusal) = &description.refusal {
+        let _ = writeln!(out, "  {refusal}");
+    }
+    if description.endpoints.is_empty() {
+        out.push_str("  none\n");
+    }
+    out
 }
 
-/// The fields of the JDK's classes are nobody's business.
-fn is_of_estate(class: &str) -> bool {
-    !class.starts_with("java.") && !class.starts_with("javax.")
-}
-
-fn class_text(out: &mut String, name: &str, class: &ClassDefinition) {
+fn class_text(out: &mut String, name: &str, class: &DescribedClass) {
     match class {
-        ClassDefinition::Enum(values) => {
+        DescribedClass::Values(values) => {
             let _ = writeln!(out, "  enum {name} {{ {} }}", values.join(", "));
         }
-        ClassDefinition::Bean(fields) => {
+        DescribedClass::Fields(fields) => {
             let _ = writeln!(out, "  {name}");
             for (field, ty) in fields {
                 let _ = writeln!(out, "    {ty} {field}");
@@ -352,56 +292,22 @@ fn class_text(out: &mut String, name: &str, class: &ClassDefinition) {
     }
 }
 
-fn class_json(class: &ClassDefinition) -> Value {
-    match class {
-        ClassDefinition::Enum(values) => {
-            json!({ "values": values.iter().map(|value| &**value).collect::<Vec<&str>>() })
-        }
-        ClassDefinition::Bean(fields) => {
-            let fields: serde_json::Map<String, Value> = fields
-                .iter()
-                .map(|(field, ty)| (field.to_string(), Value::String(ty.to_string())))
-                .collect();
-            json!({ "fields": fields })
-        }
-    }
-}
-
-fn serializations(endpoint: &Endpoint) -> Vec<&'static str> {
-    endpoint.serializations.iter().map(|known| known.name()).collect()
-}
-
-fn param<'a>(endpoint: &'a Endpoint, name: &str) -> Option<&'a str> {
-    endpoint.params.get(name).filter(|value| !value.is_empty())
-}
-
-fn endpoint_text(endpoint: &Endpoint) -> String {
-    let mut parts = Vec::new();
-    for name in ["release", "version", "group", "application"] {
-        if let Some(value) = param(endpoint, name) {
-            parts.push(format!("{name} {value}"));
-        }
-    }
-    let serializations = serializations(endpoint).join(",");
-    if !serializations.is_empty() {
-        parts.push(format!("serialization {serializations}"));
+fn endpoint_text(endpoint: &DescribedEndpoint) -> String {
+    let DescribedEndpoint { release, version, group, application, .. } = endpoint;
+    let facts = [
+        ("release", release),
+        ("version", version),
+        ("group", group),
+        ("application", application),
+    ];
+    let known = facts.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    let mut parts: Vec<_> = known.map(|(name, value)| format!("{name} {value}")).collect();
+    if !endpoint.serializations.is_empty() {
+        parts.push(format!("serialization {}", endpoint.serializations.join(",")));
     }
     parts.push(format!("weight {}", endpoint.weight));
-    if let Some(timeout) = endpoint.timeout {
-        parts.push(format!("timeout {} ms", timeout.as_millis()));
+    if let Some(timeout) = endpoint.timeout_ms {
+        parts.push(format!("timeout {timeout} ms"));
     }
     parts.join(", ")
-}
-
-fn endpoint_json(endpoint: &Endpoint) -> Value {
-    json!({
-        "url": endpoint.key().to_string(),
-        "release": param(endpoint, "release"),
-        "version": param(endpoint, "version"),
-        "group": param(endpoint, "group"),
-        "application": param(endpoint, "application"),
-        "serializations": serializations(endpoint),
-        "weight": endpoint.weight,
-        "timeoutMs": endpoint.timeout.and_then(|timeout| u64::try_from(timeout.as_millis()).ok()),
-    })
 }

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use agent::description;
 use clap::Args;
 use dubbo_proto::{DubboUrl, Serialization, ServiceKey, without_credentials};
 use registry::{
-    DefinitionSources, Endpoint, Freshness, MemoryHub, Protocol, Registered, Registration,
-    Registry, RegistryConfig, RegistryError, Subscription,
+    DefinitionSources, Endpoint, MemoryHub, Protocol, Registered, Registration, Registry,
+    RegistryConfig, RegistryError, Subscription,
 };
 
 use crate::registry_url::RegistryUrl;
@@ -154,15 +155,7 @@ impl ServiceLocation {
         subscription: &Subscription,
         limit: Duration,
     ) -> Option<String> {
-        let mut snapshots = subscription.snapshots();
-        let settled = snapshots.wait_for(|snapshot| snapshot.status != Freshness::Pending);
-        match tokio::time::timeout(limit, settled).await {
-            Ok(Ok(_)) => None,
-            _ => {
-                let said = self.registry.status().borrow().last_error.clone();
-                Some(said.unwrap_or_else(|| format!("{} does not answer", self.name)))
-            }
-        }
+        description::first_list(&self.registry, &self.name, subscription, limit).await.err()
     }
 }
 

@@ -68,7 +68,8 @@ pub(crate) async fn read(
     interfaces.retain(|name| is_wanted(name));
     interfaces.sort_unstable();
     interfaces.dedup();
-    let reading = stream::iter(&interfaces).map(|interface| services_of(store, level, interface));
+    let reading = stream::iter(interfaces);
+    let reading = reading.map(|interface: String| services_of(store, level, interface));
     let services = reading.buffered(MAX_AT_ONCE).try_collect::<Vec<_>>().await?;
     Ok(services.concat())
 }
@@ -77,10 +78,10 @@ pub(crate) async fn read(
 async fn services_of(
     store: &dyn Store,
     level: Option<&ApplicationLevel>,
-    interface: &str,
+    interface: String,
 ) -> Result<Vec<ListedService>, String> {
     // What is no interface, such as `metadata` in ZooKeeper, has no entries either.
-    let Ok(wanted) = ServiceKey::new(interface, ANY, ANY) else { return Ok(Vec::new()) };
+    let Ok(wanted) = ServiceKey::new(&interface, ANY, ANY) else { return Ok(Vec::new()) };
     // Both levels are read at the same time.
     let finding = level.map(|level| level.find(&wanted));
     let items = timeout(READ_TIMEOUT, items(store, &wanted)).await;
@@ -88,7 +89,7 @@ async fn services_of(
     if let Some(finding) = finding {
         items.extend(found(finding).await);
     }
-    Ok(sorted(interface, items))
+    Ok(sorted(&interface, items))
 }
 
 fn late(store: &dyn Store) -> String {

@@ -13,6 +13,7 @@
 //!
 //! `pages` answers requests; [`Readiness`] is what `/readyz` tells.
 
+mod describe;
 mod pages;
 mod readiness;
 mod tap;
@@ -32,6 +33,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use wire::{BoundSocket, Connection, Files, Limits, Listener};
 
+pub use self::describe::Describer;
 pub use self::readiness::Readiness;
 use crate::config::Config;
 use crate::inspect::Inspector;
@@ -67,6 +69,8 @@ pub struct AdminState {
     pub inspector: Inspector,
     /// The registries and what they are, in the order of the configuration.
     pub registries: Arc<[(String, &'static str, Registry)]>,
+    /// Looks for services in them.
+    pub describer: Describer,
     /// The configuration in force.
     pub config: watch::Receiver<Arc<Config>>,
     /// What is logged; `None` if nobody can tell.

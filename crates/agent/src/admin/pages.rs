@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use serde::Serialize;
 
 use super::tap::{self, TapBody};
-use super::{AdminState, LogLevel};
+use super::{AdminState, LogLevel, describe};
 use crate::config::ShownChain;
 use crate::error::clip;
 use crate::gate::GateFigures;
@@ -47,6 +47,7 @@ pub(super) const ROUTES: &str = "\
 /connections  open connections; ?direction= ?protocol= ?address= ?worker= ?limit=
 /routes       the methods that are called; ?service= ?limit=
 /explain      what would become of a call; ?service= ?method= ?attachment=NAME=VALUE ?argument= ?header=NAME=VALUE
+/describe     methods, classes and endpoints of a service by the registries, called or not; ?service=
 /apps         the apps behind the exports: what they can take, and what waits; ?limit=
 /stages       where the time of calls goes, of one in so many (stage_sample); ?service= ?limit=
 /registries   the registries, and since when each is connected or not; ?limit=
@@ -131,6 +132,13 @@ async fn get(state: &AdminState, request: &Request<Incoming>) -> Answer {
             let known = ["service", "method", "attachment", "argument", "header"];
             ask(state, query, &known, Question::Explain).await
         }
+        "/describe" => match state.describer.answer(query).await {
+            Ok(page) => json(&page),
+            Err(describe::Refusal::Query(why)) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
+            Err(describe::Refusal::Busy(why)) => {
+                text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"))
+            }
+        },
         "/apps" => apps(state, query),
         "/stages" => stages(state, query),
         "/registries" => registries(state, query),

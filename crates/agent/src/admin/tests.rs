@@ -40,6 +40,7 @@ fn with_server(client: impl FnOnce(SocketAddr, &AdminState) + Send + 'static) {
             // A worker that never answers.
             inspector: Inspector::new([Box::new(std::mem::forget) as Hand]),
             registries: Arc::from([]),
+            describer: Describer::new(Arc::from([])),
             config: watch::Sender::new(Arc::new(config)).subscribe(),
             log_level: Some(log_level),
             started: Instant::now(),
@@ -147,6 +148,9 @@ fn a_query_that_cannot_be_right_is_refused() {
             ("/registries?service=a", "unknown parameter; this page takes limit\n"),
             ("/connections?direction=up", "direction must be downstream or upstream"),
             ("/connections?worker=x", "worker must be a number"),
+            ("/describe", "write /describe?service="),
+            ("/describe?service=a..b", "parts separated by dots; write /describe?service="),
+            ("/describe?service=a.B&limit=1", "unknown parameter; write /describe?service="),
         ] {
             let reply = get(address, page);
             assert!(reply.starts_with("HTTP/1.1 400 ") && reply.contains(problem), "{reply}");

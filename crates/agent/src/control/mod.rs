@@ -28,7 +28,7 @@ use self::exports::Exports;
 use self::listeners::BoundListener;
 pub use self::listeners::{Bound, free_addresses};
 pub use self::start_error::StartError;
-use crate::admin::{AdminState, LogLevel, Readiness};
+use crate::admin::{AdminState, Describer, LogLevel, Readiness};
 use crate::config::{Config, ReloadPlan};
 use crate::error::Code;
 use crate::gate::DirectGates;
@@ -207,6 +207,7 @@ impl Control {
                 hosts,
                 inspector: self.inspector(),
                 registries: self.registries.clone(),
+                describer: Describer::new(self.registries.clone()),
                 config: self.shown.subscribe(),
                 log_level: self.log_level.clone(),
                 journal: self.journal.clone(),

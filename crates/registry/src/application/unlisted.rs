@@ -36,8 +36,9 @@ impl ApplicationLevel {
     pub(crate) async fn unlisted(&self) -> Result<Unlisted, Away> {
         let names = self.source.unlisted().await?;
         let until = Instant::now() + TIMEOUT;
-        let asking = stream::iter(&names).map(|name| async move {
-            let feed = self.feed(name);
+        let n_all = names.len();
+        let asking = stream::iter(names).map(|name: String| async move {
+            let feed = self.feed(&name);
             let interfaces = interfaces(&feed, until).await;
             (feed, interfaces)
         });
@@ -54,7 +55,6 @@ impl ApplicationLevel {
             }
         }
         if 0 < n_late {
-            let n_all = names.len();
             tracing::warn!(
                 n_late,
                 n_all,
