@@ -128,12 +128,18 @@ impl Cluster {
         let purses = member.upstream.purses(&self.service_name);
         let granted = purses.filter_map(|purse| purse.credits()).reduce(u32::saturating_add);
         let source = shared.map(|shared| shared.source().name()).or(granted.map(|_| GRANTED));
+        let param = |name: &str| {
+            let value = member.endpoint.params.get(name).filter(|value| !value.is_empty());
+            value.map(str::to_owned)
+        };
         EndpointSnapshot {
             service: self.service_name.to_string(),
             registry: self.registry_name.to_string(),
             listed_by: None,
             address: member.upstream.address().to_string(),
             protocol: member.endpoint.protocol.scheme().to_owned(),
+            application: param("application"),
+            release: param("release"),
             standing: BTreeMap::from([(standing.to_owned(), 1)]),
             why,
             held,

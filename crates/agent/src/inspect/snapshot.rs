@@ -245,6 +245,12 @@ pub struct EndpointSnapshot {
     pub address: String,
     /// `link` for a provider's agent, `dubbo` for a provider.
     pub protocol: String,
+    /// The application that it is registered by, if it says so.
+    #[serde(default)]
+    pub application: Option<String>,
+    /// Its release of Dubbo, if it says so.
+    #[serde(default)]
+    pub release: Option<String>,
     /// Its state, and with how many workers: `ready`, `ejected`, `connecting`, `down`,
     /// `leaving`.
     pub standing: BTreeMap<String, usize>,

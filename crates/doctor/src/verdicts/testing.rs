@@ -20,6 +20,8 @@ pub(super) fn endpoint(ok: u64, each_ms: f64, failed: &[(&str, u64)]) -> Endpoin
         listed_by: None,
         address: "10.0.0.7:20880".to_owned(),
         protocol: "dubbo".to_owned(),
+        application: None,
+        release: None,
         standing: [("ready".to_owned(), 2)].into(),
         why: Vec::new(),
         held: false,

@@ -31,6 +31,11 @@ struct EndpointRow {
     listed_by: Option<String>,
     address: String,
     protocol: String,
+    /// Who has registered it, and its release of Dubbo.
+    #[serde(default)]
+    application: Option<String>,
+    #[serde(default)]
+    release: Option<String>,
     weight: u32,
     /// How many workers see it in each state.
     standing: BTreeMap<String, usize>,
@@ -62,8 +67,15 @@ impl RunningService {
             let states: Vec<_> = it.standing.keys().map(String::as_str).collect();
             let EndpointRow { protocol, address, weight, .. } = it;
             let _ = write!(out, "  {protocol}://{address}  weight {weight}  {}", states.join("+"));
-            if let Some(registry) = &it.listed_by {
-                let _ = write!(out, "  registry {registry}");
+            let facts = [
+                ("application", &it.application),
+                ("dubbo", &it.release),
+                ("registry", &it.listed_by),
+            ];
+            for (name, value) in facts {
+                if let Some(value) = value {
+                    let _ = write!(out, "  {name} {value}");
+                }
             }
             if it.held {
                 out.push_str("  held");
@@ -85,6 +97,8 @@ impl RunningService {
             json!({
                 "protocol": it.protocol,
                 "address": it.address,
+                "application": it.application,
+                "release": it.release,
                 "weight": it.weight,
                 "standing": it.standing,
                 "why": it.why,

@@ -20,7 +20,8 @@ fn dubmesh(args: &[&str]) -> (Option<i32>, String, String) {
 fn an_agent_tells_what_it_has_found() {
     let config = "[agent]\nworkers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n[[registry]]\nname = \
                   \"main\"\nkind = \"static\"\n[[registry.service]]\ninterface = \"com.acme.Echo\"\n\
-                  endpoints = [\"dubbo://127.0.0.1:1?weight=7\", \"tri://127.0.0.1:2\"]\n\
+                  endpoints = [\"dubbo://127.0.0.1:1?weight=7&application=echoes&release=3.3.6\",\n\
+                  \"tri://127.0.0.1:2\"]\n\
                   [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n";
     let agent = agent::Agent::start(agent::config::parse(config, "test.toml").unwrap()).unwrap();
     let admin = agent.addresses().admin.unwrap().to_string();
@@ -38,6 +39,7 @@ fn an_agent_tells_what_it_has_found() {
     assert_eq!((status, &*err), (Some(0), ""));
     assert!(out.starts_with("com.acme.Echo  registry main  current\n"), "{out}");
     assert!(out.contains("  dubbo://127.0.0.1:1  weight 7  "), "{out}");
+    assert!(out.contains("  application echoes  dubbo 3.3.6"), "{out}");
     assert!(out.contains("  not used: tri://127.0.0.1:2 (protocol tri"), "{out}");
     let (_, out, _) = list(&["Echo", "--admin", &admin, "--json"]);
     let json: Value = serde_json::from_str(&out).unwrap();

@@ -150,6 +150,8 @@ fn calls_that_stand_in_line_are_named_whatever_the_means_say() {
         listed_by: None,
         address: "10.0.0.7:20880".to_owned(),
         protocol: "dubbo".to_owned(),
+        application: None,
+        release: None,
         standing: [("ready".to_owned(), 1)].into(),
         why: Vec::new(),
         held: false,
