@@ -18,6 +18,7 @@ pub mod args;
 pub mod attachments;
 pub mod backend;
 pub mod call;
+pub mod certificate_files;
 pub mod client;
 pub mod cluster;
 pub mod clusters;

@@ -3,11 +3,13 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use agent::config::{self, Config};
 use agent::{Agent, DrainSummary};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
+use wire::file::FileWork;
 
 use crate::Exit;
 use crate::config_file::refuse;
@@ -76,12 +78,12 @@ impl Signals {
     }
 
     /// The name of the next signal that asks for the end. While one waits for it, nothing is
-    /// reloaded.
-    async fn end(&mut self) -> &'static str {
+    /// reloaded, and the log says `why`.
+    async fn end(&mut self, why: &str) -> &'static str {
         loop {
             match self.next().await {
                 SignalAction::End(signal) => return signal,
-                SignalAction::Reload => info!("SIGHUP has no effect while draining"),
+                SignalAction::Reload => info!("SIGHUP has no effect: {why}"),
             }
         }
     }
@@ -108,20 +110,25 @@ async fn supervise(path: &Path, config: Config, logging: &Logging) -> io::Result
         version = env!("CARGO_PKG_VERSION"),
         "started"
     );
+    let files = FileWork::default();
     let signal = loop {
         let asked = tokio::select! {
             asked = signals.next() => asked,
             () = agent.stopped() => return Ok(Exit::Failure),
         };
         match asked {
-            SignalAction::Reload => reload(path, &agent, logging).await,
             SignalAction::End(signal) => break signal,
+            // Its files may lie where nothing answers: the end does not wait for them.
+            SignalAction::Reload => tokio::select! {
+                () = reload(path, &agent, logging, &files) => {}
+                signal = signals.end("another reload is under way") => break signal,
+            },
         }
     };
     info!(signal, "draining; a second signal ends at once");
     Ok(tokio::select! {
         summary = agent.drain() => drained(summary),
-        signal = signals.end() => {
+        signal = signals.end("the agent drains") => {
             warn!(signal, "ended at once; calls in flight were lost");
             Exit::Failure
         }
@@ -129,10 +136,12 @@ async fn supervise(path: &Path, config: Config, logging: &Logging) -> io::Result
 }
 
 /// Reads the file again. What is wrong with it is logged, and the agent goes on as before.
-async fn reload(path: &Path, agent: &Agent, logging: &Logging) {
-    let config = match config::load(path) {
-        Ok(config) => config,
-        Err(errors) => {
+async fn reload(path: &Path, agent: &Agent, logging: &Logging, files: &FileWork) {
+    let of_thread = path.to_owned();
+    let config = match files.run(Duration::MAX, move || config::load(&of_thread)).await {
+        Ok(Ok(config)) => config,
+        Err(error) => return warn!(%error, "the configuration was not read; nothing was changed"),
+        Ok(Err(errors)) => {
             for error in errors.as_slice() {
                 warn!(%error, "configuration refused");
             }

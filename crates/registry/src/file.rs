@@ -21,7 +21,7 @@
 //! Nothing can register in it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
@@ -30,6 +30,7 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
+use wire::file::FileWork;
 
 use crate::definitions::Away;
 use crate::directory::Presence;
@@ -51,6 +52,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// An editor that writes in place writes more than once; what it leaves in between is not meant.
 const SETTLE_TIME: Duration = Duration::from_millis(30);
+
+/// How long a file system may take to tell what is in the file.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Unused endpoints that are logged when the file is read.
 const MAX_TOLD: usize = 10;
@@ -83,7 +87,7 @@ impl FileRegistry {
             text: None,
             failure: None,
         };
-        loader.load();
+        loader.take(read(&path));
         let task = runtime.spawn(loader.run(changed, watcher)).abort_handle();
         Self { path, table, status, task }
     }
@@ -131,21 +135,31 @@ struct Loader {
 }
 
 impl Loader {
-    async fn run(mut self, changed: Arc<Notify>, mut watcher: Option<RecommendedWatcher>) {
+    async fn run(mut self, changed: Arc<Notify>, watcher: Option<RecommendedWatcher>) {
+        let work = FileWork::default();
+        let watcher = Arc::new(Mutex::new(watcher));
         loop {
-            if tokio::time::timeout(POLL_INTERVAL, changed.notified()).await.is_ok() {
+            let is_told = tokio::time::timeout(POLL_INTERVAL, changed.notified()).await.is_ok();
+            if is_told {
                 tokio::time::sleep(SETTLE_TIME).await;
-            } else if watcher.is_none() {
-                watcher = watch_folder(&self.path, &changed);
             }
-            self.load();
+            let (path, changed, watcher) = (self.path.clone(), changed.clone(), watcher.clone());
+            let look = move || {
+                let mut watcher = watcher.lock().unwrap_or_else(PoisonError::into_inner);
+                if watcher.is_none() && !is_told {
+                    *watcher = watch_folder(&path, &changed);
+                }
+                read(&path)
+            };
+            let late = |source| Err(RegistryError::Read { path: self.path.clone(), source });
+            let found = work.run(READ_TIMEOUT, look).await.unwrap_or_else(late);
+            self.take(found);
         }
     }
 
-    /// Reads the file and takes it over if it is good. Blocks for as long as reading a small local
-    /// file takes.
-    fn load(&mut self) {
-        match read(&self.path) {
+    /// Takes what was read over, if it is good.
+    fn take(&mut self, read: Result<String, RegistryError>) {
+        match read {
             Ok(text) if self.text.as_ref() == Some(&text) && self.failure.is_none() => {}
             Ok(text) => {
                 let parsed = format::parse(&self.path, &text);
@@ -233,12 +247,7 @@ pub fn check_endpoint(service: &ServiceKey, text: &str) -> Result<Option<Unused>
 
 fn read(path: &Path) -> Result<String, RegistryError> {
     let failed = |source| RegistryError::Read { path: path.to_owned(), source };
-    let len = std::fs::metadata(path).map_err(failed)?.len();
-    if MAX_FILE_LEN < len {
-        let reason = format!("the file of {len} bytes is over the limit of {MAX_FILE_LEN}");
-        return Err(RegistryError::File { path: path.to_owned(), line: 1, reason });
-    }
-    std::fs::read_to_string(path).map_err(failed)
+    wire::file::read_text(path, MAX_FILE_LEN).map_err(failed)
 }
 
 /// Watches the folder, not the file: a file that is replaced by a rename is another file.

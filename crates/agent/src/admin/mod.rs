@@ -35,6 +35,7 @@ use wire::{BoundSocket, Connection, Files, Limits, Listener};
 
 pub use self::describe::Describer;
 pub use self::readiness::Readiness;
+use crate::certificate_files::CertificateFiles;
 use crate::config::Config;
 use crate::inspect::Inspector;
 use crate::journal::Journal;
@@ -73,6 +74,8 @@ pub struct AdminState {
     pub describer: Describer,
     /// The configuration in force.
     pub config: watch::Receiver<Arc<Config>>,
+    /// What the files with certificates for registries have.
+    pub certificate_files: CertificateFiles,
     /// What is logged; `None` if nobody can tell.
     pub log_level: Option<Arc<dyn LogLevel>>,
     /// Where calls can be looked on.

@@ -112,7 +112,8 @@ async fn get(state: &AdminState, request: &Request<Incoming>) -> Answer {
             reasons => text(StatusCode::SERVICE_UNAVAILABLE, reasons),
         },
         "/metrics" => {
-            let shown = state.hub.render(&services(state).await, &certificates(state));
+            let (services, certificates) = tokio::join!(services(state), certificates(state));
+            let shown = state.hub.render(&services, &certificates);
             let mut response = text(StatusCode::OK, shown);
             let media_type = HeaderValue::from_static(metrics::CONTENT_TYPE);
             response.headers_mut().insert(CONTENT_TYPE, media_type);
@@ -185,8 +186,9 @@ async fn services(state: &AdminState) -> Vec<ServiceFigures> {
 }
 
 /// When the certificates expire that the agent shows.
-fn certificates(state: &AdminState) -> Vec<CertificateExpiry> {
-    let chains = state.config.borrow().clone().shown_chains();
+async fn certificates(state: &AdminState) -> Vec<CertificateExpiry> {
+    let config = state.config.borrow().clone();
+    let chains = state.certificate_files.shown_chains(&config).await;
     let expiry = |chain: &ShownChain| {
         let file = chain.file.display().to_string();
         Some(CertificateExpiry { file, expires_s: chain.expires_s()? })

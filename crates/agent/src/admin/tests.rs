@@ -25,12 +25,22 @@ impl LogLevel for Level {
 
 /// Runs `client` against a server; both are gone afterwards.
 fn with_server(client: impl FnOnce(SocketAddr, &AdminState) + Send + 'static) {
+    with_registry("kind = 'file'\npath = 'x'\n", CertificateFiles::default(), client);
+}
+
+/// The same where the configuration has this registry.
+fn with_registry(
+    registry: &str,
+    certificate_files: CertificateFiles,
+    client: impl FnOnce(SocketAddr, &AdminState) + Send + 'static,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let hosts = ["mesh.example".to_owned()].into();
-        let text = "[[registry]]\nkind = \"file\"\npath = \"x\"\n[[ingress]]\n\
-                    protocol = \"http\"\nlisten = \"127.0.0.1:0\"\n";
-        let config = config::parse(text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
+        let text = format!(
+            "[[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n[[registry]]\n{registry}"
+        );
+        let config = config::parse(&text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
         let log_level: Arc<dyn LogLevel> = Arc::new(Level(Mutex::new("info".to_owned())));
         let state = AdminState {
             journal: crate::journal::Journal::default(),
@@ -42,6 +52,7 @@ fn with_server(client: impl FnOnce(SocketAddr, &AdminState) + Send + 'static) {
             registries: Arc::from([]),
             describer: Describer::new(Arc::from([])),
             config: watch::Sender::new(Arc::new(config)).subscribe(),
+            certificate_files,
             log_level: Some(log_level),
             started: Instant::now(),
         };
@@ -81,6 +92,43 @@ fn every_route_answers() {
         assert!(reply.contains("dubmesh_ingress_in_flight{listener=\"127.0.0.1:1\"} 0\n"));
         let reply = get(address, "/nothing");
         assert!(reply.starts_with("HTTP/1.1 404 ") && reply.ends_with(ROUTES), "{reply}");
+    });
+}
+
+/// As on a network file system whose server is away.
+#[test]
+fn a_certificate_that_cannot_be_read_holds_up_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+    std::fs::write(path("a.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    std::fs::write(path("a.key"), key.serialize_pem()).unwrap();
+    let registry = format!(
+        "kind = 'zookeeper'\nendpoints = ['h:1']\ntls = true\ncert_file = '{}'\nkey_file = '{}'\n",
+        path("a.pem"),
+        path("a.key")
+    );
+    let (hangs, begun) = std::sync::mpsc::channel();
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let files = CertificateFiles::reading(move |file| {
+        let _ = hangs.send(());
+        let _ = wait.lock().unwrap().recv();
+        crate::config::ShownChain::read(file)
+    });
+    with_registry(&registry, files, move |address, _| {
+        let metric = "\ndubmesh_certificate_expiry_timestamp_seconds{";
+        std::thread::scope(|scope| {
+            let scrape = scope.spawn(|| get(address, "/metrics"));
+            begun.recv().unwrap();
+            assert!(get(address, "/healthz").ends_with("\r\n\r\nalive\n"));
+            let reply = scrape.join().unwrap();
+            assert!(reply.starts_with("HTTP/1.1 200 OK\r\n") && !reply.contains(metric), "{reply}");
+        });
+        drop(go_on);
+        while !get(address, "/metrics").contains(metric) {}
+        assert!(begun.try_recv().is_err(), "it was read once");
     });
 }
 

@@ -4,7 +4,7 @@
 //! Nothing else about them is looked at: what rustls cannot use is refused where it is loaded.
 //! One that cannot be read here is passed over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,6 +58,13 @@ pub struct ShownChain {
 }
 
 impl ShownChain {
+    /// What the file has now; nothing of one that cannot be read. Blocks while it is read.
+    #[must_use]
+    pub fn read(file: PathBuf) -> Self {
+        let certificates = read_chain(&file).into();
+        Self { file, certificates }
+    }
+
     /// When the first of them expires, in seconds since 1970. `None` if there is none.
     #[must_use]
     pub fn expires_s(&self) -> Option<i64> {
@@ -73,10 +80,18 @@ impl ShownChain {
 }
 
 impl Config {
-    /// The certificates that the agent shows to those who call it and to those whom it calls, each
-    /// file once.
+    /// The files with certificates for registries, each once. What they have now counts, since they
+    /// are read again for each connection.
     #[must_use]
-    pub fn shown_chains(&self) -> Vec<ShownChain> {
+    pub fn registry_certificates(&self) -> BTreeSet<PathBuf> {
+        let tls = self.registries.iter().filter_map(|entry| registry_tls(&entry.config));
+        tls.filter_map(|tls| tls.cert_file.clone()).collect()
+    }
+
+    /// The certificates that the agent shows to those who call it and to those whom it calls, each
+    /// file once. `of_registries` are those of the files for registries, and this reads none.
+    #[must_use]
+    pub fn shown_chains(&self, of_registries: &[ShownChain]) -> Vec<ShownChain> {
         let mut chains = Chains::default();
         for tls in self.listener_tls() {
             chains.add(&tls.files, &tls.secured.tls.chain());
@@ -97,11 +112,8 @@ impl Config {
         for tls in rules.chain([&self.clusters.default]).filter_map(|it| it.tls.as_ref()) {
             chains.add(&tls.link.files, &tls.link.client.chain());
         }
-        for entry in &self.registries {
-            // Most are read again for each connection: what counts is what the file has now.
-            if let Some(file) = registry_tls(&entry.config).and_then(|it| it.cert_file.as_ref()) {
-                chains.add_chain(file, &read_chain(file).into());
-            }
+        for chain in of_registries {
+            chains.add_chain(&chain.file, &chain.certificates);
         }
         chains.0.into_values().collect()
     }
@@ -143,7 +155,7 @@ fn registry_tls(config: &RegistryConfig) -> Option<&RegistryTls> {
 
 /// Warns of each certificate in the file of a key that the agent shows.
 pub(super) fn warn_of_chain(section: &Section<'_>, key: &str, file: &Path) {
-    let chain = ShownChain { file: file.to_owned(), certificates: read_chain(file).into() };
+    let chain = ShownChain::read(file.to_owned());
     for OutOfDate { problem, remedy } in chain.out_of_date(SystemTime::now()) {
         section.warn(key, problem, remedy);
     }

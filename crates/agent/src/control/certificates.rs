@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
+use crate::certificate_files::CertificateFiles;
 use crate::config::{Config, OutOfDate};
 
 /// Often enough to be seen, and no line that fills a log.
@@ -15,13 +16,14 @@ pub(super) const EVERY: Duration = Duration::from_secs(24 * 3600);
 /// the start or by a reload has been checked then.
 pub(super) async fn watch(
     config: watch::Receiver<Arc<Config>>,
+    files: CertificateFiles,
     every: Duration,
     tell: impl Fn(OutOfDate),
 ) {
     loop {
         tokio::time::sleep(every).await;
         let config = config.borrow().clone();
-        for chain in config.shown_chains() {
+        for chain in files.shown_chains(&config).await {
             chain.out_of_date(SystemTime::now()).for_each(&tell);
         }
     }
@@ -59,7 +61,8 @@ mod tests {
         let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let every = Duration::from_millis(1);
         let tell = move |it: OutOfDate| drop(told.send(it.to_string()));
-        let watching = tokio::spawn(watch(shown.subscribe(), every, tell));
+        let watching =
+            tokio::spawn(watch(shown.subscribe(), CertificateFiles::default(), every, tell));
         write(2022);
         let mut sees = async |config: Arc<Config>| {
             shown.send_replace(config);

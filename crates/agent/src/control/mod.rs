@@ -22,6 +22,7 @@ use registry::Registry;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tracing::{error, info, warn};
+use wire::file::FileWork;
 use wire::{Budget, ConnectionCounts, Files, Group, Limits, Loads};
 
 use self::exports::Exports;
@@ -29,6 +30,7 @@ use self::listeners::BoundListener;
 pub use self::listeners::{Bound, free_addresses};
 pub use self::start_error::StartError;
 use crate::admin::{AdminState, Describer, LogLevel, Readiness};
+use crate::certificate_files::CertificateFiles;
 use crate::config::{Config, ReloadPlan};
 use crate::error::Code;
 use crate::gate::DirectGates;
@@ -41,6 +43,9 @@ use crate::worker::{ListenerProtocol, ToWorker, Worker, WorkerSetup};
 
 /// How long an agent that ends waits for its access log to take the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// How long a reload waits for the file system that has the access log.
+const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the agent's owner wants.
 pub enum Command {
@@ -106,6 +111,9 @@ struct Control {
     registries: Arc<[(String, &'static str, Registry)]>,
     /// The configuration in force, for those who ask.
     shown: watch::Sender<Arc<Config>>,
+    certificate_files: CertificateFiles,
+    /// Opens the access log, where everybody else is served.
+    file_work: FileWork,
     log_level: Option<Arc<dyn LogLevel>>,
     journal: Journal,
     started: Instant,
@@ -179,6 +187,8 @@ impl Control {
                 .map(|(entry, (name, registry))| (name.clone(), entry.kind(), registry.clone()))
                 .collect(),
             shown: watch::Sender::new(Arc::new(config.clone())),
+            certificate_files: CertificateFiles::default(),
+            file_work: FileWork::default(),
             log_level,
             journal,
             started: Instant::now(),
@@ -209,6 +219,7 @@ impl Control {
                 registries: self.registries.clone(),
                 describer: Describer::new(self.registries.clone()),
                 config: self.shown.subscribe(),
+                certificate_files: self.certificate_files.clone(),
                 log_level: self.log_level.clone(),
                 journal: self.journal.clone(),
                 started: self.started,
@@ -223,8 +234,8 @@ impl Control {
 
     fn watch_certificates(&mut self) {
         let tell = |problem| warn!(%problem, "a certificate has to be renewed");
-        let watching = certificates::watch(self.shown.subscribe(), certificates::EVERY, tell);
-        self.helpers.spawn(watching);
+        let (shown, files) = (self.shown.subscribe(), self.certificate_files.clone());
+        self.helpers.spawn(certificates::watch(shown, files, certificates::EVERY, tell));
     }
 
     fn inspector(&self) -> Inspector {
@@ -269,7 +280,7 @@ impl Control {
             let Some(command) = command else { return };
             match command {
                 Command::Reload(config, reply) => {
-                    let plan = self.reload(*config);
+                    let plan = self.reload(*config).await;
                     let _ = reply.send(plan);
                 }
                 Command::Drain(reply) => {
@@ -283,7 +294,7 @@ impl Control {
         }
     }
 
-    fn reload(&mut self, mut new: Config) -> ReloadPlan {
+    async fn reload(&mut self, mut new: Config) -> ReloadPlan {
         self.config.renew_tls(&mut new);
         let plan = self.config.reload_difference(&new);
         let rules = Arc::new(new.clusters.clone());
@@ -307,9 +318,11 @@ impl Control {
         self.journal.sample_stages(new.process.stage_sample);
         self.config.process.stage_sample = new.process.stage_sample;
         // Also where it is the same: a file that was moved away is left alone.
-        match self.journal.log_to(&new.access_log) {
-            Ok(()) => self.config.access_log = new.access_log,
-            Err(error) => warn!("{error}; the access log stays as it was"),
+        let (journal, log) = (self.journal.clone(), new.access_log.clone());
+        match self.file_work.run(LOG_PATIENCE, move || journal.log_to(&log)).await {
+            Ok(Ok(())) => self.config.access_log = new.access_log,
+            Ok(Err(error)) => warn!("{error}; the access log stays as it was"),
+            Err(error) => warn!("the access log stays as it was until it can be opened: {error}"),
         }
         self.shown.send_replace(Arc::new(self.config.clone()));
         plan

@@ -256,6 +256,36 @@ fn signals_reload_and_drain() {
     assert_eq!(agent.child.wait().unwrap().code(), Some(0));
 }
 
+/// A pipe that nobody writes into stands for a file system that does not answer.
+#[test]
+fn the_end_does_not_wait_for_a_reload_that_hangs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.toml");
+    fs::write(folder.path().join("endpoints.toml"), "").unwrap();
+    let text = "[[registry]]\nkind = 'file'\npath = 'endpoints.toml'\n\
+                [[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n";
+    fs::write(&path, text).unwrap();
+    let mut agent = Running::start(&path);
+    agent.wait_for("started");
+    fs::remove_file(&path).unwrap();
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    agent.signal("HUP");
+    // The next one counts once the agent reads: two that come together are one.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let _entered = runtime.enter();
+    let _writer = loop {
+        if let Ok(writer) = tokio::net::unix::pipe::OpenOptions::new().open_sender(&path) {
+            break writer;
+        }
+        std::thread::yield_now();
+    };
+    agent.signal("HUP");
+    agent.wait_for("another reload is under way");
+    agent.signal("TERM");
+    agent.wait_for("drained");
+    assert_eq!(agent.child.wait().unwrap().code(), Some(0));
+}
+
 /// What a reload finds is said then, and not at the next start only.
 #[test]
 fn a_reload_warns_of_certificates() {

@@ -38,8 +38,10 @@ fn read_now(folder: &Path, interface: &str) -> io::Result<Vec<Document>> {
     let mut documents = Vec::new();
     for path in paths {
         let len = std::fs::metadata(&path)?.len();
-        let is_too_long = usize::try_from(len).map_or(true, |len| MAX_DOCUMENT_LEN < len);
-        let text = if is_too_long { Err(Unread::TooLong) } else { Ok(std::fs::read(&path)?) };
+        let text = match MAX_DOCUMENT_LEN as u64 {
+            max_len if max_len < len => Err(Unread::TooLong),
+            max_len => Ok(wire::file::read(&path, max_len)?),
+        };
         documents.push(Document { origin: Origin::File(path), text });
     }
     Ok(documents)

@@ -5,6 +5,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
+use wire::file::FileWork;
 use wire::jitter;
 
 use crate::error::RegistryError;
@@ -76,6 +78,8 @@ pub(super) enum EtcdError {
         source: etcd_client::Error,
     },
     Config(RegistryError),
+    /// The certificates could not be read in time.
+    Files(io::Error),
     /// The connection was given up while we used it; the reason is in the status already.
     Lost,
     /// etcd ended a watch.
@@ -103,6 +107,7 @@ impl Connection {
             settings: Arc::clone(settings),
             probe_key: paths.root().to_owned(),
             lender,
+            files: FileWork::default(),
         };
         (connection, runtime.spawn(connector.run()).abort_handle())
     }
@@ -169,6 +174,8 @@ struct Connector {
     settings: Arc<Settings>,
     probe_key: String,
     lender: Lender<Live>,
+    /// Reads the certificates.
+    files: FileWork,
 }
 
 impl Connector {
@@ -190,7 +197,9 @@ impl Connector {
 
     /// Connects to one member and makes sure that it answers.
     async fn connect(&self, url: &str) -> Result<Client, EtcdError> {
-        let options = self.settings.connect_options().map_err(EtcdError::Config)?;
+        let (settings, after) = (Arc::clone(&self.settings), self.settings.connect_timeout);
+        let options = self.files.run(after, move || settings.connect_options()).await;
+        let options = options.map_err(EtcdError::Files)?.map_err(EtcdError::Config)?;
         let connect = async {
             let client = Client::connect([url], Some(options)).await?;
             probe(&client, &self.probe_key).await?;
@@ -240,6 +249,7 @@ impl fmt::Display for EtcdError {
                 write_source(f, source)
             }
             Self::Config(error) => write!(f, "{error}"),
+            Self::Files(error) => write!(f, "cannot read the certificates: {error}"),
             Self::Lost => f.write_str("the connection was lost"),
             Self::Ended { reason } => write!(f, "etcd ended the watch: {reason}"),
             Self::Compacted => f.write_str("the history is compacted"),

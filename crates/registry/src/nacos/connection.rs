@@ -307,7 +307,7 @@ impl Connector {
     async fn set_up(&self, server: &Server) -> Result<(Live, Talk), NacosError> {
         let settings = &self.settings;
         if let Some(tls) = &settings.tls
-            && let Err(error) = tls.reload()
+            && let Err(error) = tls.reload_within(settings.connect_timeout / 2).await
         {
             // The ones that were read before stay in use.
             tracing::warn!(%error, "cannot read the certificates for Nacos again");

@@ -178,7 +178,7 @@ impl Connector {
     /// Connects to one server, and lends the connection out until it ends.
     async fn attempt(&mut self, server: &Destination) -> Attempt {
         if let Some(tls) = &self.settings.tls
-            && let Err(error) = tls.reload()
+            && let Err(error) = tls.reload_within(self.settings.connect_timeout / 2).await
         {
             // The ones that were read before stay in use.
             tracing::warn!(%error, "cannot read the certificates for ZooKeeper again");

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use registry::{Freshness, Registry, RegistryConfig, RegistryError};
 use tempfile::TempDir;
@@ -64,6 +65,27 @@ async fn a_broken_file_keeps_the_last_good_list() {
 
     fs::remove_file(&path).unwrap();
     shows(&subscription, Freshness::Stale, &["link://h:1"]).await;
+    fs::write(&path, text("\"link://h:2\"")).unwrap();
+    shows(&subscription, Freshness::Current, &["link://h:2"]).await;
+}
+
+/// Nobody may ever write into it. Two threads, so that a wait for that is a failure.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipe_in_the_place_of_the_file_is_not_waited_for() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("services.toml");
+    fs::write(&path, text("\"link://h:1\"")).unwrap();
+    let registry = open(&path);
+    let subscription = registry.subscribe(&service("a.B"));
+    fs::remove_file(&path).unwrap();
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    status_is(&registry, "what is wrong with the file", |status| {
+        let said = status.last_error.as_deref().unwrap_or_default();
+        said.contains("it is not a regular file")
+    })
+    .await;
+    shows(&subscription, Freshness::Stale, &["link://h:1"]).await;
+    fs::remove_file(&path).unwrap();
     fs::write(&path, text("\"link://h:2\"")).unwrap();
     shows(&subscription, Freshness::Current, &["link://h:2"]).await;
 }

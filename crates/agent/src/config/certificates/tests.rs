@@ -151,7 +151,8 @@ fn each_section_with_certificates_is_warned_of() {
         let authority =
             format!("{name}.ca_file: the authority of CN=users in {}", files.path("ca.pem"));
         assert!(ca.contains(&format!("{authority} expired on 2022-01-01; ")), "{ca}");
-        let chains = config.shown_chains();
+        let of_registries = config.registry_certificates().into_iter().map(ShownChain::read);
+        let chains = config.shown_chains(&of_registries.collect::<Vec<_>>());
         let [chain] = &chains[..] else { panic!("{section}: {chains:?}") };
         assert_eq!(chain.file.display().to_string(), files.path("own.pem"));
         assert_eq!(chain.expires_s(), Some(UNTIL_S), "{section}");
@@ -171,7 +172,7 @@ fn what_is_in_use_counts() {
     let (new, key) = made(lasting);
     fs::write(files.path("own.pem"), new.pem()).unwrap();
     fs::write(files.path("own.key"), key.serialize_pem()).unwrap();
-    let expiry = |config: &Config| config.shown_chains()[0].expires_s().unwrap();
+    let expiry = |config: &Config| config.shown_chains(&[])[0].expires_s().unwrap();
     assert_eq!(expiry(&old), UNTIL_S);
     // A listener that asks others waits for a restart, and shows what it has. Endpoints do not.
     old.renew_tls(&mut parse(&text("clients = 'allow'\n"), "a.toml").unwrap());

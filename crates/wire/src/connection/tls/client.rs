@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio_rustls::TlsConnector;
@@ -15,6 +16,7 @@ use super::pem::{Certificate, Pem};
 use super::{Protocols, names};
 use crate::connection::Connection;
 use crate::connection::stream::buffered;
+use crate::file::FileWork;
 
 /// How a client uses TLS; see [`ClientTls::new`].
 #[derive(Clone, Debug)]
@@ -37,7 +39,10 @@ impl ClientTlsConfig {
 /// Checked settings of a client. Cheap to clone; a change is seen by all clones, and by the
 /// clients that have one, when they connect the next time.
 #[derive(Clone)]
-pub struct ClientTls(Arc<ArcSwap<Loaded>>);
+pub struct ClientTls {
+    loaded: Arc<ArcSwap<Loaded>>,
+    reload: FileWork,
+}
 
 struct Loaded {
     rustls: Arc<rustls::ClientConfig>,
@@ -53,15 +58,18 @@ impl ClientTls {
     /// # Errors
     /// What is wrong, and in which file.
     pub fn new(config: ClientTlsConfig, protocols: Protocols) -> Result<Self, TlsError> {
-        Ok(Self(Arc::new(ArcSwap::from_pointee(load(config, protocols)?))))
+        Ok(Self::of(load(config, protocols)?))
     }
 
     /// Takes a ready-made configuration as it is. The server's certificate must be for the host of
     /// the address.
     pub fn from_rustls(config: Arc<rustls::ClientConfig>) -> Self {
-        let loaded =
-            Loaded { rustls: config, server_name: None, chain: Arc::default(), source: None };
-        Self(Arc::new(ArcSwap::from_pointee(loaded)))
+        let chain = Arc::default();
+        Self::of(Loaded { rustls: config, server_name: None, chain, source: None })
+    }
+
+    fn of(loaded: Loaded) -> Self {
+        Self { loaded: Arc::new(ArcSwap::from_pointee(loaded)), reload: FileWork::default() }
     }
 
     /// Reads the files again. If anything is wrong, all stays as it was.
@@ -69,21 +77,32 @@ impl ClientTls {
     /// # Errors
     /// As of [`ClientTls::new`], or there are no files.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let source = self.0.load().source.clone();
+        let source = self.loaded.load().source.clone();
         let (config, protocols) = source.ok_or(TlsError::NotReloadable)?;
-        self.0.store(Arc::new(load(config, protocols)?));
+        self.loaded.store(Arc::new(load(config, protocols)?));
         Ok(())
+    }
+
+    /// The same on a thread of its own, which is waited for until the time is over. What it reads
+    /// later is taken over then.
+    ///
+    /// # Errors
+    /// As of [`reload`](Self::reload), or the files were not read in time.
+    pub async fn reload_within(&self, timeout: Duration) -> Result<(), TlsError> {
+        let this = self.clone();
+        let read = self.reload.run(timeout, move || this.reload()).await;
+        read.unwrap_or_else(|source| Err(TlsError::NotRead(source)))
     }
 
     /// Takes over the settings that `other` has now.
     pub fn replace(&self, other: &Self) {
-        self.0.store(other.0.load_full());
+        self.loaded.store(other.loaded.load_full());
     }
 
     /// The certificates that servers are shown now if they ask, the client's own first. A
     /// ready-made configuration does not say.
     pub fn chain(&self) -> Arc<[CertificateDer<'static>]> {
-        Arc::clone(&self.0.load().chain)
+        Arc::clone(&self.loaded.load().chain)
     }
 
     /// The name that the certificate of the server at `host` must be for.
@@ -91,7 +110,7 @@ impl ClientTls {
     /// # Errors
     /// No certificate can be for that host.
     pub fn server_name(&self, host: &str) -> Result<ServerName<'static>, TlsError> {
-        match &self.0.load().server_name {
+        match &self.loaded.load().server_name {
             Some(name) => Ok(name.clone()),
             None => parse_name(host),
         }
@@ -107,7 +126,7 @@ impl ClientTls {
         let Some((socket, parts)) = connection.into_parts() else {
             return Err(io::Error::other("TLS is spoken already"));
         };
-        let connector = TlsConnector::from(Arc::clone(&self.0.load().rustls));
+        let connector = TlsConnector::from(Arc::clone(&self.loaded.load().rustls));
         match connector.connect(name, buffered(socket)).await {
             Ok(stream) => Ok(Connection::with_tls(parts, stream.into())),
             Err(error) => Err(explain(error, "server")),
@@ -117,7 +136,7 @@ impl ClientTls {
 
 impl fmt::Debug for ClientTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0.load().source {
+        match &self.loaded.load().source {
             Some((config, _)) => f.debug_tuple("ClientTls").field(config).finish(),
             None => f.write_str("ClientTls(ready-made)"),
         }
@@ -146,4 +165,28 @@ fn load(config: ClientTlsConfig, protocols: Protocols) -> Result<Loaded, TlsErro
     rustls.resumption = Resumption::disabled();
     let (rustls, source) = (Arc::new(rustls), Some((config, protocols)));
     Ok(Loaded { rustls, server_name, chain: chain.into(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::super::{VERSIONS, provider};
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_system_that_hangs_is_not_waited_for() {
+        let config = rustls::ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(VERSIONS)
+            .unwrap()
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+        let tls = ClientTls::from_rustls(Arc::new(config));
+        let (soon, (go_on, wait)) = (Duration::from_millis(1), channel::<()>());
+        assert!(tls.clone().reload.run(soon, move || wait.recv()).await.is_err());
+        let late = tls.reload_within(soon).await.unwrap_err();
+        assert!(late.to_string().contains("did not answer within 1ms"), "{late}");
+        drop(go_on);
+        assert!(matches!(tls.reload_within(Duration::MAX).await, Err(TlsError::NotReloadable)));
+    }
 }

@@ -17,6 +17,9 @@ pub enum TlsError {
         /// Why not.
         source: io::Error,
     },
+    /// The files were not read in time.
+    #[error("cannot read the files again: {0}")]
+    NotRead(io::Error),
     /// The text is cut off or garbled.
     #[error("{place} is not well-formed PEM: {source}")]
     Malformed {

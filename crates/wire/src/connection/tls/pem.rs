@@ -1,16 +1,16 @@
 //! Certificates and private keys as PEM, in files or in memory.
 
 use std::borrow::Cow;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::{fmt, fs, io};
+use std::{fmt, io};
 
 use tokio_rustls::rustls::pki_types::pem::{Error, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, RootCertStore};
 
 use super::error::TlsError;
+use crate::file;
 
 /// Where PEM text is.
 #[derive(Clone)]
@@ -110,24 +110,12 @@ impl Pem {
     }
 }
 
-/// Reads a file of PEM text. It is read again for each reload or connection, so it has to be one
-/// that stays: opening a pipe would wait for who writes into it.
+/// Reads a file of PEM text, by blocking calls.
 ///
 /// # Errors
-/// It cannot be read, is no regular file, or is too long for PEM.
+/// As of [`file::read`]: it may be no pipe, since it is read again for each reload or connection.
 pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    let found = fs::metadata(path)?;
-    if !found.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    if MAX_FILE_LEN < found.len() {
-        let problem = format!("{} bytes are over the limit of {MAX_FILE_LEN}", found.len());
-        return Err(io::Error::other(problem));
-    }
-    // It may grow meanwhile.
-    let mut text = Vec::new();
-    fs::File::open(path)?.take(MAX_FILE_LEN).read_to_end(&mut text)?;
-    Ok(text)
+    file::read(path, MAX_FILE_LEN)
 }
 
 fn system_file() -> Option<PathBuf> {

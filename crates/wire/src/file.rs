@@ -1,0 +1,144 @@
+//! Files that are read while a process serves: whole, within a limit, and never for longer than
+//! somebody can wait.
+//!
+//! Invariants:
+//! - To open one never waits: a pipe or a device is refused.
+//! - [`FileWork`] keeps at most one thread, however long a file system hangs, and however often
+//!   somebody asks. Nobody waits for that thread when the process ends.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use nix::fcntl::OFlag;
+use tokio::sync::{Semaphore, oneshot};
+
+/// Reads a whole file of at most `max_len` bytes. It blocks for as long as the file system takes.
+///
+/// # Errors
+/// It cannot be read, is no regular file, or is too long.
+pub fn read(path: &Path, max_len: u64) -> io::Result<Vec<u8>> {
+    // Without this flag a pipe is only open once somebody writes into it.
+    let flags = OFlag::O_NONBLOCK.bits();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    // Of what was opened: another file may be there by now.
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let check = |len: u64| match len <= max_len {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("{len} bytes are over the limit of {max_len}"))),
+    };
+    check(found.len())?;
+    // It may grow meanwhile.
+    let mut bytes = Vec::new();
+    file.take(max_len.saturating_add(1)).read_to_end(&mut bytes)?;
+    check(bytes.len() as u64)?;
+    Ok(bytes)
+}
+
+/// The same of text.
+///
+/// # Errors
+/// As of [`read`], or it is not UTF-8.
+pub fn read_text(path: &Path, max_len: u64) -> io::Result<String> {
+    String::from_utf8(read(path, max_len)?)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
+}
+
+/// Work on files, away from the event loop. Clones share one thread: while it works, nothing else
+/// begins.
+#[derive(Clone, Debug)]
+pub struct FileWork(Arc<Semaphore>);
+
+impl Default for FileWork {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(1)))
+    }
+}
+
+impl FileWork {
+    /// Does the work on a thread of its own, and waits for it. What has begun goes on when the time
+    /// is over, and its result is dropped.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::TimedOut`] if it has not ended within `timeout`; or there is no thread.
+    pub async fn run<R: Send + 'static>(
+        &self,
+        timeout: Duration,
+        work: impl FnOnce() -> R + Send + 'static,
+    ) -> io::Result<R> {
+        let turn = Arc::clone(&self.0);
+        let ended = async {
+            let permit = turn.acquire_owned().await.map_err(io::Error::other)?;
+            let (done, ended) = oneshot::channel();
+            // None of the runtime's: those are waited for when it ends.
+            thread::Builder::new().name("files".to_owned()).spawn(move || {
+                let result = work();
+                drop(permit);
+                // Who has asked may have gone.
+                drop(done.send(result));
+            })?;
+            ended.await.map_err(io::Error::other)
+        };
+        tokio::time::timeout(timeout, ended).await.unwrap_or_else(|_| {
+            let text = format!("the file system did not answer within {timeout:?}");
+            Err(io::Error::new(io::ErrorKind::TimedOut, text))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::mpsc::channel;
+
+    use nix::sys::stat::Mode;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_or_too_long_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let said = || read_text(&path, 4).unwrap_err().to_string();
+        fs::write(&path, "four").unwrap();
+        assert_eq!(read_text(&path, 4).unwrap(), "four");
+        fs::write(&path, "fives").unwrap();
+        assert_eq!(said(), "5 bytes are over the limit of 4");
+        fs::write(&path, b"\xff").unwrap();
+        assert!(said().contains("utf-8"), "{}", said());
+        fs::remove_file(&path).unwrap();
+        nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
+        assert_eq!(said(), "it is not a regular file");
+        let error = read(Path::new("/dev/zero"), 4).unwrap_err().to_string();
+        assert_eq!(error, "it is not a regular file");
+    }
+
+    #[tokio::test]
+    async fn work_that_hangs_is_not_waited_for_and_keeps_one_thread() {
+        let (work, hanging) = (FileWork::default(), Duration::from_millis(1));
+        let (go_on, wait) = channel::<()>();
+        let late = work.run(hanging, move || wait.recv()).await.unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        assert!(late.to_string().contains("did not answer within 1ms"), "{late}");
+        // Another one does not begin, also not when nobody waits for it any more.
+        let (began, begins) = channel();
+        assert!(work.clone().run(hanging, move || began.send(())).await.is_err());
+        drop(go_on);
+        assert_eq!(work.run(Duration::MAX, || 7).await.unwrap(), 7);
+        assert!(begins.try_recv().is_err(), "it began although nobody waited");
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_an_error() {
+        let work = FileWork::default();
+        assert!(work.run(Duration::MAX, || panic!("a defect")).await.is_err());
+        assert_eq!(work.run(Duration::MAX, || 7).await.unwrap(), 7, "the thread is free again");
+    }
+}
