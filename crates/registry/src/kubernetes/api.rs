@@ -107,6 +107,8 @@ impl Answer {
 
 /// Asks, and waits until the answer begins. An answer that refuses is an error.
 pub(super) async fn get(settings: &Settings, path: &str) -> Result<Answer, ApiError> {
+    settings.renew_tls().await;
+    let token = settings.token().await?;
     let deadline = Instant::now() + settings.request_timeout;
     let late = |_| ApiError::Late(settings.request_timeout);
     let stream = settings.destination.connect("kubernetes", settings.connect_timeout).await?;
@@ -124,7 +126,6 @@ pub(super) async fn get(settings: &Settings, path: &str) -> Result<Answer, ApiEr
         .header(HOST, &settings.host)
         .header(ACCEPT, "application/json")
         .header(USER_AGENT, "dubmesh");
-    let token = settings.token()?;
     if let Some(token) = &token {
         request = request.header(AUTHORIZATION, format!("Bearer {token}"));
     }

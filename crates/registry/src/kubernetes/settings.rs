@@ -1,10 +1,12 @@
 //! The checked configuration of a registry in Kubernetes, and who we are there.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use std::{env, fmt, fs, io};
 
 use dubbo_proto::without_credentials;
+use wire::file::FileWork;
 use wire::tls::{Certificate, ClientTls, ClientTlsConfig, Pem};
 use wire::{Destination, SocketOptions};
 
@@ -26,10 +28,15 @@ const MAX_TOKEN_LEN: u64 = 64 << 10;
 /// What [`Settings::new`] has checked.
 pub(super) struct Settings {
     pub(super) destination: Destination,
+    /// Read again for each connection, since certificates are renewed.
+    tls: Option<ClientTls>,
+    /// What was last wrong with that.
+    tls_problem: Mutex<Option<String>>,
     /// `host:port`, as HTTP has it.
     pub(super) host: String,
     /// Read for each request, since it is replaced before it expires.
     token_file: Option<PathBuf>,
+    token_work: FileWork,
     /// `None` for all.
     namespace: Option<String>,
     label_selector: Option<String>,
@@ -86,10 +93,13 @@ impl Settings {
                 host: host.to_owned(),
                 port,
                 options: SocketOptions::default(),
-                tls,
+                tls: tls.clone(),
             },
+            tls,
+            tls_problem: Mutex::default(),
             host: address.to_owned(),
             token_file,
+            token_work: FileWork::default(),
             namespace,
             label_selector: config.label_selector,
             reads_annotations: config.annotations,
@@ -116,17 +126,29 @@ impl Settings {
         }
     }
 
-    /// The token of now, if one is needed.
-    pub(super) fn token(&self) -> io::Result<Option<String>> {
-        let Some(path) = &self.token_file else { return Ok(None) };
-        let failed = |error: io::Error| {
-            io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display()))
-        };
-        let len = fs::metadata(path).map_err(failed)?.len();
-        if MAX_TOKEN_LEN < len {
-            return Err(failed(io::Error::other(format!("{len} bytes are too long for a token"))));
+    /// Reads the certificates again. If that fails, those that were read before stay in use.
+    pub(super) async fn renew_tls(&self) {
+        let Some(tls) = &self.tls else { return };
+        let renewed = tls.reload_within(self.connect_timeout / 2).await;
+        let problem = renewed.err().map(|error| error.to_string());
+        let mut last = self.tls_problem.lock().unwrap_or_else(PoisonError::into_inner);
+        // There are some connections a minute: it is said once.
+        if let Some(error) = problem.as_ref().filter(|_| *last != problem) {
+            tracing::warn!(%error, "cannot read the certificates for Kubernetes again");
         }
-        Ok(Some(fs::read_to_string(path).map_err(failed)?.trim().to_owned()))
+        *last = problem;
+    }
+
+    /// The token of now, if one is needed.
+    pub(super) async fn token(&self) -> io::Result<Option<String>> {
+        let Some(path) = self.token_file.clone() else { return Ok(None) };
+        let read = move || wire::file::read_text(&path, MAX_TOKEN_LEN);
+        let read = self.token_work.run(self.request_timeout, read).await.and_then(|read| read);
+        let token = read.map_err(|error| {
+            let path = self.token_file.as_deref().unwrap_or(Path::new("")).display();
+            io::Error::new(error.kind(), format!("cannot read {path}: {error}"))
+        });
+        Ok(Some(token?.trim().to_owned()))
     }
 }
 

@@ -2,27 +2,28 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
-use crate::support::{LONG, service, shows};
+use crate::support::{LONG, service, shows, status_is};
 use registry::{Freshness, KubernetesConfig, Registry, RegistryConfig, Subscription};
 
 /// One request that waits for its answer.
-struct Asked {
+pub(crate) struct Asked {
     stream: TcpStream,
     path: String,
     token: Option<String>,
 }
 
 /// Takes requests; the test answers them one by one.
-struct Api {
-    addr: SocketAddr,
+pub(crate) struct Api {
+    pub(crate) addr: SocketAddr,
     asked: Receiver<Asked>,
 }
 
 impl Api {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let (sender, asked) = channel();
@@ -37,7 +38,10 @@ impl Api {
     }
 
     /// Opens a registry that reads slices only: `a.B` is the Service `orders`.
-    fn open(&self, change: impl FnOnce(&mut KubernetesConfig)) -> (Registry, Subscription) {
+    pub(crate) fn open(
+        &self,
+        change: impl FnOnce(&mut KubernetesConfig),
+    ) -> (Registry, Subscription) {
         let mut config = KubernetesConfig::new();
         config.server = Some(format!("http://{}", self.addr));
         config.annotations = false;
@@ -60,12 +64,12 @@ impl Api {
         asked
     }
 
-    fn list(&self, items: &[String], version: u32) {
+    pub(crate) fn list(&self, items: &[String], version: u32) {
         self.next("?limit=").answer("200 OK", &list(items, version));
     }
 
     /// The next watch, from this version on.
-    fn watch(&self, version: u32) -> TcpStream {
+    pub(crate) fn watch(&self, version: u32) -> TcpStream {
         let mut asked = self.next(&format!("resourceVersion={version}&"));
         asked
             .stream
@@ -106,7 +110,7 @@ fn list(items: &[String], version: u32) -> String {
     format!(r#"{{"metadata":{{"resourceVersion":"{version}"}},"items":[{items}]}}"#)
 }
 
-fn ready(ip: &str) -> String {
+pub(crate) fn ready(ip: &str) -> String {
     format!(r#"{{"addresses":["{ip}"],"conditions":{{"ready":true}}}}"#)
 }
 
@@ -116,7 +120,7 @@ fn leaving(ip: &str) -> String {
     )
 }
 
-fn slice(name: &str, version: u32, endpoints: &[String]) -> String {
+pub(crate) fn slice(name: &str, version: u32, endpoints: &[String]) -> String {
     let endpoints = endpoints.join(",");
     format!(
         r#"{{"metadata":{{"name":"{name}","namespace":"default","resourceVersion":"{version}",
@@ -134,7 +138,7 @@ fn bookmark(version: u32) -> String {
     event("BOOKMARK", &format!(r#"{{"metadata":{{"resourceVersion":"{version}"}}}}"#))
 }
 
-const A: &str = "dubbo://10.0.0.1:20880";
+pub(crate) const A: &str = "dubbo://10.0.0.1:20880";
 const B: &str = "dubbo://10.0.0.2:20880";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -208,6 +212,26 @@ async fn tokens_are_read_again_and_an_absent_server_keeps_the_list() {
         error.contains("user may not watch with Bearer ***") && error.contains("Role"),
         "{error}"
     );
+    let _watch = api.watch(5);
+    shows(&orders, Freshness::Current, &[A]).await;
+}
+
+/// Nobody may ever write into a pipe.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipe_in_the_place_of_the_token_is_not_waited_for() {
+    let api = Api::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let (registry, orders) = api.open(|config| config.token_file = Some(path.clone()));
+    status_is(&registry, "what is wrong with the token", |status| {
+        let said = status.last_error.as_deref().unwrap_or_default();
+        said.contains("token: it is not a regular file")
+    })
+    .await;
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "good").unwrap();
+    api.list(&[slice("s1", 3, &[ready("10.0.0.1")])], 5);
     let _watch = api.watch(5);
     shows(&orders, Freshness::Current, &[A]).await;
 }

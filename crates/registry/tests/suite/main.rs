@@ -8,6 +8,7 @@ mod etcd_presence;
 mod etcd_tls;
 mod file;
 mod kubernetes;
+mod kubernetes_tls;
 mod memory;
 mod nacos;
 mod remembered;

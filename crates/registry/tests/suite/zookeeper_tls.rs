@@ -1,30 +1,10 @@
 //! ZooKeeper over TLS with client certificates.
 
-use std::fs;
-use std::path::Path;
-
 use interop_harness::{ZooKeeper, ZooKeeperOptions, ZooKeeperTls, ZooKeeperVersion};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use registry::{Freshness, Registry, RegistryConfig, RegistryTls, ZooKeeperConfig};
 use tempfile::TempDir;
 
-use crate::support::{link, registration, service, shows, status_is};
-
-/// Writes an authority, a server's and a client's certificate into `folder`.
-fn make_certificates(folder: &Path) {
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    fs::write(folder.join("ca.pem"), ca.pem()).unwrap();
-    for (name, host) in [("server", "127.0.0.1"), ("client", "agent.test")] {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([host.to_owned()]).unwrap();
-        let (certificate, key) = (params.signed_by(&key, &ca).unwrap().pem(), key.serialize_pem());
-        fs::write(folder.join(format!("{name}.pem")), &certificate).unwrap();
-        fs::write(folder.join(format!("{name}.key")), &key).unwrap();
-        fs::write(folder.join(format!("{name}-both.pem")), key + &certificate).unwrap();
-    }
-}
+use crate::support::{link, make_certificates, registration, service, shows, status_is};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_sides_show_certificates() {

@@ -7,9 +7,12 @@ pub(crate) mod nacos;
 pub(crate) mod proxy;
 pub(crate) mod zookeeper;
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use registry::{
     Endpoint, Freshness, Protocol, Registration, Registry, RegistryStatus, Subscription,
 };
@@ -17,6 +20,23 @@ use tokio::time::timeout;
 
 /// Far above what anything here takes, on a machine that is busy building.
 pub(crate) const LONG: Duration = Duration::from_secs(40);
+
+/// Writes an authority, a certificate of it for a server at 127.0.0.1 and one for a
+/// client into `folder`.
+pub(crate) fn make_certificates(folder: &Path) {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    fs::write(folder.join("ca.pem"), ca.pem()).unwrap();
+    for (name, host) in [("server", "127.0.0.1"), ("client", "agent.test")] {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new([host.to_owned()]).unwrap();
+        let (certificate, key) = (params.signed_by(&key, &ca).unwrap().pem(), key.serialize_pem());
+        fs::write(folder.join(format!("{name}.pem")), &certificate).unwrap();
+        fs::write(folder.join(format!("{name}.key")), &key).unwrap();
+        fs::write(folder.join(format!("{name}-both.pem")), key + &certificate).unwrap();
+    }
+}
 
 pub(crate) fn service(text: &str) -> ServiceKey {
     text.parse().unwrap()
