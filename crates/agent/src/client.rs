@@ -68,8 +68,11 @@ impl Client {
         self.0.outbound.sweep(Instant::now());
     }
 
-    /// Ends all connections. Comes back when all that was sent is written, or cannot be.
-    pub async fn close(self) {
-        self.0.close_connections().await;
+    /// Ends all connections. Comes back when all that was sent is written.
+    ///
+    /// # Errors
+    /// [`Code::ConnectionBroken`] if a connection broke before that, or before it was known.
+    pub async fn close(self) -> Result<(), CallError> {
+        self.0.close_connections().await.map_or(Ok(()), Err)
     }
 }

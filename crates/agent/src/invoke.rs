@@ -311,6 +311,7 @@ async fn send_args(
 ) -> Outcome {
     route.count_call();
     let (call, caller) = (invocation.call(&route.route, args, times), invocation.origin.caller);
+    let one_way = call.one_way;
     let mut outcome = match route.cluster.method_rule(&call) {
         _ if invocation.is_copy => Box::pin(route.cluster.call_once(call, caller)).await,
         None => route.cluster.call(call, caller).await,
@@ -326,7 +327,7 @@ async fn send_args(
     outcome.map_err(|error| match error.is_overdue(times.deadline) {
         true => {
             let limit = route.cluster.limit(invocation.timeout);
-            limit.explain(error, invocation.timeout_key)
+            limit.explain(error, invocation.timeout_key, one_way)
         }
         false => error,
     })

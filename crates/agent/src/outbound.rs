@@ -80,9 +80,10 @@ impl Outbound {
         self.stopped.get()
     }
 
-    /// Ends the connections to endpoints, after what waits to be written.
-    pub async fn close(&self) {
-        self.pool.close().await;
+    /// Ends the connections to endpoints, after what waits to be written; the failure of one that
+    /// broke before.
+    pub async fn close(&self) -> Option<CallError> {
+        self.pool.close().await
     }
 
     /// Forgets what is not used any more, or no longer true.

@@ -65,20 +65,32 @@ impl Limit {
     }
 
     /// The failure of a call whose time was up, with how long that was and who said so. A failure
-    /// that no endpoint had part in keeps its own words beside.
-    pub fn explain(&self, error: CallError, key: &str) -> CallError {
-        let overdue = self.overdue(error.endpoint.as_deref(), key);
-        let message = match error.endpoint {
-            Some(_) => overdue,
-            None => format!("{overdue}; {}", error.message),
+    /// that no endpoint had part in keeps its own words beside. So does that of a one-way call, of
+    /// which no answer was awaited.
+    pub fn explain(&self, error: CallError, key: &str, one_way: bool) -> CallError {
+        let endpoint = error.endpoint.as_deref();
+        let message = match endpoint {
+            _ if one_way => format!("{}: {}", self.not_sent(endpoint, key), error.message),
+            Some(_) => self.overdue(endpoint, key),
+            None => format!("{}; {}", self.overdue(endpoint, key), error.message),
         };
         CallError { message: message.into(), ..error }
+    }
+
+    fn not_sent(&self, endpoint: Option<&str>, key: &str) -> String {
+        let to = endpoint.map_or(String::new(), |endpoint| format!(" to {endpoint}"));
+        format!("the one-way call could not be sent{to} {}", self.within(key))
     }
 
     /// The message for a caller that got no answer from `endpoint`. `key` is how callers of its
     /// kind set a timeout of their own.
     pub fn overdue(&self, endpoint: Option<&str>, key: &str) -> String {
         let from = endpoint.map_or(String::new(), |endpoint| format!(" from {endpoint}"));
+        format!("no answer{from} {}", self.within(key))
+    }
+
+    /// How long it was, who said so, and how to change it.
+    fn within(&self, key: &str) -> String {
         let ms = self.time.as_millis();
         let (origin, remedy) = match &self.origin {
             Origin::Caller => ("the caller's timeout".to_owned(), format!("raise it by {key}")),
@@ -96,7 +108,7 @@ impl Limit {
                 ("Dubbo's default timeout".to_owned(), format!("raise it by {key}"))
             }
         };
-        format!("no answer{from} within {ms} ms ({origin}); {remedy}")
+        format!("within {ms} ms ({origin}); {remedy}")
     }
 }
 
@@ -110,14 +122,33 @@ mod tests {
     fn what_happened_before_the_time_was_up_is_not_lost() {
         let limit = Limit { time: Duration::from_millis(50), origin: Origin::Caller };
         let silent = CallError::new(Code::Timeout, "no answer before the deadline").at("h:1");
-        let told = limit.explain(silent, "k").message;
+        let told = limit.explain(silent, "k", false).message;
         assert_eq!(&*told, "no answer from h:1 within 50 ms (the caller's timeout); raise it by k");
         let refused = CallError::new(Code::Refused, "leaving").at("h:1");
-        let told = limit.explain(crate::cluster::too_late(&refused), "k");
+        let told = limit.explain(crate::cluster::too_late(&refused), "k", false);
         assert_eq!((told.code, &told.endpoint), (Code::Timeout, &None));
         let words = "no answer within 50 ms (the caller's timeout); raise it by k; no time was \
                      left to try another endpoint; the last one failed: refused: leaving (at h:1)";
         assert_eq!(&*told.message, words);
+    }
+
+    /// Nobody awaits an answer, so that none can be missing.
+    #[test]
+    fn a_one_way_call_that_was_not_sent_says_why() {
+        let limit = Limit { time: Duration::from_millis(50), origin: Origin::Caller };
+        let told = |error| limit.explain(error, "k", true).message;
+        let within = "within 50 ms (the caller's timeout); raise it by k";
+        assert_eq!(
+            *told(CallError::new(Code::Timeout, "it waited for room")),
+            *format!("the one-way call could not be sent {within}: it waited for room")
+        );
+        assert_eq!(
+            *told(CallError::new(Code::Timeout, "the agent did not answer in time").at("h:1")),
+            *format!(
+                "the one-way call could not be sent to h:1 {within}: the agent did not answer in \
+                 time"
+            )
+        );
     }
 
     #[test]

@@ -20,6 +20,7 @@ use self::turns::{InTurn, Turns};
 use crate::backend::{Backend, Backends, GateSetup, Gates};
 use crate::config::{ClusterRules, ExportConfig};
 use crate::connections::{Connections, Direction, Session};
+use crate::error::CallError;
 use crate::gate::{DirectGates, OwnGates, SharedGate};
 use crate::inspect::Question;
 use crate::journal::Journal;
@@ -255,9 +256,10 @@ impl Worker {
         }
     }
 
-    /// Ends the connections to endpoints, after what waits to be written.
-    pub async fn close_connections(&self) {
-        self.outbound.close().await;
+    /// Ends the connections to endpoints, after what waits to be written; the failure of one that
+    /// broke before.
+    pub async fn close_connections(&self) -> Option<CallError> {
+        self.outbound.close().await
     }
 
     /// Whether there are so many connections that what an idle one holds matters.

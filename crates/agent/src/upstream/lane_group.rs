@@ -321,12 +321,14 @@ impl<P: Peer> LaneGroup<P> {
         self.has_further.set(!self.further.borrow().is_empty());
     }
 
-    /// Ends the connections, after what waits to be written. Comes back when they have ended.
-    pub(super) async fn close(&self) {
-        let leaving = self.leaving.take();
+    /// Ends the connections, after what waits to be written. Comes back when they have ended, with
+    /// the failure of one that broke before.
+    pub(super) async fn close(&self) -> Option<CallError> {
+        let (leaving, mut cut_off) = (self.leaving.take(), None);
         for upstream in self.all().iter().chain(leaving.iter().map(|lane| &lane.upstream)) {
-            upstream.close().await;
+            cut_off = cut_off.or(upstream.close().await);
         }
+        cut_off
     }
 }
 

@@ -234,12 +234,14 @@ impl<P: Peer> Lanes<P> {
         drop(long.take_if(|long| is_idle(long)));
     }
 
-    /// Ends the connections, after what waits to be written. Comes back when they have ended.
-    pub async fn close(&self) {
+    /// Ends the connections, after what waits to be written. Comes back when they have ended, with
+    /// the failure of one that broke before.
+    pub async fn close(&self) -> Option<CallError> {
         let long = self.long.take();
-        self.short.close().await;
-        if let Some(long) = long {
-            long.lanes.close().await;
+        let cut_off = self.short.close().await;
+        match long {
+            Some(long) => cut_off.or(long.lanes.close().await),
+            None => cut_off,
         }
     }
 }

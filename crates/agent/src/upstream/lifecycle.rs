@@ -92,6 +92,8 @@ struct Inner<P: Peer> {
     dropped: Cell<bool>,
     /// Nothing of it is left but what asks.
     ended: Cell<bool>,
+    /// Why a connection ended before all was written, or known to be: the last one that did.
+    cut_off: RefCell<Option<Box<str>>>,
 }
 
 enum Connectivity<M> {
@@ -125,6 +127,7 @@ impl<P: Peer> Upstream<P> {
             awaits_turn: Cell::new(false),
             dropped: Cell::new(false),
             ended: Cell::new(false),
+            cut_off: RefCell::default(),
         });
         let keeper = Rc::clone(&inner);
         tokio::task::spawn_local(async move {
@@ -278,13 +281,14 @@ impl<P: Peer> Upstream<P> {
     }
 
     /// Ends the connection, after what waits to be written, for good. Comes back when it has
-    /// ended.
-    pub async fn close(&self) {
+    /// ended: with a failure if one broke before all was written, or known to be.
+    pub async fn close(&self) -> Option<CallError> {
         self.begin_close();
         loop {
             let changed = self.0.changed.notified();
             if self.0.ended.get() {
-                return;
+                let reason = self.0.cut_off.take()?;
+                return Some(CallError::new(Code::ConnectionBroken, reason).at(&self.0.address));
             }
             changed.await;
         }
@@ -422,7 +426,12 @@ impl<P: Peer> Inner<P> {
             Ending::Finished => conn.look(P::failure),
             _ => None,
         };
+        let n_unwritten = conn.with(|machine| machine.transmit().len());
+        let is_whole = n_unwritten == 0 && !matches!(ending, Ending::Io(_));
         let reason = failure.unwrap_or_else(|| ending.to_string());
+        if !is_whole {
+            *self.cut_off.borrow_mut() = Some(reason.as_str().into());
+        }
         let error = CallError::new(Code::ConnectionBroken, &*reason).at(&self.address);
         self.peer.on_end(&conn, &error);
         if matches!(ending, Ending::Finished) {

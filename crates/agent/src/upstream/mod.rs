@@ -353,16 +353,19 @@ impl Pool {
         self.connections.clone()
     }
 
-    /// Ends all connections, after what waits to be written. Comes back when they have ended.
-    pub async fn close(&self) {
+    /// Ends all connections, after what waits to be written. Comes back when they have ended, with
+    /// the failure of one that broke before.
+    pub async fn close(&self) -> Option<CallError> {
         let links = self.links.borrow_mut().rounds.next(usize::MAX);
         let dubbos = self.dubbos.borrow_mut().rounds.next(usize::MAX);
+        let mut cut_off = None;
         for upstream in links {
-            upstream.close().await;
+            cut_off = cut_off.or(upstream.close().await);
         }
         for upstream in dubbos {
-            upstream.close().await;
+            cut_off = cut_off.or(upstream.close().await);
         }
+        cut_off
     }
 
     /// The Dubbo upstream at an address, connecting if there is none yet.

@@ -83,7 +83,7 @@ fn sent_by_a_client(hub: &MemoryHub, argument: &str) {
         };
         let answer = client.call(&invocation, &JsonOptions::default()).await.unwrap();
         assert_eq!(answer, b"null");
-        client.close().await;
+        client.close().await.unwrap();
     });
 }
 

@@ -33,8 +33,9 @@ use crate::service_location::{LocationArgs, ServiceLocation, VariantArgs};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The longest `--timeout-ms`.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60 * 60);
-/// How long a one-way call may take to be written, unless `--timeout-ms` says.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long it may take to send a one-way call, unless `--timeout-ms` says. The service's own
+/// timeout is for an answer, and may be shorter than connecting takes.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the registry and the definition are waited for before bytes can be shown.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -82,7 +83,7 @@ Exit status:
   2  the arguments are wrong, or do not fit the types
   3  refused before it began: no endpoint, unreachable, no such service or
      method, overloaded
-  4  no answer in time"#;
+  4  no answer in time; with --one-way: it could not be sent in time"#;
 
 /// The arguments of `dubmesh call`.
 #[derive(Args, Debug)]
@@ -107,7 +108,8 @@ pub(crate) struct CallArgs {
     /// Make a generic call: true (objects are maps) or gson (objects are JSON texts; Dubbo 3)
     #[arg(long, value_name = "MODE", value_parser = generic)]
     generic: Option<Generic>,
-    /// How long to wait for the answer; by default the service's own timeout, or 1000
+    /// How long to wait for the answer; by default the service's own timeout, or 1000. With
+    /// --one-way: how long sending may take, with connecting; by default 10000
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     timeout_ms: Option<u64>,
     /// An attachment of the call; may be given several times
@@ -208,8 +210,12 @@ pub(crate) fn call(args: &CallArgs) -> Exit {
             let exception = error.exception.as_ref();
             let exception =
                 exception.map_or(String::new(), |it| format!("\nexception: {}", shown(it)));
-            let message =
-                format!("{error}{reason}; {}{exception}", remedy(error.code, &error.message));
+            let remedy = match error.code {
+                // A part of a message is of no use to anybody.
+                Code::Timeout if args.is_one_way() => "it will not be carried out",
+                code => remedy(code, &error.message),
+            };
+            let message = format!("{error}{reason}; {remedy}{exception}");
             (exit_of(error.code), message)
         }
     };
@@ -307,15 +313,9 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
         false => None,
     };
     let registry = tapped.as_ref().map_or(&place.registry, |tapped| &tapped.registry);
-    let timeout = args.timeout_ms.map(Duration::from_millis);
-    let policy = ClusterPolicy {
-        // One call needs no other connection.
-        long_len: usize::MAX,
-        max_timeout: MAX_TIMEOUT,
-        connect_timeout: CONNECT_TIMEOUT.min(timeout.unwrap_or(CONNECT_TIMEOUT)),
-        serialization: args.serialization.unwrap_or(Serialization::DEFAULT),
-        ..ClusterPolicy::default()
-    };
+    let default = args.is_one_way().then_some(SEND_TIMEOUT);
+    let timeout = args.timeout_ms.map(Duration::from_millis).or(default);
+    let policy = policy(args.serialization, timeout);
     let client = Client::new("dubmesh-call", &place.name, registry.clone(), policy);
     let json = args.json.clone().unwrap_or_default();
     let list = if json.refs == RefStyle::Path { list.with_refs() } else { list };
@@ -340,14 +340,12 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
     };
     let began = Instant::now();
     let mut result = client.call(&invocation, &json).await;
-    if args.is_one_way() && result.is_ok() {
-        // A process that ends takes along what it has not written.
-        let closed = tokio::time::timeout(timeout.unwrap_or(WRITE_TIMEOUT), client.close()).await;
-        if closed.is_err() {
-            let text = "the call was not written completely within its timeout; the provider may \
-                        have got a part of it";
-            result = Err(CallError::new(Code::Timeout, text));
-        }
+    if let (Some(limit), true, true) = (timeout, args.is_one_way(), result.is_ok()) {
+        let taps = tapped.as_ref().map_or(&[][..], |tapped| &tapped.taps);
+        let sent = write_all(client, taps);
+        let left = limit.saturating_sub(began.elapsed());
+        let sent = tokio::time::timeout(left, sent).await;
+        result = sent.unwrap_or_else(|_| Err(cut_off(limit))).and(result);
     }
     let took = began.elapsed();
     if let Some(tapped) = &tapped {
@@ -368,6 +366,36 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
         let reason = is_away.then(|| status.borrow().last_error.clone()).flatten();
         Failure::Call(error, reason)
     })
+}
+
+fn policy(serialization: Option<Serialization>, timeout: Option<Duration>) -> ClusterPolicy {
+    ClusterPolicy {
+        // One call needs no other connection.
+        long_len: usize::MAX,
+        max_timeout: MAX_TIMEOUT,
+        connect_timeout: CONNECT_TIMEOUT.min(timeout.unwrap_or(CONNECT_TIMEOUT)),
+        serialization: serialization.unwrap_or(Serialization::DEFAULT),
+        ..ClusterPolicy::default()
+    }
+}
+
+/// Writes what was sent: a process that ends takes along what it has not written.
+async fn write_all(client: Client, taps: &[Tap]) -> Result<(), CallError> {
+    client.close().await?;
+    for tap in taps {
+        tap.pass_all().await?;
+    }
+    Ok(())
+}
+
+/// The failure of a one-way call that was begun, and not written to its end in time.
+fn cut_off(limit: Duration) -> CallError {
+    let ms = limit.as_millis();
+    let text = format!(
+        "the one-way call could not be sent to its end within {ms} ms; raise it by --timeout-ms: \
+         the provider does not read it, or the network is slow"
+    );
+    CallError::new(Code::Timeout, text)
 }
 
 fn ms(duration: Duration) -> String {

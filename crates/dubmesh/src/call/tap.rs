@@ -8,8 +8,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use agent::error::{CallError, Code};
 use registry::Protocol;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::task::JoinHandle;
 use wire::{Files, Limits, Listener, address, socket};
 
 use super::CONNECT_TIMEOUT;
@@ -26,6 +28,8 @@ pub(super) struct Tap {
     /// What is spoken there.
     pub(super) protocol: Protocol,
     kept: Rc<RefCell<Vec<Piece>>>,
+    /// What passes our bytes on, of each connection.
+    passing: Rc<RefCell<Vec<JoinHandle<io::Result<()>>>>>,
 }
 
 /// Bytes that came in one piece.
@@ -53,7 +57,8 @@ impl Tap {
         };
         let (mut listener, port) = listener(protocol)?;
         let kept = Rc::new(RefCell::new(Vec::new()));
-        let (host, keep) = (host.to_owned(), Rc::clone(&kept));
+        let passing = Rc::<RefCell<Vec<_>>>::default();
+        let (host, keep, note) = (host.to_owned(), Rc::clone(&kept), Rc::clone(&passing));
         tokio::task::spawn_local(async move {
             let mut first = Some(first);
             loop {
@@ -64,10 +69,23 @@ impl Tap {
                 };
                 // Who cannot be reached any more refuses the relay's caller, too.
                 let Ok(far) = far else { return };
-                relay(near, far, started, &keep);
+                let ours = relay(near, far, started, &keep);
+                note.borrow_mut().push(ours);
             }
         });
-        Ok(Some(Self { port, address, protocol, kept }))
+        Ok(Some(Self { port, address, protocol, kept, passing }))
+    }
+
+    /// Waits until the endpoint has all that was sent over connections that have ended.
+    pub(super) async fn pass_all(&self) -> Result<(), CallError> {
+        let passing = self.passing.take();
+        for ours in passing {
+            if let Ok(Err(error)) = ours.await {
+                let error = CallError::new(Code::ConnectionBroken, error.to_string());
+                return Err(error.at(&self.address));
+            }
+        }
+        Ok(())
     }
 
     /// What has gone through, in order.
@@ -90,11 +108,11 @@ fn relay(
     far: impl AsyncRead + AsyncWrite + 'static,
     started: Instant,
     kept: &Rc<RefCell<Vec<Piece>>>,
-) {
+) -> JoinHandle<io::Result<()>> {
     let (near_in, near_out) = tokio::io::split(near);
     let (far_in, far_out) = tokio::io::split(far);
-    tokio::task::spawn_local(pass(near_in, far_out, true, started, Rc::clone(kept)));
     tokio::task::spawn_local(pass(far_in, near_out, false, started, Rc::clone(kept)));
+    tokio::task::spawn_local(pass(near_in, far_out, true, started, Rc::clone(kept)))
 }
 
 async fn pass(
@@ -103,20 +121,18 @@ async fn pass(
     is_ours: bool,
     started: Instant,
     kept: Rc<RefCell<Vec<Piece>>>,
-) {
+) -> io::Result<()> {
     let mut buffer = vec![0; 64 << 10];
     let mut n_kept = 0;
     while let Ok(len @ 1..) = from.read(&mut buffer).await {
-        let Some(bytes) = buffer.get(..len) else { return };
+        let bytes = buffer.get(..len).unwrap_or_default();
         if n_kept < MAX_KEPT_LEN {
             n_kept += len;
             let piece = Piece { is_ours, at: started.elapsed(), bytes: bytes.to_vec() };
             kept.borrow_mut().push(piece);
         }
-        if to.write_all(bytes).await.is_err() {
-            return;
-        }
+        to.write_all(bytes).await?;
     }
     // What has ended on one side ends on the other.
-    let _ = to.shutdown().await;
+    to.shutdown().await
 }
