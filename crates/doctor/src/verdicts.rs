@@ -4,6 +4,7 @@
 //! slow call is no cause. An idle connection and a healthy one get no verdict.
 
 mod agent_pages;
+mod remarks;
 mod signs;
 mod silence;
 mod slow;
@@ -17,6 +18,7 @@ use std::fmt;
 use serde::Serialize;
 
 pub use agent_pages::{AgentLook, of_agent};
+pub use remarks::remarks;
 pub use silence::{Attempts, Process, of_attempts, of_processes};
 pub use sockets::{Connection, Listening, of_listeners, of_sockets};
 

@@ -210,12 +210,19 @@ pub struct Process {
 pub fn of_processes(processes: &[Process]) -> Vec<Finding> {
     let is_stopped = |state: &char| matches!(state, 'T' | 't');
     let finding = |process: &Process| {
-        share_of(&process.states, is_stopped).filter(|share| OFTEN <= *share)?;
+        let is_often = OFTEN <= share_of(&process.states, is_stopped)?;
+        // One that is let go in between reads and answers meanwhile, but late. One pause is none.
+        let was_stopped = std::iter::once(false).chain(process.states.iter().map(is_stopped));
+        let begins = process.states.iter().zip(was_stopped).map(|(it, was)| is_stopped(it) && !was);
+        if !is_often && !recurs(begins) {
+            return None;
+        }
         let n_stopped = process.states.iter().filter(|state| is_stopped(state)).count();
+        let how = if is_often { "is stopped" } else { "is stopped again and again" };
         Some(Finding {
             cause: Cause::Stopped,
             subject: process.name.clone(),
-            verdict: "the process is stopped".to_owned(),
+            verdict: format!("the process {how}"),
             evidence: vec![format!(
                 "by a signal or a debugger, at {n_stopped} of {} looks",
                 process.states.len()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use doctor::processes::{self, Owners};
 use doctor::sock_diag::{Connecting, Look};
-use doctor::verdicts::{Attempts, Connection, Listening, Process};
+use doctor::verdicts::{Attempts, Connection, Listening, Process, remarks};
 use doctor::{Role, Socket, SocketId, Watched, counted};
 
 use super::sampling::{Seen, Wanted};
@@ -157,6 +157,7 @@ impl<'a> Watching<'a> {
             seen.notes.push(format!("no connection {what} was open"));
         }
         seen.notes.extend(half_seen(&seen.connections));
+        seen.notes.extend(remarks(&seen.connections));
     }
 
     /// Whose they are, and what connections they wait for.

@@ -234,7 +234,14 @@ fn a_process_that_is_stopped_is_named() {
     let [finding] = of("STTTTTtTTT").try_into().unwrap();
     assert_eq!(finding.cause, Cause::Stopped);
     assert_eq!(finding.evidence, ["by a signal or a debugger, at 9 of 10 looks"]);
+    assert_eq!(finding.verdict, "the process is stopped");
     assert!(finding.remedy.starts_with("kill -CONT 7 "), "{finding}");
+    // One that is let go in between.
+    let [finding] = of("STSSTSSTSSSS").try_into().unwrap();
+    assert_eq!(finding.verdict, "the process is stopped again and again");
+    assert_eq!(finding.evidence, ["by a signal or a debugger, at 3 of 12 looks"]);
+    assert_eq!(of("SSSTTTTTSSSS"), []);
+    assert_eq!(of("TTSSSSTTSSSS"), []);
 }
 
 #[test]
