@@ -54,6 +54,10 @@ Exit status:
 
 /// The arguments of `dubmesh describe`.
 #[derive(Args, Debug)]
+#[command(
+    override_usage = "dubmesh describe <--url URL|--registry URL> [OPTIONS] INTERFACE\n       \
+                      dubmesh describe --admin ADDRESS [OPTIONS] INTERFACE"
+)]
 pub(crate) struct DescribeArgs {
     /// The Java interface
     interface: String,
