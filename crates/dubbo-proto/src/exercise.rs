@@ -290,8 +290,9 @@ pub fn application(text: &[u8]) {
                 Ok((instance.id(), instance.metadata.clone()))
             );
         }
-        for service in metadata.iter().flat_map(|metadata| &metadata.services) {
-            assert_ne!(service.url(&instance).port, 0);
+        if let Some(metadata) = &metadata {
+            let mut services = metadata.services.iter();
+            assert!(services.all(|service| metadata.url(service, &instance).port != 0));
         }
     }
 }

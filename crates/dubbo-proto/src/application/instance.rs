@@ -163,16 +163,14 @@ impl Instance {
         Ok(MetadataAddress { protocol, port, params: texts(Some(&params)) })
     }
 
-    /// The port of a protocol that the metadata do not tell one of.
+    /// The port of a protocol, as the instance itself says. `None` if it does not list the
+    /// protocol.
     #[must_use]
-    pub fn port_of(&self, protocol: &str) -> u16 {
-        let endpoints = self.metadata.get(ENDPOINTS);
-        let endpoints = endpoints.and_then(|text| serde_json::from_str::<Value>(text).ok());
-        let of_protocol = endpoints.as_ref().and_then(Value::as_array).and_then(|endpoints| {
-            endpoints.iter().find(|endpoint| text(endpoint, "protocol") == protocol)
-        });
-        let known = of_protocol.and_then(|endpoint| endpoint.get("port")).and_then(port);
-        known.unwrap_or(self.port)
+    pub fn port_of(&self, protocol: &str) -> Option<u16> {
+        let endpoints = serde_json::from_str::<Value>(self.metadata.get(ENDPOINTS)?).ok()?;
+        let mut endpoints = endpoints.as_array()?.iter();
+        let of_protocol = endpoints.find(|endpoint| text(endpoint, "protocol") == protocol)?;
+        of_protocol.get("port").and_then(port)
     }
 
     /// An instance that offers `revision` by Dubbo TCP, and tells its metadata there itself, also

@@ -68,6 +68,27 @@ impl Metadata {
         metadata
     }
 
+    /// The URL by which an instance of this revision offers one of its services.
+    #[must_use]
+    pub fn url(&self, service: &OfferedService, instance: &Instance) -> DubboUrl {
+        service.url(instance, self.port(service, instance))
+    }
+
+    /// The port at which an instance offers a service. Metadata may be those of another instance:
+    /// revisions of dubbo-go do not cover the port. They are if none of their ports is the one that
+    /// the instance has by this protocol.
+    fn port(&self, service: &OfferedService, instance: &Instance) -> u16 {
+        let own = instance.port_of(&service.protocol);
+        if service.port == 0 {
+            return own.unwrap_or(instance.port);
+        }
+        let is_known = |own: &u16| {
+            let mut services = self.services.iter();
+            services.any(|other| other.port == *own && other.protocol == service.protocol)
+        };
+        own.filter(|own| !is_known(own)).unwrap_or(service.port)
+    }
+
     /// As they are in a metadata report.
     #[must_use]
     pub fn to_json(&self) -> String {
@@ -98,10 +119,9 @@ impl OfferedService {
         })
     }
 
-    /// The URL by which an instance offers it. What the service says goes before what the
-    /// instance says.
-    #[must_use]
-    pub fn url(&self, instance: &Instance) -> DubboUrl {
+    /// The URL by which an instance offers it at `port`. What the service says goes before what
+    /// the instance says.
+    fn url(&self, instance: &Instance, port: u16) -> DubboUrl {
         let of_instance = instance.metadata.iter().filter(|(name, _)| !name.starts_with("dubbo."));
         let mut params: BTreeMap<_, _> = of_instance.chain(self.params.iter()).collect();
         let ServiceKey { interface, version, group } = &self.service;
@@ -117,7 +137,6 @@ impl OfferedService {
                 false => params.insert(name, value),
             };
         }
-        let port = if self.port == 0 { instance.port_of(&self.protocol) } else { self.port };
         DubboUrl {
             protocol: self.protocol.clone(),
             host: instance.host.clone(),

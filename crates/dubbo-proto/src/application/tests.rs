@@ -28,7 +28,7 @@ fn reads_instances_in_both_forms() {
     assert_eq!((&*instance.application, &*instance.id()), ("orders", "10.0.0.5:20880"));
     assert_eq!(instance.revision(), Some("6a1e"));
     assert_eq!(instance.storage(), Storage::Local);
-    assert_eq!((instance.port_of("tri"), instance.port_of("rest")), (50051, 20880));
+    assert_eq!((instance.port_of("tri"), instance.port_of("rest")), (Some(50051), None));
     let address = instance.metadata_address().unwrap();
     assert_eq!((&*address.protocol, address.port), ("dubbo", 20881));
     let instance = Instance::parse(PLAIN.as_bytes()).unwrap();
@@ -59,13 +59,37 @@ fn reads_what_it_writes() {
     assert_ne!(Metadata::new("orders", own.services[1..].to_vec()).revision, own.revision);
 }
 
+/// Instances of dubbo-go share a revision whatever their ports, and so the metadata of one of them.
+#[test]
+fn the_ports_of_another_instance_are_not_taken() {
+    let service = |interface: &str, port| OfferedService {
+        service: interface.parse().unwrap(),
+        protocol: "dubbo".to_owned(),
+        port,
+        path: interface.to_owned(),
+        params: Parameters::default(),
+    };
+    let services = vec![service("a.B", 20001), service("a.C", 20002), service("a.D", 0)];
+    let metadata = Metadata::new("orders", services);
+    let ports = |port: u16| {
+        let params = Parameters::default();
+        let instance = Instance::offering("orders", "h", port, "7", Storage::Remote, &params);
+        let port = |it| metadata.url(it, &instance).port;
+        metadata.services.iter().map(port).collect::<Vec<_>>()
+    };
+    assert_eq!(ports(20001), [20001, 20002, 20001], "it has two ports, and names one");
+    assert_eq!(ports(20009), [20009, 20009, 20009], "it is another one");
+    let silent = Instance::parse(br#"{"serviceName":"orders","host":"h","port":20009}"#).unwrap();
+    assert_eq!(metadata.url(&metadata.services[0], &silent).port, 20001);
+}
+
 #[test]
 fn reads_metadata_and_makes_urls_of_them() {
     let metadata = Metadata::parse(METADATA.as_bytes()).unwrap();
     assert_eq!((&*metadata.application, &*metadata.revision), ("orders", "6a1e"));
     let instance = Instance::parse(CURATOR.as_bytes()).unwrap();
     let urls: Vec<_> =
-        metadata.services.iter().map(|service| service.url(&instance).to_string()).collect();
+        metadata.services.iter().map(|it| metadata.url(it, &instance).to_string()).collect();
     assert_eq!(
         urls,
         [

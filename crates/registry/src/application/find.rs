@@ -218,7 +218,7 @@ impl Finder {
     fn add_offers(&self, instance: &Instance, metadata: &Metadata, entries: &mut Vec<Entry>) {
         let interface = &self.wanted.interface;
         for offered in metadata.services.iter().filter(|it| it.service.interface == *interface) {
-            let mut url = offered.url(instance);
+            let mut url = metadata.url(offered, instance);
             if !instance.is_enabled {
                 url.params = url.params.with("disabled", "true");
             }
