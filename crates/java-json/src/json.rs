@@ -419,7 +419,11 @@ impl<'a> JsonReader<'a> {
 
     fn skip_string(&mut self) -> Result<(), JsonError> {
         if !self.is_scan {
-            return self.take_raw_string().map(|_| ());
+            // Most strings are ASCII, and are looked at once.
+            return match self.take_plain_ascii() {
+                Some(_) => Ok(()),
+                None => self.take_raw_string().map(|_| ()),
+            };
         }
         let start = self.pos + 1;
         let (raw, _) = text::scan_string(self.buf, start)?;
