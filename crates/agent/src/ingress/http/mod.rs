@@ -298,7 +298,8 @@ async fn read_body(
 ) -> Result<(Bytes, Hold), CallError> {
     let mut whole = pin!(collect(body, session, config.max_body_len));
     // Most bodies came along with their head; those need no timer.
-    if let Poll::Ready(whole) = poll_fn(|cx| Poll::Ready(whole.as_mut().poll(cx))).await {
+    let polled = poll_fn(|cx| Poll::Ready(session.poll_body(|| whole.as_mut().poll(cx)))).await;
+    if let Poll::Ready(whole) = polled {
         return whole;
     }
     let whole = tokio::time::timeout(config.body_timeout, whole).await;

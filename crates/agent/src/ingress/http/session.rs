@@ -4,13 +4,15 @@
 //! - A connection on which no request is being answered ends after a bounded time.
 //! - A request that is being answered when the agent drains is answered.
 //!
-//! `http1` serves that version and `answering` its requests, `io` is its bytes, `memory_account`
-//! what it holds in memory, `idle_frames` how many frames of HTTP/2 may come that ask for nothing.
+//! `http1` serves that version and `answering` its requests, `io` is its bytes, `body_wakes` wakes
+//! its task, `memory_account` is what it holds in memory, `idle_frames` how many frames of HTTP/2
+//! may come that ask for nothing.
 //!
 //! Timeouts are kept by the worker's sweep, not by a timer per connection: moving a timer with
 //! every request would cost more than all the rest of this file.
 
 mod answering;
+mod body_wakes;
 mod http1;
 mod idle_frames;
 mod io;
@@ -22,7 +24,7 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use flow::queue::CallerId;
@@ -34,6 +36,7 @@ use tracing::{debug, info};
 use wire::{Account, Connection, Peer, Taking, Watched};
 
 use self::answering::{AcceptedRequest, Answering};
+use self::body_wakes::BodyWakes;
 use self::idle_frames::Pace;
 use self::io::{LocalExecutor, SessionIo};
 use super::chunks::Chunks;
@@ -88,7 +91,7 @@ pub struct HttpSession {
     chunks: Cell<Option<Chunks>>,
     /// Whether that body has announced more than it may have.
     is_too_long: Cell<bool>,
-    task: RefCell<Option<Waker>>,
+    wakes: RefCell<Option<Arc<BodyWakes>>>,
     /// Who calls.
     peer: Peer,
     account: Rc<Account>,
@@ -153,7 +156,7 @@ impl HttpSession {
             draining: Cell::new(false),
             chunks: Cell::new(None),
             is_too_long: Cell::new(false),
-            task: RefCell::new(None),
+            wakes: RefCell::new(None),
         })
     }
 
@@ -214,8 +217,8 @@ impl HttpSession {
     }
 
     fn wake(&self) {
-        if let Some(task) = &*self.task.borrow() {
-            task.wake_by_ref();
+        if let Some(wakes) = &*self.wakes.borrow() {
+            wakes.wake_task();
         }
     }
 
@@ -224,11 +227,22 @@ impl HttpSession {
         self.since.set(Instant::now());
     }
 
-    fn set_task(&self, waker: &Waker) {
-        let mut task = self.task.borrow_mut();
-        match task.as_ref() {
-            Some(known) if known.will_wake(waker) => {}
-            _ => *task = Some(waker.clone()),
+    /// What wakes the task that is being polled: it is that of the connection.
+    fn set_task(&self, cx: &Context<'_>) -> Arc<BodyWakes> {
+        let mut wakes = self.wakes.borrow_mut();
+        drop(wakes.take_if(|known| !known.is_of(cx)));
+        Arc::clone(wakes.get_or_insert_with(|| BodyWakes::of(cx)))
+    }
+
+    /// Polls what takes the body of a request.
+    pub(super) fn poll_body<T, E>(
+        &self,
+        take: impl FnOnce() -> Poll<Result<T, E>>,
+    ) -> Poll<Result<T, E>> {
+        match &*self.wakes.borrow() {
+            // A stream of HTTP/2 has a task of its own, and wakes that of the connection for more.
+            Some(wakes) if !self.is_http2.get() => wakes.while_taking(take),
+            _ => take(),
         }
     }
 
@@ -311,7 +325,7 @@ impl HttpSession {
     {
         let mut told = false;
         poll_fn(|cx| {
-            self.set_task(cx.waker());
+            let waker = Waker::from(self.set_task(cx));
             self.begin_turn();
             self.pace(Pace::turn);
             let expired = self.expired.get() && self.is_http2.get();
@@ -322,7 +336,7 @@ impl HttpSession {
             if self.is_over.get() {
                 return Poll::Ready(Some(Ok(())));
             }
-            match connection.as_mut().poll(cx) {
+            match connection.as_mut().poll(&mut Context::from_waker(&waker)) {
                 Poll::Ready(result) => Poll::Ready(Some(result)),
                 Poll::Pending if rests() => Poll::Ready(None),
                 Poll::Pending => Poll::Pending,

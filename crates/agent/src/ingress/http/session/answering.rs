@@ -157,6 +157,7 @@ impl Drop for Answered {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
     use std::time::Instant;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -181,8 +182,16 @@ mod tests {
     "#;
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n";
 
+    /// What cannot be understood once it was read, head and body.
+    const POST: &[u8] = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 1\r\n\r\nx";
+
     /// A connection that is being served, and its other end.
     fn served() -> (Rc<HttpSession>, UnixStream) {
+        served_in(Rc::default())
+    }
+
+    /// The same, whose turns are counted.
+    fn served_in(n_turns: Rc<Cell<u32>>) -> (Rc<HttpSession>, UnixStream) {
         let (caller, ours) = UnixStream::pair().unwrap();
         let session = HttpSession::new(account(), Peer::Unix);
         let config = config::parse(CONFIG, "test.toml").unwrap().http.remove(0);
@@ -191,13 +200,18 @@ mod tests {
         let (serving, worker) = (Rc::clone(&session), Worker::new(worker_setup(Vec::new())));
         tokio::task::spawn_local(async move {
             let connection = Connection::outgoing_unix(ours, "test");
-            serving.serve(worker, &listener, connection).await;
+            let mut serving = pin!(serving.serve(worker, &listener, connection));
+            poll_fn(|cx| {
+                n_turns.set(n_turns.get() + 1);
+                serving.as_mut().poll(cx)
+            })
+            .await;
         });
         (session, caller)
     }
 
-    async fn answer_to(caller: &mut UnixStream) -> String {
-        caller.write_all(REQUEST).await.unwrap();
+    async fn answer_to(caller: &mut UnixStream, request: &[u8]) -> String {
+        caller.write_all(request).await.unwrap();
         let mut answer = vec![0; 4096];
         let len = caller.read(&mut answer).await.unwrap();
         String::from_utf8_lossy(&answer[..len]).into_owned()
@@ -217,7 +231,7 @@ mod tests {
             let (session, mut caller) = served();
             for _ in 0..2 {
                 for _ in 0..2 {
-                    let answer = answer_to(&mut caller).await;
+                    let answer = answer_to(&mut caller, REQUEST).await;
                     assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
                 }
                 until(|| (session.activity().doing == "idle").then_some(())).await;
@@ -227,6 +241,33 @@ mod tests {
                 session.check_time(Instant::now() + REST_AFTER);
                 assert!(!has_work(&session));
             }
+        });
+    }
+
+    #[test]
+    fn a_request_takes_one_turn_if_all_of_it_comes_at_once() {
+        on_worker(async || {
+            let n_turns = Rc::default();
+            let (_session, mut caller) = served_in(Rc::clone(&n_turns));
+            let mut n_before = 0;
+            for n in 0..10 {
+                let answer = answer_to(&mut caller, POST).await;
+                assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+                assert!(n == 0 || n_turns.get() == n_before + 1, "{} turns", n_turns.get());
+                n_before = n_turns.get();
+            }
+        });
+    }
+
+    #[test]
+    fn a_connection_ends_whose_body_is_not_read_to_its_end() {
+        on_worker(async || {
+            let (_session, mut caller) = served();
+            let request = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 99999999999\r\n\r\nx";
+            let answer = answer_to(&mut caller, request).await;
+            assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+            let len = until(|| caller.try_read(&mut [0]).ok()).await;
+            assert_eq!(len, 0);
         });
     }
 }

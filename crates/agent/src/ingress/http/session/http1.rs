@@ -104,7 +104,7 @@ impl HttpSession {
     async fn next_bytes(&self, stream: &mut (impl AsyncRead + Unpin)) -> Option<Bytes> {
         let mut stream = pin!(stream);
         poll_fn(|cx| {
-            self.set_task(cx.waker());
+            self.set_task(cx);
             if self.expired.get() || self.draining.get() {
                 return Poll::Ready(None);
             }
