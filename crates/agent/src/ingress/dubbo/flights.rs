@@ -165,9 +165,11 @@ impl Counted {
 }
 
 /// Calls by number; numbers are used again, last in, first out.
+///
+/// Each call has a box: on its way into its place and out again it would be copied six times.
 #[derive(Default)]
 pub(super) struct Flights {
-    places: Vec<Option<Flight>>,
+    places: Vec<Option<Box<Flight>>>,
     free: Vec<u32>,
 }
 
@@ -189,7 +191,7 @@ impl Flights {
 
     /// Keeps the call under the number that was reserved for it.
     #[inline]
-    pub(super) fn put(&mut self, number: u32, flight: Flight) {
+    pub(super) fn put(&mut self, number: u32, flight: Box<Flight>) {
         if let Some(place) = self.places.get_mut(number as usize) {
             *place = Some(flight);
         }
@@ -204,7 +206,7 @@ impl Flights {
 
     /// The call under that number.
     pub(super) fn get(&self, number: u32) -> Option<&Flight> {
-        self.places.get(number as usize)?.as_ref()
+        self.places.get(number as usize)?.as_deref()
     }
 
     /// The numbers of calls that are stuck at a silent endpoint, and may be offered again.
@@ -214,13 +216,13 @@ impl Flights {
             Counted::Export(..) | Counted::Elsewhere => false,
         };
         let places = self.places.iter().zip(0..);
-        let stuck = places.filter(move |(place, _)| place.as_ref().is_some_and(is_stuck));
+        let stuck = places.filter(move |(place, _)| place.as_deref().is_some_and(is_stuck));
         stuck.map(|(_, number)| number)
     }
 
     /// The call under that number, which is free from now on.
     #[inline]
-    pub(super) fn take(&mut self, number: u32) -> Option<Flight> {
+    pub(super) fn take(&mut self, number: u32) -> Option<Box<Flight>> {
         let flight = self.places.get_mut(number as usize)?.take()?;
         self.free.push(number);
         Some(flight)
@@ -236,7 +238,7 @@ impl Flights {
     /// Takes all calls out; their numbers mean nothing any more.
     pub(super) fn take_all(&mut self) -> Vec<Flight> {
         self.free.clear();
-        std::mem::take(&mut self.places).into_iter().flatten().collect()
+        std::mem::take(&mut self.places).into_iter().flatten().map(|flight| *flight).collect()
     }
 }
 

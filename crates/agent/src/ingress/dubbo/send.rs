@@ -95,7 +95,7 @@ impl DubboSession {
                 let (to, started, reply_len) = (received.to, received.now, Some(reply_len));
                 let entry = received.entry.take();
                 let flight = Flight { to, started, counted, sent, again, reply_len, entry };
-                self.flights.borrow_mut().put(number, flight);
+                self.flights.borrow_mut().put(number, Box::new(flight));
             }
             Ok(None) => {
                 self.flights.borrow_mut().release(number);
@@ -227,7 +227,7 @@ impl DubboSession {
                 let (to, started, reply_len) = (received.to, received.now, Some(reply_len));
                 let entry = received.entry.take();
                 let flight = Flight { to, started, counted, sent, again: None, reply_len, entry };
-                self.flights.borrow_mut().put(number, flight);
+                self.flights.borrow_mut().put(number, Box::new(flight));
             }
             Err(error) => {
                 self.flights.borrow_mut().release(number);
@@ -268,7 +268,7 @@ impl DubboSession {
             let counted = Counted::Export(Arc::clone(stats), admitted);
             let (sent, started, entry) = (Sent::Nowhere, now, received.entry.take());
             let flight = Flight { to, started, counted, sent, again: None, reply_len: None, entry };
-            self.flights.borrow_mut().put(number, flight);
+            self.flights.borrow_mut().put(number, Box::new(flight));
         }
         let (session, stats, entry) = (Rc::clone(self), Arc::clone(stats), entry.take());
         let done = move |outcome: Outcome| {

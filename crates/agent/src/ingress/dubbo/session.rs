@@ -243,8 +243,9 @@ impl DubboSession {
 
     /// Answers a call with a provider's body.
     #[inline]
-    fn finish(&self, flight: Flight, answer: &DubboAnswer<'_>, error: Option<&CallError>) {
-        let Flight { to, started, counted, reply_len, entry, .. } = flight;
+    #[expect(clippy::boxed_local, reason = "it is taken apart where it is, and not copied first")]
+    fn finish(&self, flight: Box<Flight>, answer: &DubboAnswer<'_>, error: Option<&CallError>) {
+        let Flight { to, started, counted, reply_len, entry, .. } = *flight;
         match error {
             Some(error) => debug!(%error, "call failed"),
             None => self.is_known.set(true),
@@ -284,7 +285,7 @@ impl DubboSession {
     #[cold]
     fn fail(
         self: &Rc<Self>,
-        mut flight: Flight,
+        mut flight: Box<Flight>,
         error: &CallError,
         answer: Option<&DubboAnswer<'_>>,
     ) {
@@ -308,7 +309,7 @@ impl DubboSession {
         if let (Some(answer), None) = (answer, &told) {
             return self.finish(flight, answer, Some(error));
         }
-        let Flight { to, started, counted, entry, .. } = flight;
+        let Flight { to, started, counted, entry, .. } = *flight;
         if let (Counted::Attempt(attempt), Code::Timeout) = (&counted, error.code) {
             let message = attempt.overdue(now - started).into();
             told = Some(CallError { message, ..error.clone() });
@@ -350,10 +351,8 @@ impl DubboSession {
                 route.cluster.move_stuck(attempt, *deadline, now, &WholeFacts::new(whole))
             });
             let Some(attempts) = attempts else { continue };
-            let Some(Flight { to, started, sent, counted, again, entry, .. }) = self.take(number)
-            else {
-                continue;
-            };
+            let Some(flight) = self.take(number) else { continue };
+            let Flight { to, started, sent, counted, again, entry, .. } = *flight;
             sent.cancel();
             // What is counted there ends with it.
             drop(counted);
@@ -366,7 +365,7 @@ impl DubboSession {
 
     /// The call under that number; `None` if the consumer has gone.
     #[inline]
-    fn take(&self, number: u32) -> Option<Flight> {
+    fn take(&self, number: u32) -> Option<Box<Flight>> {
         let flight = self.flights.borrow_mut().take(number)?;
         if let Some(again) = &flight.again {
             self.forget_bytes(again.body.len());

@@ -67,7 +67,7 @@ impl DubboSession {
                 reply_len: None,
                 entry: entry.take(),
             };
-            self.flights.borrow_mut().put(number, flight);
+            self.flights.borrow_mut().put(number, Box::new(flight));
         }
     }
 }

@@ -1,12 +1,12 @@
 use super::*;
 
-fn flight(counted: Counted) -> Flight {
+fn flight(counted: Counted) -> Box<Flight> {
     let to = ReplyTo {
         id: 1,
         serialization: dubbo_proto::Serialization::Hessian2,
         takes_attachments: false,
     };
-    Flight {
+    Box::new(Flight {
         to,
         started: Instant::now(),
         counted,
@@ -14,7 +14,7 @@ fn flight(counted: Counted) -> Flight {
         again: None,
         reply_len: None,
         entry: None,
-    }
+    })
 }
 
 /// Whoever was given a number finds his own call there, or none.
