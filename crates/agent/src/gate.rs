@@ -320,8 +320,10 @@ impl AppGate {
     }
 
     fn leave(&self, mut pass: Pass, now: Instant, left: Left) {
-        if left == Left::Answered && self.gate.borrow().is_full() {
-            match self.settle(pass, now) {
+        if let Left::Answered(latency) = left
+            && self.gate.borrow().is_full()
+        {
+            match self.settle(pass, now, latency) {
                 Some(free) => pass = free,
                 None => return,
             }
@@ -363,8 +365,16 @@ impl Admitted {
 
     /// The app has answered.
     #[inline]
-    pub fn answered(mut self, now: Instant) {
-        self.leave(now, Left::Answered);
+    pub fn answered(self, now: Instant) {
+        let latency = self.age(now);
+        self.answered_after(now, latency);
+    }
+
+    /// The same for who knows how long the call was in the app.
+    #[inline]
+    pub fn answered_after(mut self, now: Instant, latency: Duration) {
+        debug_assert_eq!(latency, self.age(now));
+        self.leave(now, Left::Answered(latency));
     }
 
     /// The call has failed.

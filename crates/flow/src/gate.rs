@@ -52,8 +52,8 @@ impl Pass {
 /// What is known of how a call left the app.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Left {
-    /// It was answered.
-    Answered,
+    /// It was answered, after so long in the app.
+    Answered(Duration),
     /// The app's thread pool was full.
     Rejected,
     /// Its caller gave it up. It would have taken longer than this.
@@ -227,15 +227,15 @@ impl<T> Gate<T> {
         self.max_demand = self.max_demand.max(self.demand().saturating_add(n_waiting));
     }
 
-    /// The call of a pass was answered. It counts as in the app until its pass comes back with
-    /// [`Left::Unknown`].
-    pub fn answered(&mut self, pass: &Pass, now: Instant) {
-        self.note_answer(pass.began, now);
+    /// A call was answered after so long in the app. It counts as there until its pass comes back
+    /// with [`Left::Unknown`].
+    pub fn answered(&mut self, latency: Duration) {
+        self.note_answer(latency);
     }
 
     #[inline]
-    fn note_answer(&mut self, began: Instant, now: Instant) {
-        let latency_ns = nanoseconds(now.saturating_duration_since(began)).max(1);
+    fn note_answer(&mut self, latency: Duration) {
+        let latency_ns = nanoseconds(latency).max(1);
         let Answers { n, sum_ns, least_ns } = &mut self.answers;
         *least_ns = if *n == 0 { latency_ns } else { latency_ns.min(*least_ns) };
         *sum_ns = sum_ns.saturating_add(latency_ns);
@@ -253,7 +253,7 @@ impl<T> Gate<T> {
         debug_assert!(0 < *n, "a pass was given back twice");
         *n = n.saturating_sub(1);
         match left {
-            Left::Answered => self.note_answer(began, now),
+            Left::Answered(latency) => self.note_answer(latency),
             Left::Rejected => {
                 self.sample.rejected();
                 // Or calls would run into the full pool until somebody has looked at the sample.

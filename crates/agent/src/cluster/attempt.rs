@@ -38,11 +38,10 @@ pub(super) enum Leave {
 }
 
 impl Leave {
-    #[inline]
-    fn ended(self, now: Instant, error: Option<&CallError>) {
+    fn failed(self, now: Instant, error: &CallError) {
         match self {
-            Self::Pass(pass) => pass.ended(now, error),
-            Self::Credit(credit) => credit.ended(now, error),
+            Self::Pass(pass) => pass.failed(now, error),
+            Self::Credit(credit) => credit.ended(now, Some(error)),
         }
     }
 
@@ -90,8 +89,10 @@ impl Attempt {
     pub fn answered(mut self, now: Instant, serialization: Serialization, body: &[u8]) -> Duration {
         let latency = now.saturating_duration_since(self.started);
         let Some(ticket) = self.ticket.take() else { return latency };
-        if let Some(leave) = self.leave.take() {
-            leave.ended(now, None);
+        match self.leave.take() {
+            Some(Leave::Pass(pass)) => pass.answered_after(now, latency),
+            Some(Leave::Credit(credit)) => credit.ended(now, None),
+            None => {}
         }
         self.cluster.stats(&self.member).finished(latency, None);
         self.give_back(ticket, ejections::of_body(serialization, body), now, latency);
@@ -104,7 +105,7 @@ impl Attempt {
         let latency = now.saturating_duration_since(self.started);
         match self.leave.take() {
             Some(leave) if is_unsent(error) => leave.unused(now),
-            Some(leave) => leave.ended(now, Some(error)),
+            Some(leave) => leave.failed(now, error),
             None => {}
         }
         self.cluster.stats(&self.member).finished(latency, Some(error.code as u8));

@@ -26,7 +26,7 @@ const LEAST_WORK: Duration = Duration::from_millis(40);
 impl AppGate {
     /// Keeps the pass of a call that was answered, if its thread may not be free yet.
     #[cold]
-    pub(super) fn settle(&self, pass: Pass, now: Instant) -> Option<Pass> {
+    pub(super) fn settle(&self, pass: Pass, now: Instant, latency: Duration) -> Option<Pass> {
         let is_of_dubbo = self.late_replies.borrow().is_some();
         let is_long = LEAST_WORK <= self.gate.borrow().usual();
         if !is_of_dubbo || !is_long || self.shared.source() == Source::Found {
@@ -36,7 +36,7 @@ impl AppGate {
             self.settles_at.set(Some(now + MOMENT));
             return Some(pass);
         }
-        self.gate.borrow_mut().answered(&pass, now);
+        self.gate.borrow_mut().answered(latency);
         self.lingering.borrow_mut().settling.push_back((now + MOMENT, pass));
         // Its task is to look at the time.
         self.shared.wake(self.worker);

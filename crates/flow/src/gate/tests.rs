@@ -13,7 +13,7 @@ fn arrival(caller: u64, deadline: Instant) -> Arrival {
 fn gate(limit: u32, start: Instant) -> Gate<u32> {
     let mut gate = Gate::new(LinePolicy::default(), limit, start);
     let pass = gate.enter(start).expect("room");
-    gate.leave(pass, start + 50 * MS, Left::Answered);
+    gate.leave(pass, start + 50 * MS, Left::Answered(50 * MS));
     gate
 }
 
@@ -33,7 +33,7 @@ fn lets_in_makes_wait_and_sheds() {
     // There is room for a third only after 150 ms, longer than a burst may last.
     assert_eq!(gate.wait(now, arrival(1, now + 500 * MS), 5), Err((Shed::Busy, 5)));
     assert_eq!((gate.poll_shed(now), gate.poll_admitted(now)), (None, None));
-    gate.leave(pass, now + 50 * MS, Left::Answered);
+    gate.leave(pass, now + 50 * MS, Left::Answered(50 * MS));
     let (item, pass) = gate.poll_admitted(now + 50 * MS).expect("the first that waits");
     assert_eq!(
         (item, gate.stats()),
@@ -96,7 +96,8 @@ proptest! {
                     came += 1;
                 }
                 4 | 5 => if let Some((item, pass)) = inside.pop() {
-                    let left = [Left::Answered, Left::Rejected, Left::Unanswered][n as usize % 3];
+                    let answered = Left::Answered(pass.age(now));
+                    let left = [answered, Left::Rejected, Left::Unanswered][n as usize % 3];
                     gate.leave(pass, now, left);
                     ended.push(item);
                 },
@@ -124,7 +125,8 @@ proptest! {
         now += 1000 * MS;
         ended.extend(std::iter::from_fn(|| gate.poll_shed(now)).map(|(item, _)| item));
         for (item, pass) in inside {
-            gate.leave(pass, now, Left::Answered);
+            let latency = pass.age(now);
+            gate.leave(pass, now, Left::Answered(latency));
             ended.push(item);
         }
         ended.sort_unstable();

@@ -355,6 +355,7 @@ impl World {
     fn done(&mut self, id: u64, life: u32) {
         let Some(call) = self.calls.get(&id) else { return };
         let provider = call.provider;
+        let latency = call.pass.as_ref().expect("it was let in").age(self.now);
         let app = &mut self.apps[provider];
         if app.life != life {
             return;
@@ -364,7 +365,7 @@ impl World {
         if let Some(next) = next {
             self.work(next);
         }
-        self.left(id, Left::Answered);
+        self.left(id, Left::Answered(latency));
     }
 
     /// A call has left the app, in whatever way.
@@ -373,7 +374,7 @@ impl World {
         let (provider, worker) = (call.provider, call.worker);
         let pass = call.pass.expect("it was let in");
         match left {
-            Left::Answered if !call.is_over && self.now <= call.deadline => {
+            Left::Answered(_) if !call.is_over && self.now <= call.deadline => {
                 self.tally.answered += 1;
                 self.by_consumer[call.consumer].1 += 1;
             }
