@@ -288,6 +288,11 @@ fn attachments_have_case_and_type() {
     check_attachments(&agent);
     drop(straight);
     let _exporting = provider_agent(&hub, provider.addr);
+    wait_until("its registration", || {
+        let urls = hub.urls();
+        let is_alone = urls.iter().all(|url| url.starts_with("link://"));
+        (is_alone && !urls.is_empty()).then_some(())
+    });
     wait_until("the provider's agent", || {
         (call(&agent, "nothing", &[], "[]").status == 200).then_some(())
     });
