@@ -16,7 +16,7 @@
 //! - [`address`] reads and writes `HOST:PORT`.
 //! - [`drive`] runs a [`Machine`], a connection's state without I/O, on any byte stream. Others
 //!   reach that machine through [`Conn`] or [`SyncConn`] meanwhile.
-//! - [`file`] reads files, such as certificates, without holding up whoever serves.
+//! - [`mod@file`] reads files, such as certificates, without holding up whoever serves.
 //! - [`Backoff`] is the pause before something is tried again.
 //!
 //! This crate must not know what the bytes on a connection mean, nor any registry or configuration

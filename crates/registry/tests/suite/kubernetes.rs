@@ -254,6 +254,33 @@ async fn garbage_hides_nothing_else() {
     assert!(registry.status().borrow().last_error.is_some(), "it is said");
 }
 
+/// As many changes as a thousand a second make in ten seconds, as fast as they are read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_changes_ends_in_the_right_list() {
+    const N_CHANGES: u32 = 10_000;
+    const N_SLICES: u32 = 20;
+    let api = Api::start();
+    let (_registry, orders) = api.open(|_| {});
+    let of = |n: u32, last: u32, version: u32| {
+        slice(&format!("s{n}"), version, &[ready(&format!("10.1.{n}.{last}"))])
+    };
+    let first: Vec<String> = (0..N_SLICES).map(|n| of(n, 0, 3)).collect();
+    api.list(&first, 5);
+    let mut watch = api.watch(5);
+    let began = Instant::now();
+    for n in 0..N_CHANGES {
+        let changed = of(n % N_SLICES, n / N_SLICES % 250, 6 + n);
+        watch.write_all(event("MODIFIED", &changed).as_bytes()).unwrap();
+    }
+    let last = (N_CHANGES / N_SLICES - 1) % 250;
+    let mut expected: Vec<_> =
+        (0..N_SLICES).map(|n| format!("dubbo://10.1.{n}.{last}:20880")).collect();
+    expected.sort_unstable();
+    let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+    shows(&orders, Freshness::Current, &expected).await;
+    println!("{N_CHANGES} changes after {:?}", began.elapsed());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn five_thousand_endpoints_by_annotation_in_pages() {
     let api = Api::start();
