@@ -96,7 +96,7 @@ const SELF_TOLD: &[&str] =
     &["list-8", "map-tree", "map-hash", "pojo", "pojo-list", "shared", "true", "string-mixed"];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let dir = std::env::args().nth(1).ok_or("usage: java_check FOLDER")?;
+    let dir = std::env::args().nth(1).ok_or("usage: jsonb_java_check FOLDER")?;
     let dir = Path::new(&dir);
     fs::create_dir_all(dir)?;
     let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors");
