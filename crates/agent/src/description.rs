@@ -34,6 +34,8 @@ pub struct Description {
     pub registered_methods: BTreeSet<String>,
     /// Who offers it.
     pub endpoints: Vec<DescribedEndpoint>,
+    /// How many more there are.
+    pub endpoints_left_out: usize,
     /// What the only endpoint said when it was asked for the service, if that was no.
     pub refusal: Option<String>,
     /// Why nobody offers it, and what may be meant instead; `None` if somebody does.
@@ -146,7 +148,8 @@ pub async fn first_list(
 async fn like_it(registry: &Registry, service: &ServiceKey) -> Vec<String> {
     let simple = |name: &str| name.rsplit('.').next().unwrap_or_default().to_lowercase();
     let wanted = simple(&service.interface);
-    let listed = registry.catalogue(|name| simple(name) == wanted).await.unwrap_or_default();
+    let listed = registry.catalogue(|name| simple(name) == wanted).await;
+    let listed = listed.unwrap_or_default().services;
     let is_same = |it: &&ListedService| it.service.interface == service.interface;
     let of_it = |it: &ListedService| it.service.to_string();
     let same: Vec<_> = listed.iter().filter(is_same).map(of_it).take(MAX_LIKE_IT).collect();
@@ -176,6 +179,7 @@ impl Looked {
                 .collect(),
             registered_methods: registered.map(str::to_owned).collect(),
             endpoints: endpoints.iter().map(endpoint).collect(),
+            endpoints_left_out: 0,
             refusal: None,
             nobody: (!is_known && self.trouble.is_none()).then(|| self.nobody(service, registry)),
             trouble: self.trouble.clone(),
@@ -209,6 +213,13 @@ impl Description {
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.definition.is_some() || !self.endpoints.is_empty()
+    }
+
+    /// Leaves out endpoints beyond the first `limit`. Returns whether there were such.
+    pub fn cut(&mut self, limit: usize) -> bool {
+        self.endpoints_left_out += self.endpoints.len().saturating_sub(limit);
+        self.endpoints.truncate(limit);
+        0 < self.endpoints_left_out
     }
 }
 

@@ -273,6 +273,9 @@ fn text_of(description: &Description) -> String {
     for endpoint in &description.endpoints {
         let _ = writeln!(out, "  {}  {}", endpoint.url, endpoint_text(endpoint));
     }
+    if 0 < description.endpoints_left_out {
+        let _ = writeln!(out, "  and {} more", description.endpoints_left_out);
+    }
     if let Some(refusal) = &description.refusal {
         let _ = writeln!(out, "  {refusal}");
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _};
 
 use clap::Args;
-use registry::{Level, ListedEndpoint, ListedService, Protocol, Registry};
+use registry::{Catalogue, Level, ListedEndpoint, ListedService, Protocol, Registry, Unasked};
 use serde_json::{Value, json};
 
 use crate::Exit;
@@ -57,7 +57,7 @@ pub(crate) fn list(args: &ListArgs) -> Exit {
         Ok(runtime) => runtime.block_on(read(args)),
         Err(error) => Err(format!("cannot start an event loop: {error}")),
     };
-    let Listed { text, is_empty, place } = match read {
+    let Listed { text, is_empty, place, unasked } = match read {
         Ok(listed) => listed,
         Err(message) => {
             eprintln!("dubmesh list: {message}");
@@ -67,6 +67,17 @@ pub(crate) fn list(args: &ListArgs) -> Exit {
     if is_empty {
         let wanted = args.text.as_ref().map_or(String::new(), |text| format!(" like {text:?}"));
         eprintln!("dubmesh list: nothing{wanted} {place}");
+    }
+    if let Some((first, others)) = unasked.split_first() {
+        let others = match others.len() {
+            0 => String::new(),
+            n => format!(" ({n} others have not, either)"),
+        };
+        let Unasked { application, reason } = first;
+        eprintln!(
+            "dubmesh list: application {application} has not said which interfaces it offers, and \
+             they may be missing: {reason}{others}"
+        );
     }
     match std::io::stdout().write_all(text.as_bytes()) {
         Ok(()) => Exit::Ok,
@@ -84,17 +95,21 @@ struct Listed {
     is_empty: bool,
     /// Where it would be, for the message that it is not.
     place: String,
+    /// Who has not said what it offers.
+    unasked: Vec<Unasked>,
 }
 
 async fn read(args: &ListArgs) -> Result<Listed, String> {
     let is_wanted = |name: &str| args.text.as_ref().is_none_or(|text| name.contains(text));
+    let mut unasked = Vec::new();
     let (shown, texts, place): (Vec<_>, Vec<_>, _) = match (&args.registry, &args.admin) {
         (Some(url), _) => {
-            let services = registered(url, is_wanted).await.map_err(|message| {
+            let listed = registered(url, is_wanted).await.map_err(|message| {
                 let url = &url.text;
                 format!("{url}: {message}; check --registry, and whether it is running")
             })?;
-            let shown = services.iter().map(|it| (json_of(it), text_of(it)));
+            unasked = listed.unasked;
+            let shown = listed.services.iter().map(|it| (json_of(it), text_of(it)));
             let (shown, texts) = shown.unzip();
             (shown, texts, format!("is registered in {}", url.text))
         }
@@ -107,16 +122,19 @@ async fn read(args: &ListArgs) -> Result<Listed, String> {
         (None, None) => return Err("write --registry URL or --admin ADDRESS".to_owned()),
     };
     let text = match args.json {
-        true => format!("{:#}\n", json!({ "services": shown })),
+        true => {
+            let names: Vec<_> = unasked.iter().map(|it| &it.application).collect();
+            format!("{:#}\n", json!({ "services": shown, "unaskedApplications": names }))
+        }
         false => texts.concat(),
     };
-    Ok(Listed { text, is_empty: shown.is_empty(), place })
+    Ok(Listed { text, is_empty: shown.is_empty(), place, unasked })
 }
 
 async fn registered(
     url: &RegistryUrl,
     is_wanted: impl Fn(&str) -> bool,
-) -> Result<Vec<ListedService>, String> {
+) -> Result<Catalogue, String> {
     let registry = Registry::open(url.config.clone()).map_err(|error| error.to_string())?;
     registry.catalogue(is_wanted).await.map_err(|error| error.to_string())
 }

@@ -7,7 +7,8 @@
 //! - `feed.rs` follows one application, for all services that it offers: its instances, and the
 //!   metadata of each of their revisions, which are fetched once.
 //! - `ask.rs` asks an instance for its metadata, by Dubbo TCP.
-//! - `unlisted.rs` asks all applications for their interfaces, for a store that has no list of them.
+//! - `unlisted.rs` asks all applications for their interfaces, for a store that has no list of
+//!   them.
 //! - `announce.rs` registers ours.
 //!
 //! Sources: `ServiceDiscoveryRegistry`, `ServiceInstancesChangedListener` and
@@ -42,6 +43,7 @@ use crate::store::{Applications, EntryKey, Item};
 use feed::Feed;
 
 pub(crate) use announce::{Announcer, can_announce};
+pub use unlisted::Unasked;
 pub(crate) use unlisted::Unlisted;
 
 /// What is found of one service.

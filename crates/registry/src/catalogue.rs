@@ -8,7 +8,7 @@ use dubbo_proto::ServiceKey;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::time::timeout;
 
-use crate::application::{ApplicationLevel, Finding, Unlisted};
+use crate::application::{ApplicationLevel, Finding, Unasked, Unlisted};
 use crate::endpoint::{Endpoint, Level, NotUsed, Unused};
 use crate::layout::Entry;
 use crate::listing::Listing;
@@ -28,6 +28,16 @@ const ANY: &str = "*";
 
 /// As much of a name that cannot be read as is shown.
 const MAX_SHOWN_LEN: usize = 200;
+
+/// All that is registered.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Catalogue {
+    /// By interface, group and version.
+    pub services: Vec<ListedService>,
+    /// Applications that should have said which interfaces they offer, and have not: what they
+    /// offer may be missing.
+    pub unasked: Vec<Unasked>,
+}
 
 /// A service of one version and group, with all that is registered for it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -55,7 +65,7 @@ pub(crate) async fn read(
     store: &dyn Store,
     level: Option<&ApplicationLevel>,
     is_wanted: impl Fn(&str) -> bool,
-) -> Result<Vec<ListedService>, String> {
+) -> Result<Catalogue, String> {
     let interfaces = timeout(READ_TIMEOUT, store.interfaces()).await;
     let interfaces = interfaces.map_err(|_| late(store))?;
     let mut interfaces = interfaces.map_err(|away| away.0)?;
@@ -71,7 +81,7 @@ pub(crate) async fn read(
     let reading = stream::iter(interfaces);
     let reading = reading.map(|interface: String| services_of(store, level, interface));
     let services = reading.buffered(MAX_AT_ONCE).try_collect::<Vec<_>>().await?;
-    Ok(services.concat())
+    Ok(Catalogue { services: services.concat(), unasked: unlisted.unasked })
 }
 
 /// The services of one interface, from both levels.

@@ -11,9 +11,8 @@
 //!
 //! **Reading.** Slices, and Services for their annotations, are listed and watched from there on.
 //! A watch that breaks goes on from the last version; where the history is gone (410, as a status
-//! or within the stream), the list is read again. The token and the
-//! certificates are read again for each request. While the API server is away, the last known
-//! endpoints stay, marked stale.
+//! or within the stream), the list is read again. The token and the certificates are read again
+//! for each request. While the API server is away, the last known endpoints stay, marked stale.
 //!
 //! Nothing is registered here: Kubernetes does that.
 

@@ -60,7 +60,8 @@ mod table;
 mod view;
 pub mod zookeeper;
 
-pub use catalogue::{ListedEndpoint, ListedService};
+pub use application::Unasked;
+pub use catalogue::{Catalogue, ListedEndpoint, ListedService};
 pub use config::{
     ApplicationConfig, DEFAULT_SHARE, EtcdConfig, KubernetesConfig, KubernetesService, NacosConfig,
     RegistryConfig, RegistryTls, SeveralConfig, SeveralMode, ZooKeeperAcl, ZooKeeperConfig,

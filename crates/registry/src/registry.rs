@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::application::{Announcer, ApplicationLevel, Finding, can_announce};
-use crate::catalogue::{self, ListedService};
+use crate::catalogue::{self, Catalogue};
 use crate::config::RegistryConfig;
 use crate::definitions::{
     Away, DefinitionSources, DefinitionWatch, Definitions, Lookup, Reported, Watched,
@@ -252,7 +252,7 @@ impl Registry {
     pub async fn catalogue(
         &self,
         is_wanted: impl Fn(&str) -> bool,
-    ) -> Result<Vec<ListedService>, RegistryError> {
+    ) -> Result<Catalogue, RegistryError> {
         let (store, level) = (self.shared.store.as_ref(), self.shared.applications.as_ref());
         catalogue::read(store, level, is_wanted)
             .await

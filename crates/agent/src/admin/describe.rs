@@ -9,6 +9,7 @@ use registry::Registry;
 use tokio::sync::Semaphore;
 
 use crate::description::{self, Description};
+use crate::inspect::MAX_LIMIT;
 use crate::inspect::snapshot::Page;
 
 /// How long each step of a look may take.
@@ -54,7 +55,10 @@ impl Describer {
         if items.iter().any(Description::is_known) {
             items.retain(Description::is_known);
         }
-        Ok(Page { total: items.len(), truncated: false, silent_workers: Vec::new(), items })
+        // Of each, so that all are cut.
+        let cut = items.iter_mut().filter_map(|item| item.cut(MAX_LIMIT).then_some(()));
+        let truncated = 0 < cut.count();
+        Ok(Page { total: items.len(), truncated, silent_workers: Vec::new(), items })
     }
 }
 
@@ -78,7 +82,28 @@ fn service_of(query: &str) -> Result<ServiceKey, String> {
 
 #[cfg(test)]
 mod tests {
+    use registry::{MemoryHub, Registration, RegistryConfig};
+
     use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn no_more_endpoints_are_shown_than_on_other_pages() {
+        let hub = MemoryHub::new();
+        let registry = Registry::open(RegistryConfig::Memory(hub)).unwrap();
+        let mut registered = Vec::new();
+        for port in 1..=u16::try_from(MAX_LIMIT).unwrap() + 3 {
+            let endpoint = registry::Endpoint::new(registry::Protocol::Dubbo, "h", port);
+            let service = "a.B".parse().unwrap();
+            let registration =
+                Registration { service, endpoint, methods: Vec::new(), app_address: None };
+            registered.push(registry.register(&registration).unwrap());
+        }
+        let describer = Describer::new(Arc::from([("main".to_owned(), "memory", registry)]));
+        let page = describer.answer("service=a.B").await.unwrap();
+        let [description] = &page.items[..] else { panic!("{page:?}") };
+        assert_eq!((description.endpoints.len(), description.endpoints_left_out), (MAX_LIMIT, 3));
+        assert!(page.truncated);
+    }
 
     #[tokio::test]
     async fn a_few_look_at_the_same_time() {

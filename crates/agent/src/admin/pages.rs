@@ -47,7 +47,7 @@ pub(super) const ROUTES: &str = "\
 /connections  open connections; ?direction= ?protocol= ?address= ?worker= ?limit=
 /routes       the methods that are called; ?service= ?limit=
 /explain      what would become of a call; ?service= ?method= ?attachment=NAME=VALUE ?argument= ?header=NAME=VALUE
-/describe     methods, classes and endpoints of a service by the registries, called or not; ?service=
+/describe     what the registries know of a service, called or not; ?service=
 /apps         the apps behind the exports: what they can take, and what waits; ?limit=
 /stages       where the time of calls goes, of one in so many (stage_sample); ?service= ?limit=
 /registries   the registries, and since when each is connected or not; ?limit=

@@ -153,26 +153,21 @@ impl Control {
             Exports::new(&config, addresses, of_exports, readiness.clone(), hub_of_exports);
         exports.follow_apps(&config);
         let offers: Vec<_> = config.exports.iter().map(|export| exports.offer(export)).collect();
-        let mut workers = Vec::new();
-        let mut ends = Vec::new();
-        for index in 0..config.process.workers.get() {
-            let setup = WorkerSetup {
-                index,
-                name: config.process.name.clone(),
-                registries: registries.clone(),
-                rules: Arc::new(config.clusters.clone()),
-                exports: offers.clone(),
-                hub: hub.clone(),
-                journal: journal.clone(),
-                budget: budget.clone(),
-                endpoints: Arc::clone(&endpoints),
-                threads: threads.clone(),
-                direct_gates: Arc::clone(&direct_gates),
-            };
-            let (worker, end) = start_worker(setup)?;
-            workers.push(worker);
-            ends.push(end);
-        }
+        let setup = |index| WorkerSetup {
+            index,
+            name: config.process.name.clone(),
+            registries: registries.clone(),
+            rules: Arc::new(config.clusters.clone()),
+            exports: offers.clone(),
+            hub: hub.clone(),
+            journal: journal.clone(),
+            budget: budget.clone(),
+            endpoints: Arc::clone(&endpoints),
+            threads: threads.clone(),
+            direct_gates: Arc::clone(&direct_gates),
+        };
+        let started = (0..config.process.workers.get()).map(|index| start_worker(setup(index)));
+        let (workers, ends) = started.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         let mut helpers = JoinSet::new();
         registries::watch(&config, &registries, &hub, &readiness, &mut helpers);
         let mut control = Self {
@@ -180,12 +175,7 @@ impl Control {
             connections: Vec::new(),
             accepting: JoinSet::new(),
             helpers,
-            registries: config
-                .registries
-                .iter()
-                .zip(&registries)
-                .map(|(entry, (name, registry))| (name.clone(), entry.kind(), registry.clone()))
-                .collect(),
+            registries: registries::with_kinds(&config, &registries),
             shown: watch::Sender::new(Arc::new(config.clone())),
             certificate_files: CertificateFiles::default(),
             file_work: FileWork::default(),

@@ -1,6 +1,7 @@
 //! Opens the registries, and tells readiness, metrics and log how they do.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use registry::{Registry, RegistryConfig, RegistryError, SeveralConfig, several};
@@ -25,6 +26,17 @@ pub(super) fn open(config: &Config) -> Result<Vec<(String, Registry)>, StartErro
     }
     let in_order = config.registries.iter();
     Ok(in_order.filter_map(|entry| opened.remove_entry(&entry.name)).collect())
+}
+
+/// The same with what they are, in the order of the configuration.
+pub(super) fn with_kinds(
+    config: &Config,
+    registries: &[(String, Registry)],
+) -> Arc<[(String, &'static str, Registry)]> {
+    let registries = config.registries.iter().zip(registries);
+    registries
+        .map(|(entry, (name, registry))| (name.clone(), entry.kind(), registry.clone()))
+        .collect()
 }
 
 fn is_several(entry: &RegistryEntry) -> bool {

@@ -171,7 +171,7 @@ async fn finds_step_by_step(mut store: impl Store) {
     let light = snapshots.wait_for(|it| it.endpoints.iter().any(|it| it.weight == 7));
     timeout(LONG, light).await.expect("the other level").unwrap();
     assert_eq!(subscription.current().endpoints.len(), 2);
-    let listed = registry.catalogue(|name| name == "a.B").await.unwrap();
+    let listed = registry.catalogue(|name| name == "a.B").await.unwrap().services;
     let plain = listed.iter().find(|listed| listed.service == service("a.B")).unwrap();
     let levels: Vec<_> = plain.endpoints.iter().map(|it| it.levels.clone()).collect();
     assert_eq!(levels, [vec![Level::Interface, Level::Application], vec![Level::Application]]);

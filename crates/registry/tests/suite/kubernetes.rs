@@ -320,7 +320,7 @@ async fn five_thousand_endpoints_by_annotation_in_pages() {
     let all = tokio::time::timeout(LONG, all).await.unwrap().unwrap().clone();
     println!("5,000 endpoints after {:?}", began.elapsed());
     assert_eq!(all.endpoints[0].timeout.unwrap().as_millis(), 900);
-    let listed = registry.catalogue(|_| true).await.unwrap();
+    let listed = registry.catalogue(|_| true).await.unwrap().services;
     let names: Vec<_> = listed.iter().map(|it| it.service.to_string()).collect();
     assert_eq!(names, ["a.B", "g/a.C:1.0"]);
     assert_eq!(listed[1].endpoints.len(), 5_000);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dubbo_proto::application::{Metadata, Storage};
 use registry::{
-    DefinitionSources, Freshness, Level, NacosConfig, Presence, RegisterMode, Registry,
+    Catalogue, DefinitionSources, Freshness, Level, NacosConfig, Presence, RegisterMode, Registry,
     RegistryConfig,
 };
 use serde_json::json;
@@ -380,10 +380,23 @@ async fn interfaces_that_only_applications_offer_are_listed() {
     nacos.set("cloud", &json!([instance(8080, None)]));
     nacos.set("lost", &json!([instance(20881, Some("r2"))]));
     nacos.set("gone", &json!([]));
+    // It takes a connection, and never says a word.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut asked = instance(silent.local_addr().unwrap().port(), Some("r3"));
+    asked["ip"] = "127.0.0.1".into();
+    asked["metadata"]["dubbo.metadata.storage-type"] = "local".into();
+    asked["metadata"]["dubbo.metadata-service.url-params"] =
+        format!("{{\"protocol\":\"dubbo\",\"port\":\"{}\"}}", silent.local_addr().unwrap().port())
+            .into();
+    nacos.set("hanging", &json!([asked]));
     let java = json!({"ip": "10.0.0.1", "port": 20880, "metadata": {"protocol": "dubbo"}});
     nacos.set("providers:a.B::", &json!([java]));
     let registry = open(nacos.config());
-    let listed = timeout(LONG, registry.catalogue(|_| true)).await.unwrap().unwrap();
+    let Catalogue { services: listed, unasked } =
+        timeout(LONG, registry.catalogue(|_| true)).await.unwrap().unwrap();
+    let unasked: Vec<_> = unasked.iter().map(|it| (&*it.application, &*it.reason)).collect();
+    let [("hanging", _), ("lost", reason)] = &unasked[..] else { panic!("{unasked:?}") };
+    assert!(reason.contains("no revision r2"), "{reason}");
     let names: BTreeSet<_> = listed.iter().map(|it| it.service.to_string()).collect();
     let expected: BTreeSet<_> =
         (0..40).map(|n| format!("a.S{n}")).chain(["a.B".to_owned()]).collect();
