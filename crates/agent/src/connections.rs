@@ -27,6 +27,11 @@ pub trait Session {
     fn move_stuck(self: Rc<Self>, _: Instant) {}
     /// A worker reaches the app behind an export, or does so no more. Links tell their peers.
     fn app_changed(&self, _: &ServiceKey) {}
+    /// Whether a call of it was answered, or its peer is taken for one that calls in earnest. Who is
+    /// not known has less time of the event loop.
+    fn is_known(&self) -> bool {
+        true
+    }
     /// What it does just now. This must be cheap: it is asked of many in one turn.
     fn activity(&self) -> Activity;
     /// How long it has been in the midst of a message, until `now`, if that is counted.

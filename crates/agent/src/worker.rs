@@ -16,7 +16,7 @@ use tracing::{debug, info};
 use wire::{Budget, Connection, Departures, Detached, Group};
 
 use self::arrivals::Arrivals;
-use self::turns::{InTurn, Turns};
+use self::turns::{InTurn, Turns, Who};
 use crate::backend::{Backend, Backends, GateSetup, Gates};
 use crate::config::{ClusterRules, ExportConfig};
 use crate::connections::{Connections, Direction, Session};
@@ -31,6 +31,7 @@ use crate::outbound::Outbound;
 use crate::upstream::{Pool, Standing};
 
 mod arrivals;
+mod by_origin;
 mod core_time;
 mod inspect;
 mod turns;
@@ -206,7 +207,8 @@ impl Worker {
             let Arrival { connection, protocol, _counted } = arrival;
             protocol.serve(&self, connection);
         };
-        let mut begin = pin!(self.arrivals.begin_each(serve));
+        let mut begin =
+            pin!(self.arrivals.begin_each(serve, |address| self.turns.is_full_from(address)));
         let mut call = pin!(self.turns.call_each());
         let mut close = pin!(self.departures.close_each());
         loop {
@@ -235,7 +237,8 @@ impl Worker {
         match message {
             ToWorker::Serve(connection, protocol) => {
                 let _counted = Counted::new(self);
-                self.arrivals.push(Arrival { connection, protocol, _counted });
+                let address = connection.facts().peer.ip();
+                self.arrivals.push(address, Arrival { connection, protocol, _counted });
             }
             ToWorker::Rules(rules) => {
                 self.outbound.set_rules(rules);
@@ -283,6 +286,7 @@ impl Worker {
             session.drain();
         }
         let (facts, meter) = (connection.facts(), connection.meter());
+        let who = Who::new(facts.peer.ip(), Rc::<S>::clone(session));
         self.connections.add(facts, meter, Direction::Downstream, session);
         // From now on, not from when the task first runs: a drain must not miss it.
         let counted = Counted::new(self);
@@ -299,9 +303,10 @@ impl Worker {
                 }
                 Err(error) => debug!(%error, "{facts} was lost as it was accepted"),
             }
+            worker.arrivals.note_end();
             debug!(age = ?facts.age(), "{facts} has ended");
         };
-        tokio::task::spawn_local(InTurn::new(serve, &self.turns));
+        tokio::task::spawn_local(InTurn::new(serve, &self.turns, who));
     }
 
     fn sweep(&self) {

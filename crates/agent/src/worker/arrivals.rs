@@ -1,77 +1,147 @@
 //! Connections that were accepted and are not served yet.
 //!
-//! To begin a session costs tens of microseconds. Where thousands connect at once, the calls of
-//! those who are served already must not wait for all of them: a few sessions begin in each turn
-//! of the event loop, and the calls that came meanwhile are served in between. Half of them are
-//! those who came last: who connects while a crowd waits need not wait for all of it.
+//! To begin a session costs tens of microseconds, and its first call more. Where thousands connect
+//! at once, the calls of those who are served already must not wait for all of them. So sessions
+//! begin at a pace at which the event loop still comes round soon. Addresses take turns, so that
+//! who connects from another one does not wait for the crowd. Half of those of one address are
+//! those who came last.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::time::Duration;
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
-use wire::per_turn;
 
-/// Where more than this wait, only so many of them begin at a time, with a pause in between: the
-/// calls that they all bring at once would fill the line of their service, and it would have no
-/// place for those of others. Timers are kept to a millisecond: a pause is one to two.
-const CROWD_LEN: usize = 1_000;
-const CROWD_BATCH_LEN: usize = 16;
-const CROWD_PAUSE: Duration = Duration::from_millis(1);
+use super::by_origin::ByOrigin;
+
+/// So many sessions begin at once. As many more begin as have ended meanwhile, and others by and
+/// by.
+const MAX_AT_ONCE: u32 = 32;
+/// Between two others, at first.
+const INTERVAL: Duration = Duration::from_micros(500);
+/// The same in a loop that has long been quick, and in a busy one.
+const MIN_INTERVAL: Duration = Duration::from_micros(250);
+const MAX_INTERVAL: Duration = Duration::from_millis(1);
+/// A loop is busy if it takes longer until everybody who is ready has had a turn.
+const BUSY: Duration = Duration::from_millis(1);
+/// Between two looks at the loop. Timers are kept to a millisecond: it is one to two.
+const PAUSE: Duration = Duration::from_millis(1);
+/// A quick loop has the interval shrink by one part of so many with each look.
+const SHRINK_PARTS: u32 = 16;
 
 /// What waits for its turn.
 #[derive(Debug)]
 pub(super) struct Arrivals<T> {
-    waiting: RefCell<VecDeque<T>>,
+    waiting: RefCell<ByOrigin<T>>,
     added: Notify,
+    /// Sessions that have ended and were not told to the pace.
+    n_ended: Cell<u32>,
 }
 
 impl<T> Arrivals<T> {
     pub(super) fn new() -> Self {
-        Self { waiting: RefCell::default(), added: Notify::new() }
+        Self { waiting: RefCell::default(), added: Notify::new(), n_ended: Cell::new(0) }
     }
 
-    /// The queue is bounded by the listeners' limits of connections.
-    pub(super) fn push(&self, arrival: T) {
-        self.waiting.borrow_mut().push_back(arrival);
+    /// Adds one that came from an address. The queue is bounded by the listeners' limits of
+    /// connections.
+    pub(super) fn push(&self, address: IpAddr, arrival: T) {
+        self.waiting.borrow_mut().push(address, 0, arrival);
         self.added.notify_one();
     }
 
-    /// By turns who came first and who came last.
-    fn pop(&self, nth: usize) -> Option<T> {
-        let mut waiting = self.waiting.borrow_mut();
-        if nth.is_multiple_of(2) { waiting.pop_front() } else { waiting.pop_back() }
+    /// A session that was begun has ended.
+    pub(super) fn note_end(&self) {
+        self.n_ended.set(self.n_ended.get().saturating_add(1));
     }
 
-    /// Begins what arrives, for ever.
-    pub(super) async fn begin_each(&self, begin: impl Fn(T)) {
+    /// Begins what arrives, for ever, but for those from where others still wait with their first
+    /// calls.
+    pub(super) async fn begin_each(&self, begin: impl Fn(T), must_wait: impl Fn(IpAddr) -> bool) {
+        let mut pace = Pace::new(Instant::now());
+        let mut look_at = Instant::now();
         loop {
-            let n_waiting = self.waiting.borrow().len();
-            let is_crowd = CROWD_LEN < n_waiting;
-            let batch_len = if is_crowd { CROWD_BATCH_LEN } else { per_turn(n_waiting) };
-            (0..batch_len).filter_map(|nth| self.pop(nth)).for_each(&begin);
-            let is_empty = self.waiting.borrow().is_empty();
-            match is_empty {
-                true => self.added.notified().await,
-                false if is_crowd => tokio::time::sleep(CROWD_PAUSE).await,
-                // Sockets are looked at before this goes on.
-                false => tokio::task::yield_now().await,
+            if self.waiting.borrow().is_empty() {
+                self.added.notified().await;
+            }
+            let now = Instant::now();
+            pace.go_on(now, self.n_ended.take());
+            while pace.may_begin() {
+                let next = self.waiting.borrow_mut().pop_unless(&must_wait);
+                let Some(next) = next else { break };
+                begin(next);
+                pace.note_begin();
+            }
+            if self.waiting.borrow().is_empty() {
+                continue;
+            }
+            if look_at <= now {
+                // The sockets are looked at, and everybody who is ready has a turn.
+                let _ = tokio::task::spawn_local(async {}).await;
+                pace.note_look(now.elapsed());
+                look_at = Instant::now() + PAUSE;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE) => {}
+                () = self.added.notified() => {}
             }
         }
     }
 }
 
+/// How many sessions may begin, and when: a token bucket, which follows how busy the loop is.
+#[derive(Debug)]
+struct Pace {
+    n_allowed: u32,
+    interval: Duration,
+    /// Until when `n_allowed` has grown.
+    since: Instant,
+}
+
+impl Pace {
+    fn new(now: Instant) -> Self {
+        Self { n_allowed: MAX_AT_ONCE, interval: INTERVAL, since: now }
+    }
+
+    fn may_begin(&self) -> bool {
+        0 < self.n_allowed
+    }
+
+    fn note_begin(&mut self) {
+        self.n_allowed = self.n_allowed.saturating_sub(1);
+    }
+
+    /// Time has passed, and sessions have ended.
+    fn go_on(&mut self, now: Instant, n_ended: u32) {
+        let time = now.saturating_duration_since(self.since);
+        let n = u32::try_from(time.as_nanos() / self.interval.as_nanos()).unwrap_or(u32::MAX);
+        let n_allowed = self.n_allowed.saturating_add(n_ended).saturating_add(n);
+        self.since = if n_allowed < MAX_AT_ONCE { self.since + self.interval * n } else { now };
+        self.n_allowed = n_allowed.min(MAX_AT_ONCE);
+    }
+
+    /// So long it took until everybody who was ready had had a turn.
+    fn note_look(&mut self, time: Duration) {
+        let interval = match time < BUSY {
+            true => self.interval - self.interval / SHRINK_PARTS,
+            false => self.interval * 2,
+        };
+        self.interval = interval.clamp(MIN_INTERVAL, MAX_INTERVAL);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-    use std::time::Instant;
+    use std::net::Ipv4Addr;
 
     use super::*;
 
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
     #[tokio::test]
     async fn a_crowd_begins_from_both_ends_and_others_run_between() {
-        let arrivals = Arrivals::new();
-        (0..100).for_each(|nth| arrivals.push(nth));
+        let (arrivals, tasks) = (Arrivals::new(), tokio::task::LocalSet::new());
+        (0..100).for_each(|nth| arrivals.push(HERE, nth));
         let (begun, n_turns) = (RefCell::new(Vec::new()), Cell::new(0));
         let others = async {
             while begun.borrow().len() < 100 {
@@ -79,33 +149,62 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::select! {
-            biased;
-            () = arrivals.begin_each(|nth| begun.borrow_mut().push(nth)) => {}
-            () = others => {}
-        }
+        let begin = arrivals.begin_each(|nth| begun.borrow_mut().push(nth), |_| false);
+        tasks
+            .run_until(async {
+                tokio::select! {
+                    biased;
+                    () = begin => {}
+                    () = others => {}
+                }
+            })
+            .await;
         let mut begun = begun.take();
         assert_eq!(begun[..4], [0, 99, 1, 98]);
         begun.sort_unstable();
         assert_eq!(begun, (0..100).collect::<Vec<_>>());
-        assert!((15..=25).contains(&n_turns.get()), "{n_turns:?}");
+        assert!(5 < n_turns.get(), "{n_turns:?}");
     }
 
-    #[tokio::test]
-    async fn a_large_crowd_takes_its_time() {
-        let (arrivals, n_crowd) = (Arrivals::new(), 10 * CROWD_BATCH_LEN);
-        (0..CROWD_LEN + n_crowd).for_each(|nth| arrivals.push(nth));
-        let (n_begun, started) = (Cell::new(0), Instant::now());
-        let all = async {
-            while n_begun.get() < CROWD_LEN + n_crowd {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::select! {
-            () = arrivals.begin_each(|_| n_begun.set(n_begun.get() + 1)) => {}
-            () = all => {}
+    /// How many begin at `now`.
+    fn n_begun(pace: &mut Pace, now: Instant, n_ended: u32) -> u32 {
+        pace.go_on(now, n_ended);
+        let mut n = 0;
+        while pace.may_begin() {
+            pace.note_begin();
+            n += 1;
         }
-        assert!(10 * CROWD_PAUSE <= started.elapsed(), "{:?}", started.elapsed());
+        n
+    }
+
+    #[test]
+    fn some_begin_at_once_and_others_by_and_by() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        assert_eq!(n_begun(&mut pace, start, 0), MAX_AT_ONCE);
+        assert_eq!(n_begun(&mut pace, start, 0), 0);
+        // Nothing of the time is lost, however often somebody looks.
+        let looks = (1..=100).map(|nth| start + INTERVAL * nth / 10);
+        let n: u32 = looks.map(|now| n_begun(&mut pace, now, 0)).sum();
+        assert_eq!(n, 10);
+        // Those who end leave their place to others.
+        assert_eq!(n_begun(&mut pace, start + INTERVAL * 10, 7), 7);
+        // What nobody used is not saved up.
+        assert_eq!(n_begun(&mut pace, start + INTERVAL * 1000, u32::MAX), MAX_AT_ONCE);
+        assert_eq!(n_begun(&mut pace, start + INTERVAL * 1000, 0), 0);
+    }
+
+    #[test]
+    fn fewer_begin_in_a_busy_loop_and_more_in_a_quick_one() {
+        let mut pace = Pace::new(Instant::now());
+        pace.note_look(BUSY);
+        assert_eq!(pace.interval, INTERVAL * 2);
+        (0..100).for_each(|_| pace.note_look(BUSY * 100));
+        assert_eq!(pace.interval, MAX_INTERVAL);
+        pace.note_look(BUSY / 2);
+        assert!(pace.interval < MAX_INTERVAL, "{pace:?}");
+        (0..100).for_each(|_| pace.note_look(Duration::ZERO));
+        assert_eq!(pace.interval, MIN_INTERVAL);
     }
 
     #[tokio::test]
@@ -114,14 +213,14 @@ mod tests {
         let n_begun = Cell::new(0);
         let others = async {
             for n in 1..=3 {
-                arrivals.push(());
+                arrivals.push(HERE, ());
                 while n_begun.get() < n {
                     tokio::task::yield_now().await;
                 }
             }
         };
         tokio::select! {
-            () = arrivals.begin_each(|()| n_begun.set(n_begun.get() + 1)) => {}
+            () = arrivals.begin_each(|()| n_begun.set(n_begun.get() + 1), |_| false) => {}
             () = others => {}
         }
         assert_eq!(n_begun.get(), 3);

@@ -5,11 +5,16 @@
 //! are ready run one after the other, so that a call would wait for the long turns of all such
 //! sessions, or for the first turns of all who connect at the same moment.
 //!
-//! Here those wait instead. A session is quick that has used little of the loop's time lately. All
-//! others share a time for each look at the sockets. What is beyond it waits, first come, first
-//! served, until the sockets of all were looked at again. Who has just come waits in a queue of
-//! its own, so that thousands of old sessions that end at once are not in its way. Where nobody
+//! Here those wait instead. A session is quick that was answered once, and has used little of the
+//! loop's time lately. All others share a time for each look at the sockets. What is beyond it
+//! waits, first come, first served, until the sockets of all were looked at again. Where nobody
 //! else has anything to do, that costs a look at the sockets.
+//!
+//! Those who were never answered are a crowd that has just come, or hostile peers. They have a
+//! queue of their own, in which addresses take turns, so that who connects from another one does
+//! not wait for them. While others call who are known, they have a part of the loop's time, all
+//! together. When it is used, there are pauses between their turns, so that the other programs of
+//! the machine have a core, too.
 //!
 //! What counts is the core's time. A turn is not longer because the operating system ran somebody
 //! else in it.
@@ -21,6 +26,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -28,7 +34,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::core_time::CoreTime;
+use super::by_origin::ByOrigin;
+use super::core_time::{CoreTime, n_interruptions};
+use crate::connections::Session;
 
 /// A session is quick that has used less than this and not been forgiven it: several calls.
 const QUICK: Duration = Duration::from_micros(200);
@@ -36,8 +44,6 @@ const QUICK: Duration = Duration::from_micros(200);
 const UNKNOWN: Duration = Duration::from_millis(1);
 /// See [`UNKNOWN`].
 const FORGET: Duration = Duration::from_secs(1);
-/// A session is new for so many turns: those of a call.
-const NEW_TURNS: u8 = 3;
 /// One part of so many of the time that passes is forgiven.
 const FORGIVEN_PARTS: u32 = 100;
 /// So much of each turn is not counted: that of a call. Beyond it sessions differ.
@@ -51,6 +57,15 @@ const TIME_PER_LOOK: Duration = Duration::from_micros(200);
 const AVERAGE_PARTS: u32 = 4;
 /// The first call of a session is read in one of so many turns.
 const FIRST_TURNS: u8 = 2;
+/// While so many of one origin wait who were never answered, no more sessions from there begin.
+const MAX_NEW: usize = 16;
+/// While others call who are known, they all may use so much of the loop's time at once, and one
+/// part of so many of what passes: a crowd, or hostile peers, must not take all of the machine.
+const NEW_TIME: Duration = Duration::from_millis(5);
+const NEW_PARTS: u32 = 4;
+/// Beyond that there is a pause between their turns. Timers are kept to a millisecond: it is one
+/// to two.
+const NEW_PAUSE: Duration = Duration::from_millis(1);
 /// Where more calls than this wait for endpoints, first calls come one at a time, with this pause.
 const LONG_LINE_LEN: usize = 256;
 const LONG_LINE_PAUSE: Duration = Duration::from_millis(1);
@@ -62,10 +77,15 @@ pub(super) struct Turns {
     /// What they have used since the last look at the sockets that was for them: when it is as
     /// much as they may use, the next of them waits for another.
     spent: Cell<Duration>,
+    /// Until when those who were never answered have used their part of the time (virtual
+    /// scheduling, as in [`Usage`]).
+    new_spent_until: Cell<Option<Instant>>,
+    /// When one who is known had a turn last.
+    known_at: Cell<Option<Instant>>,
     /// What one of their turns takes on average.
     average: Cell<Duration>,
-    /// What this thread had of a core after the last long turn.
-    core_time: Cell<CoreTime>,
+    /// How often this thread had been interrupted after the last long turn that nobody timed.
+    n_interruptions: Cell<i64>,
     /// Somebody waits.
     added: Notify,
     /// How many calls wait for endpoints.
@@ -74,14 +94,13 @@ pub(super) struct Turns {
     first_at: Cell<Option<Instant>>,
 }
 
-/// Who waits for time. The two queues take turns.
+/// Who waits for time. Those who are new and those who are known take turns.
 #[derive(Debug, Default)]
 struct Waiting {
     /// With their first calls.
-    first: VecDeque<Rc<Ticket>>,
-    is_turn_of_last: bool,
-    /// For the first time.
-    new: VecDeque<Rc<Ticket>>,
+    first: ByOrigin<Rc<Ticket>>,
+    /// Those who were never answered.
+    new: ByOrigin<Rc<Ticket>>,
     known: VecDeque<Rc<Ticket>>,
     is_turn_of_new: bool,
 }
@@ -95,19 +114,17 @@ impl Waiting {
         self.new.is_empty() && self.known.is_empty()
     }
 
-    fn pop(&mut self) -> Option<Rc<Ticket>> {
-        self.is_turn_of_new = !self.is_turn_of_new;
-        match self.is_turn_of_new {
-            true => self.new.pop_front().or_else(|| self.known.pop_front()),
-            false => self.known.pop_front().or_else(|| self.new.pop_front()),
-        }
+    /// How many from there were never answered.
+    fn n_new_from(&self, address: IpAddr) -> usize {
+        self.first.len_from(address) + self.new.len_from(address)
     }
 
-    fn pop_first(&mut self) -> Option<Rc<Ticket>> {
-        self.is_turn_of_last = !self.is_turn_of_last;
-        match self.is_turn_of_last {
-            true => self.first.pop_front(),
-            false => self.first.pop_back(),
+    /// The next, of those who are known first if `is_new_spent`.
+    fn pop(&mut self, is_new_spent: bool) -> Option<Rc<Ticket>> {
+        self.is_turn_of_new = !self.is_turn_of_new && !is_new_spent;
+        match self.is_turn_of_new {
+            true => self.new.pop().or_else(|| self.known.pop_front()),
+            false => self.known.pop_front().or_else(|| self.new.pop()),
         }
     }
 }
@@ -142,23 +159,37 @@ impl Turns {
                 self.added.notified().await;
             }
             let is_only_first = self.waiting.borrow().is_empty_but_for_first();
+            let has_to_pause = self.has_to_pause();
             if is_only_first && self.is_long_line() {
                 tokio::select! {
                     () = tokio::time::sleep(LONG_LINE_PAUSE) => {}
                     () = self.added.notified() => {}
                 }
+            } else if has_to_pause {
+                tokio::time::sleep(NEW_PAUSE).await;
             } else {
                 // Those who may do so run, and then the sockets of all are looked at.
                 tokio::task::yield_now().await;
             }
-            self.spent.set(Duration::ZERO);
-            let n = self.n_per_look();
-            for _ in 0..n {
-                let Some(ticket) = self.waiting.borrow_mut().pop() else { break };
-                ticket.call();
+            self.call_some();
+            if has_to_pause {
+                // They run; the time until the next of them is for others.
+                tokio::task::yield_now().await;
+                self.spent.set(Duration::ZERO);
             }
-            self.call_first(n);
         }
+    }
+
+    /// Has some go on: as many as may run between two looks at the sockets.
+    fn call_some(&self) {
+        self.spent.set(Duration::ZERO);
+        let (n, is_new_spent) = (self.n_per_look(), self.is_new_spent());
+        for _ in 0..n {
+            let next = self.waiting.borrow_mut().pop(is_new_spent);
+            let Some(ticket) = next else { break };
+            ticket.call();
+        }
+        self.call_first(n);
     }
 
     /// Has some go on with their first calls: `n`, or as many as a long line allows.
@@ -171,9 +202,28 @@ impl Turns {
         };
         self.first_at.set(Some(now));
         for _ in 0..n {
-            let Some(ticket) = self.waiting.borrow_mut().pop_first() else { break };
+            let Some(ticket) = self.waiting.borrow_mut().first.pop() else { break };
             ticket.call();
         }
+    }
+
+    /// Whether so many from there wait who were never answered that no more should come.
+    pub(super) fn is_full_from(&self, address: IpAddr) -> bool {
+        MAX_NEW <= self.waiting.borrow().n_new_from(address)
+    }
+
+    /// Whether only those wait who were never answered, and they have used their time.
+    fn has_to_pause(&self) -> bool {
+        let waiting = self.waiting.borrow();
+        waiting.known.is_empty() && !waiting.is_empty() && self.is_new_spent()
+    }
+
+    /// Whether those who were never answered have used their time, and others want theirs.
+    fn is_new_spent(&self) -> bool {
+        let Some(until) = self.new_spent_until.get() else { return false };
+        let now = Instant::now();
+        let is_heeded = self.known_at.get().is_some_and(|known_at| now < known_at + FORGET);
+        is_heeded && now + NEW_TIME * NEW_PARTS < until
     }
 
     fn is_long_line(&self) -> bool {
@@ -192,33 +242,42 @@ impl Turns {
         if wall < LONG {
             return wall;
         }
-        let now = CoreTime::of_thread();
-        let before = self.core_time.replace(now);
-        match at_start {
-            Some(at_start) => wall.min(now.since(at_start)),
-            None if now.was_interrupted_since(before) => Duration::ZERO,
-            None => wall,
-        }
+        let Some(at_start) = at_start else {
+            let n = n_interruptions();
+            let was_interrupted = self.n_interruptions.replace(n) != n;
+            return if was_interrupted { Duration::ZERO } else { wall };
+        };
+        wall.min(CoreTime::of_thread().since(at_start))
     }
 
-    fn spend(&self, time: Duration) {
+    fn spend(&self, now: Instant, time: Duration, is_known: bool) {
+        if !is_known {
+            let until = self.new_spent_until.get().map_or(now, |until| until.max(now));
+            self.new_spent_until.set(Some(until + time * NEW_PARTS));
+        }
         self.spent.set(self.spent.get() + time);
         self.average.set(follow(self.average.get(), time));
     }
 
-    fn has_time(&self) -> bool {
-        self.spent.get() < TIME_PER_LOOK && self.waiting.borrow().is_empty()
+    fn has_time(&self, who: &Who) -> bool {
+        let waiting = self.waiting.borrow();
+        let is_next = match who.is_known {
+            true => waiting.known.is_empty(),
+            false => waiting.n_new_from(who.address) == 0,
+        };
+        is_next && self.spent.get() < TIME_PER_LOOK
     }
 
-    fn add(&self, waker: &Waker, n_turns: u8) -> Rc<Ticket> {
+    fn add(&self, waker: &Waker, who: &Who) -> Rc<Ticket> {
         let ticket = Rc::new(Ticket { waker: Some(waker.clone()).into(), ..Ticket::default() });
-        let waiting = &mut *self.waiting.borrow_mut();
-        let queue = match n_turns {
-            0..FIRST_TURNS => &mut waiting.first,
-            FIRST_TURNS..NEW_TURNS => &mut waiting.new,
-            _ => &mut waiting.known,
-        };
-        queue.push_back(Rc::clone(&ticket));
+        let (waiting, waits) = (&mut *self.waiting.borrow_mut(), Rc::clone(&ticket));
+        match who {
+            Who { is_known: true, .. } => waiting.known.push_back(waits),
+            Who { n_turns: 0..FIRST_TURNS, .. } => {
+                waiting.first.push(who.address, who.n_turns, waits);
+            }
+            Who { .. } => waiting.new.push(who.address, who.n_turns, waits),
+        }
         self.added.notify_one();
         ticket
     }
@@ -258,6 +317,30 @@ impl Usage {
     }
 }
 
+/// Who has a session.
+pub(super) struct Who {
+    address: IpAddr,
+    session: Rc<dyn Session>,
+    /// How many turns it has had, as far as they were counted.
+    n_turns: u8,
+    /// A call of it was answered.
+    is_known: bool,
+}
+
+impl Who {
+    /// One that has just come from an address.
+    pub(super) fn new(address: IpAddr, session: Rc<dyn Session>) -> Self {
+        Self { address, session, n_turns: 0, is_known: false }
+    }
+
+    fn note_turn(&mut self) {
+        if !self.is_known {
+            self.n_turns = self.n_turns.saturating_add(1);
+            self.is_known = self.session.is_known();
+        }
+    }
+}
+
 /// A session's task, which takes its turn among the others.
 pub(super) struct InTurn<F> {
     task: Pin<Box<F>>,
@@ -265,21 +348,21 @@ pub(super) struct InTurn<F> {
     usage: Usage,
     /// Its turns are measured exactly until then, because one was long.
     watched_until: Instant,
-    /// How many it has had, up to [`NEW_TURNS`].
-    n_turns: u8,
+    who: Who,
     /// While it waits.
     ticket: Option<Rc<Ticket>>,
 }
 
 impl<F> InTurn<F> {
-    pub(super) fn new(task: F, turns: &Rc<Turns>) -> Self {
+    /// The session of a connection from an address.
+    pub(super) fn new(task: F, turns: &Rc<Turns>, who: Who) -> Self {
         let now = Instant::now();
         Self {
             task: Box::pin(task),
             turns: Rc::clone(turns),
             usage: Usage::unknown(now),
             watched_until: now,
-            n_turns: 0,
+            who,
             ticket: None,
         }
     }
@@ -295,9 +378,9 @@ impl<F> InTurn<F> {
                 ticket.waker.borrow_mut().get_or_insert_with(|| waker.clone()).clone_from(waker);
                 false
             }
-            None if self.turns.has_time() && !self.has_to_wait() => true,
+            None if self.turns.has_time(&self.who) && !self.has_to_wait() => true,
             None => {
-                self.ticket = Some(self.turns.add(waker, self.n_turns));
+                self.ticket = Some(self.turns.add(waker, &self.who));
                 false
             }
         }
@@ -305,7 +388,7 @@ impl<F> InTurn<F> {
 
     /// Whether it would come with its first call to a long line.
     fn has_to_wait(&self) -> bool {
-        self.n_turns < FIRST_TURNS && self.turns.is_long_line()
+        self.who.n_turns < FIRST_TURNS && self.turns.is_long_line()
     }
 }
 
@@ -314,10 +397,13 @@ impl<F: Future> Future for InTurn<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let start = Instant::now();
-        let may_be_quick = self.ticket.is_none() && !self.has_to_wait();
+        let may_be_quick = self.who.is_known && self.ticket.is_none();
         let is_quick = may_be_quick && self.usage.is_quick(start);
         if !is_quick && !self.may_run(cx.waker()) {
             return Poll::Pending;
+        }
+        if self.who.is_known {
+            self.turns.known_at.set(Some(start));
         }
         let at_start = (!is_quick || start < self.watched_until).then(CoreTime::of_thread);
         let polled = self.task.as_mut().poll(cx);
@@ -326,11 +412,11 @@ impl<F: Future> Future for InTurn<F> {
             self.watched_until = start + FORGET;
         }
         let time = self.turns.used(wall, at_start);
-        self.n_turns = NEW_TURNS.min(self.n_turns + 1);
         self.usage = self.usage.after(start, time);
         if !is_quick {
-            self.turns.spend(time);
+            self.turns.spend(start, time, self.who.is_known);
         }
+        self.who.note_turn();
         polled
     }
 }

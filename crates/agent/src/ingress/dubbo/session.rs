@@ -427,6 +427,10 @@ impl Session for DubboSession {
         self.services.forget(service);
     }
 
+    fn is_known(&self) -> bool {
+        self.is_known.get()
+    }
+
     fn activity(&self) -> Activity {
         let in_flight = self.conn.look(|consumer| consumer.in_flight());
         let doing = match in_flight {

@@ -382,6 +382,10 @@ impl Session for HttpSession {
         }
     }
 
+    fn is_known(&self) -> bool {
+        self.is_known.get()
+    }
+
     fn activity(&self) -> Activity {
         let doing = match self.phase.get() {
             _ if self.draining.get() => "draining",

@@ -1,4 +1,36 @@
+use std::net::Ipv4Addr;
+
 use super::*;
+use crate::connections::Activity;
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+
+/// A session that was answered, or never was.
+struct Caller {
+    is_known: bool,
+}
+
+impl Session for Caller {
+    fn drain(&self) {}
+    fn check_time(&self, _: Instant) {}
+    fn is_known(&self) -> bool {
+        self.is_known
+    }
+    fn activity(&self) -> Activity {
+        Activity { doing: "calling", in_flight: 1, held_bytes: 0, peer_name: None }
+    }
+}
+
+fn new_from(address: IpAddr) -> Who {
+    Who::new(address, Rc::new(Caller { is_known: false }))
+}
+
+fn known() -> Who {
+    let mut who = Who::new(HERE, Rc::new(Caller { is_known: true }));
+    who.note_turn();
+    who
+}
 
 /// Uses the core for so long, however many others run on it.
 fn use_core(time: Duration) {
@@ -25,7 +57,7 @@ async fn a_call_waits_for_one_long_turn_and_not_for_all() {
     for _ in 0..20 {
         let n_long = Rc::clone(&n_long);
         let task = async move { busy(5 * TIME_PER_LOOK, &n_long).await };
-        tasks.spawn_local(InTurn::new(task, &turns));
+        tasks.spawn_local(InTurn::new(task, &turns, known()));
     }
     let calling = {
         let turns = Rc::clone(&turns);
@@ -56,7 +88,7 @@ async fn all_that_have_long_turns_get_theirs() {
     for count in &counts {
         let count = Rc::clone(count);
         let task = async move { busy(2 * TIME_PER_LOOK, &count).await };
-        tasks.spawn_local(InTurn::new(task, &turns));
+        tasks.spawn_local(InTurn::new(task, &turns, known()));
     }
     let all_have = async {
         while counts.iter().any(|count| count.get() < 5) {
@@ -94,7 +126,7 @@ async fn first_calls_come_one_by_one_to_a_long_line_and_others_go_on() {
         tasks.spawn_local(async move { turns.call_each().await })
     };
     let served = Rc::clone(&n_served);
-    tasks.spawn_local(InTurn::new(async move { short(&served).await }, &turns));
+    tasks.spawn_local(InTurn::new(async move { short(&served).await }, &turns, known()));
     let until = async |n: &Cell<u32>, least: u32| {
         let target = n.get() + least;
         while n.get() < target {
@@ -106,7 +138,7 @@ async fn first_calls_come_one_by_one_to_a_long_line_and_others_go_on() {
     for _ in 0..20 {
         let first = Rc::clone(&n_first);
         let task = async move { first.set(first.get() + 1) };
-        tasks.spawn_local(InTurn::new(task, &turns));
+        tasks.spawn_local(InTurn::new(task, &turns, new_from(HERE)));
     }
     let start = Instant::now();
     tasks.run_until(until(&n_first, 5)).await;
@@ -147,7 +179,7 @@ async fn who_has_been_quick_does_not_wait_for_those_who_have_just_come() {
     let n_new = Rc::new(Cell::new(0));
     let tasks = tokio::task::LocalSet::new();
     let quick = Rc::clone(&n_quick);
-    let mut task = InTurn::new(async move { short(&quick).await }, &turns);
+    let mut task = InTurn::new(async move { short(&quick).await }, &turns, known());
     task.usage.forgiven_at = Instant::now();
     tasks.spawn_local(task);
     let calling = Rc::clone(&turns);
@@ -160,7 +192,7 @@ async fn who_has_been_quick_does_not_wait_for_those_who_have_just_come() {
                     use_core(TIME_PER_LOOK);
                     n_new.set(n_new.get() + 1);
                 };
-                tokio::task::spawn_local(InTurn::new(first_turn, &turns));
+                tokio::task::spawn_local(InTurn::new(first_turn, &turns, new_from(HERE)));
             }
             let before = n_quick.get();
             while n_new.get() < 40 {
@@ -172,17 +204,66 @@ async fn who_has_been_quick_does_not_wait_for_those_who_have_just_come() {
         .await;
 }
 
+/// One who has read a request, and was never answered.
+fn begun_from(address: IpAddr) -> Who {
+    Who { n_turns: FIRST_TURNS, ..new_from(address) }
+}
+
+fn order(turns: &Turns, is_new_spent: bool, wanted: &Rc<Ticket>) -> Vec<bool> {
+    let mut waiting = turns.waiting.borrow_mut();
+    let next = || waiting.pop(is_new_spent);
+    std::iter::from_fn(next).map(|ticket| Rc::ptr_eq(&ticket, wanted)).collect()
+}
+
 #[test]
 fn who_has_just_come_does_not_wait_for_all_who_were_there() {
     let turns = Turns::default();
-    for _ in 0..3 {
-        turns.add(Waker::noop(), NEW_TURNS);
+    let three_and_one = || {
+        (0..3).for_each(|_| drop(turns.add(Waker::noop(), &known())));
+        turns.add(Waker::noop(), &begun_from(HERE))
+    };
+    let new = three_and_one();
+    assert_eq!(order(&turns, false, &new), [true, false, false, false]);
+    // When they have used their time, those who are known come first.
+    let new = three_and_one();
+    assert_eq!(order(&turns, true, &new), [false, false, false, true]);
+}
+
+#[test]
+fn who_comes_from_elsewhere_does_not_wait_for_a_crowd() {
+    let turns = Turns::default();
+    assert!(turns.has_time(&begun_from(HERE)));
+    for nth in 0..MAX_NEW {
+        assert!(!turns.is_full_from(HERE), "{nth}");
+        turns.add(Waker::noop(), &if nth == 0 { new_from(HERE) } else { begun_from(HERE) });
     }
-    let new = turns.add(Waker::noop(), FIRST_TURNS);
-    let mut waiting = turns.waiting.borrow_mut();
-    let order: Vec<bool> =
-        std::iter::from_fn(|| waiting.pop()).map(|ticket| Rc::ptr_eq(&ticket, &new)).collect();
-    assert_eq!(order, [true, false, false, false]);
+    assert!(turns.is_full_from(HERE) && !turns.is_full_from(ELSEWHERE));
+    assert!(!turns.has_time(&begun_from(HERE)));
+    assert!(turns.has_time(&begun_from(ELSEWHERE)) && turns.has_time(&known()));
+    turns.spend(Instant::now(), TIME_PER_LOOK, true);
+    assert!(!turns.has_time(&begun_from(ELSEWHERE)) && !turns.has_time(&known()));
+}
+
+#[test]
+fn those_who_were_never_answered_have_a_part_of_the_time() {
+    let (turns, now) = (Turns::default(), Instant::now());
+    turns.add(Waker::noop(), &begun_from(HERE));
+    turns.spend(now, NEW_TIME * 100, true);
+    assert!(!turns.has_to_pause());
+    // Half of it was used long ago, and is their own again.
+    turns.spend(now.checked_sub(NEW_TIME * NEW_PARTS).unwrap(), NEW_TIME, false);
+    turns.spend(now, NEW_TIME, false);
+    turns.known_at.set(Some(now));
+    assert!(!turns.has_to_pause());
+    turns.spend(now, NEW_TIME * 100, false);
+    assert!(turns.has_to_pause());
+    // Where nobody else calls, nobody has to be spared.
+    turns.known_at.set(now.checked_sub(FORGET));
+    assert!(!turns.has_to_pause());
+    turns.known_at.set(Some(now));
+    // Others need not wait for the pause.
+    turns.add(Waker::noop(), &known());
+    assert!(!turns.has_to_pause());
 }
 
 #[tokio::test]
@@ -197,12 +278,13 @@ async fn one_alone_has_all_the_time() {
         }
     };
     tokio::select! {
-        () = InTurn::new(task, &turns) => {}
+        () = InTurn::new(task, &turns, known()) => {}
         () = turns.call_each() => {}
         () = until => {}
     }
     // It waited for nobody but the sockets.
-    assert!(turns.waiting.borrow().new.len() + turns.waiting.borrow().known.len() <= 1);
+    let waiting = turns.waiting.borrow();
+    assert!(waiting.known.len() <= 1 && waiting.new.is_empty());
 }
 
 /// A turn during which others run: the thread sleeps, as it does when it has to leave its core.
@@ -215,10 +297,8 @@ async fn a_turn_counts_by_what_it_used_of_the_core() {
     let used = turns.used(start.elapsed(), Some(at_start));
     assert!(used < start.elapsed() / 2, "{used:?}");
     // Nobody looked before it began, and something came between since the last look.
-    turns.core_time.set(CoreTime::default());
-    let was_interrupted = CoreTime::of_thread().was_interrupted_since(CoreTime::default());
-    let expected = if was_interrupted { Duration::ZERO } else { LONG };
-    assert_eq!(turns.used(LONG, None), expected);
+    turns.n_interruptions.set(-1);
+    assert_eq!(turns.used(LONG, None), Duration::ZERO);
     // A short one is taken as it is.
     assert_eq!(turns.used(LONG / 2, None), LONG / 2);
 }
