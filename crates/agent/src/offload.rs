@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
+use rustix::process::{getpriority_process, setpriority_process};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::{spawn_blocking, spawn_local};
 
@@ -22,6 +23,10 @@ use crate::error::{CallError, Code};
 /// Shorter messages are worked on in place: that takes less than a tenth of a millisecond, and
 /// to have a thread do it costs a part of that.
 pub const LONG_LEN: usize = 64 * 1024;
+/// The threads that do it are nicer than others: when all cores are busy, they get a third of what
+/// those get.
+const NICER_BY: i32 = 5;
+const MAX_NICENESS: i32 = 19;
 /// How long work waits for a thread: far longer than where there are enough of them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -31,6 +36,14 @@ pub struct Threads {
     /// How many more may be at work.
     free: Arc<Semaphore>,
     patience: Duration,
+}
+
+/// Has the calling thread give way to others of the machine: the event loops, and the programs that
+/// call or are called. Where that is refused, it goes on as they do.
+pub fn give_way() {
+    // Of Linux's threads each has its own niceness; that of others does not change.
+    let niceness = getpriority_process(None).unwrap_or_default();
+    let _ = setpriority_process(None, (niceness + NICER_BY).min(MAX_NICENESS));
 }
 
 impl Threads {
@@ -128,6 +141,18 @@ mod tests {
 
     async fn free(threads: &Threads) -> Thread {
         threads.free(None).await.unwrap()
+    }
+
+    #[test]
+    fn such_a_thread_gives_way_and_no_other_does() {
+        let niceness = || getpriority_process(None).unwrap();
+        let before = niceness();
+        let thread = std::thread::spawn(move || {
+            give_way();
+            niceness()
+        });
+        assert_eq!(thread.join().unwrap(), (before + NICER_BY).min(MAX_NICENESS));
+        assert_eq!(niceness(), before);
     }
 
     #[test]

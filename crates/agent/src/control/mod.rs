@@ -38,7 +38,7 @@ use crate::inspect::{self, Inspector};
 use crate::journal::Journal;
 use crate::listening::{PlannedListener, Surroundings};
 use crate::metrics::Hub;
-use crate::offload::Threads;
+use crate::offload::{self, Threads};
 use crate::worker::{ListenerProtocol, ToWorker, Worker, WorkerSetup};
 
 /// How long an agent that ends waits for its access log to take the last lines.
@@ -401,6 +401,7 @@ fn start_worker(setup: WorkerSetup) -> Result<(WorkerHandle, oneshot::Receiver<(
     std::thread::Builder::new().name(name).spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
+            .on_thread_start(offload::give_way)
             .build_local(tokio::runtime::LocalOptions::default());
         match runtime {
             Ok(runtime) => {
