@@ -9,9 +9,11 @@ use interop_harness::HarnessError;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AttackError {
     #[error(
-        "usage: attack [--only NAME]... [--json FILE]    all attacks, or those named\n\
-         \x20      attack --list                            what there is\n\
-         \x20      attack peer NAME HOST:PORT SECONDS       the hostile peer alone, loopback only\n\
+        "usage: attack [--only NAME]... [--json FILE] [--from ADDRESS]\n\
+         \x20                                                   all attacks, or those named\n\
+         \x20      attack --list                                what there is\n\
+         \x20      attack peer NAME HOST:PORT SECONDS [ADDRESS] the hostile peer alone\n\
+         Hostile peers connect from ADDRESS (127.0.0.2), callers from 127.0.0.1; loopback only.\n\
          ATTACK_SECONDS (10) is how long each attack lasts; DUBMESH_BIN names another binary."
     )]
     Usage,

@@ -9,11 +9,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::IpBindAddressNoPort;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpSocket, TcpStream};
@@ -39,6 +41,7 @@ pub(crate) type Attacking = fn(Rc<Aim>) -> Pin<Box<dyn Future<Output = ()>>>;
 /// What is attacked, until when, and what has been done.
 pub(crate) struct Aim {
     pub(crate) addr: SocketAddr,
+    origin: Ipv4Addr,
     pub(crate) start: Instant,
     pub(crate) deadline: Instant,
     counts: RefCell<BTreeMap<&'static str, u64>>,
@@ -64,7 +67,7 @@ pub(crate) mod count {
 
 /// Be hostile, and print what was done as one line of JSON.
 pub(crate) fn run(orders: &Orders) -> Result<(), AttackError> {
-    let Orders { attack, addr, time } = orders;
+    let Orders { attack, addr, time, origin } = orders;
     if !addr.ip().is_loopback() {
         return Err(AttackError::NotLoopback { addr: *addr });
     }
@@ -75,6 +78,7 @@ pub(crate) fn run(orders: &Orders) -> Result<(), AttackError> {
         let start = Instant::now();
         let aim = Rc::new(Aim {
             addr: *addr,
+            origin: *origin,
             start,
             deadline: start + *time,
             counts: RefCell::default(),
@@ -106,6 +110,9 @@ impl Aim {
 
     async fn connect(self: &Rc<Self>, with: Crowd) -> io::Result<Peer> {
         let socket = TcpSocket::new_v4()?;
+        // The port is chosen as it connects: to find one for any address takes the kernel long.
+        setsockopt(&socket, IpBindAddressNoPort, &true)?;
+        socket.bind((self.origin, 0).into())?;
         if with.is_small {
             socket.set_recv_buffer_size(SMALL_RECEIVE_BUFFER)?;
         }

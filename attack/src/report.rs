@@ -28,7 +28,10 @@ pub(crate) fn report(plan: &Plan, rows: &[Row]) -> Result<(), AttackError> {
 
 fn table(plan: &Plan, rows: &[Row]) -> String {
     let seconds = plan.time.as_secs();
-    let mut text = format!("\n{SCENARIO}: {seconds} s each, beside well-behaved callers\n");
+    let mut text = format!(
+        "\n{SCENARIO}: {seconds} s each, from {}, beside well-behaved callers\n",
+        plan.origin
+    );
     text += &format!(
         "{:<20} {:>8} {:>8} {:>6} {:>10}  {:<8} {:>9} {:>9} {:>7} {:>9} {:>13}  verdict\n",
         "attack",
@@ -104,6 +107,7 @@ fn json_row(plan: &Plan, row: &Row, origin: &Value) -> Value {
         "about": row.attack.about,
         "loop": "open",
         "seconds": plan.time.as_secs(),
+        "from": plan.origin.to_string(),
         "rss_before_mb": rounded(seen.rss_before_mb),
         "rss_mb": rounded(seen.rss_peak_mb),
         "rss_after_mb": rounded(seen.rss_after_mb),

@@ -312,7 +312,7 @@ impl<'a> Stage<'a> {
             self.attack.name,
             &self.estate.door(self.attack.door).to_string(),
         ]);
-        command.arg(self.plan.time.as_secs().to_string());
+        command.arg(self.plan.time.as_secs().to_string()).arg(self.plan.origin.to_string());
         Ok(Child::spawn("the hostile peer", &command)?)
     }
 }
