@@ -208,6 +208,35 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn none_begin_from_where_others_have_to_go_on_first() {
+        let elsewhere = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+        let (arrivals, tasks) = (Arrivals::new(), tokio::task::LocalSet::new());
+        for address in [HERE, elsewhere, HERE, elsewhere] {
+            arrivals.push(address, address);
+        }
+        let (begun, may_begin) = (RefCell::new(Vec::new()), Cell::new(false));
+        let until = async |n| {
+            while begun.borrow().len() < n {
+                tokio::task::yield_now().await;
+            }
+        };
+        let begin = |address| begun.borrow_mut().push(address);
+        tasks
+            .run_until(async {
+                tokio::select! {
+                    () = arrivals.begin_each(begin, |from| from == HERE && !may_begin.get()) => {}
+                    () = async {
+                        until(2).await;
+                        assert_eq!(*begun.borrow(), [elsewhere, elsewhere]);
+                        may_begin.set(true);
+                        until(4).await;
+                    } => {}
+                }
+            })
+            .await;
+    }
+
+    #[tokio::test]
     async fn who_comes_later_is_served_too() {
         let arrivals = Arrivals::new();
         let n_begun = Cell::new(0);

@@ -245,6 +245,45 @@ fn who_comes_from_elsewhere_does_not_wait_for_a_crowd() {
 }
 
 #[test]
+fn who_was_never_answered_is_not_quick() {
+    let turns = Rc::new(Turns::default());
+    turns.add(Waker::noop(), &begun_from(HERE));
+    let is_ready = |who| {
+        let mut task = InTurn::new(std::future::ready(()), &turns, who);
+        task.usage.forgiven_at = Instant::now();
+        let task = std::pin::pin!(task);
+        task.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    };
+    assert!(is_ready(known()));
+    assert!(!is_ready(begun_from(HERE)));
+}
+
+#[tokio::test]
+async fn who_has_used_the_time_of_the_new_pauses_after_each_turn() {
+    let turns = Rc::new(Turns::default());
+    let n_turns = Rc::new(Cell::new(0));
+    let count = Rc::clone(&n_turns);
+    let start = Instant::now();
+    turns.spend(start, NEW_TIME * 100, false);
+    turns.known_at.set(Some(start));
+    let some_turns = async {
+        while n_turns.get() < 6 {
+            // A turn takes all the time between two looks at the sockets.
+            turns.average.set(TIME_PER_LOOK);
+            turns.spent.set(TIME_PER_LOOK);
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = InTurn::new(async move { short(&count).await }, &turns, new_from(HERE)) => {}
+        () = turns.call_each() => {}
+        () = some_turns => {}
+    }
+    // One or two are called after each pause.
+    assert!(NEW_PAUSE * 2 <= start.elapsed(), "{:?}", start.elapsed());
+}
+
+#[test]
 fn those_who_were_never_answered_have_a_part_of_the_time() {
     let (turns, now) = (Turns::default(), Instant::now());
     turns.add(Waker::noop(), &begun_from(HERE));

@@ -226,6 +226,19 @@ mod tests {
     }
 
     #[test]
+    fn who_was_answered_well_is_known() {
+        on_worker(async || {
+            let (session, mut caller) = served();
+            let is_known = || Session::is_known(&*session);
+            let answer = answer_to(&mut caller, REQUEST).await;
+            assert!(answer.starts_with("HTTP/1.1 4") && !is_known(), "{answer}");
+            let good = Response::new(bytes::Bytes::new());
+            drop(Active::begin(&session).leave(good, None));
+            assert!(is_known());
+        });
+    }
+
+    #[test]
     fn an_idle_connection_keeps_nothing_to_answer_with_and_answers_again() {
         on_worker(async || {
             let (session, mut caller) = served();
