@@ -3,12 +3,18 @@
 //! Every connection takes a descriptor. Without a reserve, whoever opens enough connections keeps
 //! the process from reaching its endpoints, its registry and its files.
 
+use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixDatagram;
+
+use nix::fcntl::{FcntlArg, fcntl};
 
 /// Of all descriptors, one in so many is kept unless something else is configured.
 const RESERVED_SHARE: u64 = 4;
 /// No more than this is kept unless configured: few estates have so many endpoints.
 const MOST_RESERVED: u64 = 10_000;
+/// For no more is there room from the first: the kernel's table takes 8 bytes for each.
+const MOST_AT_FIRST: u64 = 1 << 20;
 
 /// How many file descriptors the process may have, and how many of them are kept for what it
 /// opens itself.
@@ -51,6 +57,23 @@ impl Files {
         self.reserved
     }
 
+    /// Has the kernel make room for so many connections, beside what is kept.
+    ///
+    /// Its table of descriptors grows by doubling. In a process of several threads, who needs the
+    /// place has to wait each time until no core reads the old table (`expand_fdtable` of Linux, by
+    /// `synchronize_rcu`): 5 to 20 ms, in which nothing is accepted or opened.
+    ///
+    /// # Errors
+    /// What the operating system says. The table then grows as it is used.
+    pub fn make_room(self, n_connections: u64) -> io::Result<()> {
+        let n = n_connections.saturating_add(self.reserved).min(self.limit).min(MOST_AT_FIRST);
+        let last = RawFd::try_from(n.saturating_sub(1)).map_err(io::Error::other)?;
+        let file = UnixDatagram::unbound()?;
+        let number = fcntl(&file, FcntlArg::F_DUPFD_CLOEXEC(last))?;
+        nix::unistd::close(number)?;
+        Ok(())
+    }
+
     /// Whether `file`, the newest of the process, leaves those free that are kept.
     ///
     /// The kernel gives the lowest free number, so all numbers below are in use: no count of our
@@ -73,6 +96,28 @@ mod tests {
         let files = Files::of_process();
         assert!(files.reserved() <= files.limit() / 4 && files.reserved() <= MOST_RESERVED);
         assert!(0 < files.reserved(), "{files:?}");
+    }
+
+    /// How many descriptors the kernel's table of this process has places for.
+    #[cfg(target_os = "linux")]
+    fn table_len() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap();
+        line.trim().parse().unwrap()
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn there_is_room_from_the_first() {
+        let limit = Files::of_process().limit();
+        let files = Files { limit, reserved: 100 };
+        files.make_room(300).unwrap();
+        assert!(400 <= table_len());
+        // As many as there may be at most, and no descriptor is left open.
+        files.make_room(u64::MAX).unwrap();
+        assert!(limit.min(MOST_AT_FIRST) <= table_len());
+        let n_open = std::fs::read_dir("/proc/self/fd").unwrap().count();
+        assert!(n_open < 300, "{n_open}");
     }
 
     #[test]

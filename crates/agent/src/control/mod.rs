@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use registry::Registry;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 use wire::file::FileWork;
 use wire::{Budget, ConnectionCounts, Files, Group, Limits, Loads};
 
@@ -132,6 +132,7 @@ impl Control {
         threads: &Threads,
     ) -> Result<Self, StartError> {
         let files = reserve_files(&config)?;
+        make_room(files, &listeners);
         let hub = Hub::new(&Code::NAMES);
         let journal = Journal::default();
         journal.log_to(&config.access_log)?;
@@ -375,6 +376,19 @@ fn reserve_files(config: &Config) -> Result<Files, StartError> {
         return Err(StartError::Files { limit, reserved });
     }
     Ok(files)
+}
+
+/// Has the kernel make room for all who may connect, while nobody does. That takes milliseconds
+/// which nothing waits for.
+fn make_room(files: Files, bound: &Bound) {
+    let listeners = bound.listeners.iter();
+    let n: usize = listeners.map(|listener| listener.planned.max_connections).sum();
+    let make = move || {
+        if let Err(error) = files.make_room(u64::try_from(n).unwrap_or(u64::MAX)) {
+            debug!(%error, "there is no room for file descriptors yet");
+        }
+    };
+    drop(std::thread::Builder::new().name("descriptors".to_owned()).spawn(make));
 }
 
 /// Gives each new connection to the worker that has fewest, for ever.

@@ -58,6 +58,13 @@ fn wait_until<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// How many descriptors the kernel's table of a process has places for.
+fn table_len(process: u32) -> usize {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap();
+    line.trim().parse().unwrap()
+}
+
 fn field(line: &str, name: &str) -> SocketAddr {
     let value = line.split(&format!("{name}=")).nth(1).unwrap();
     let value = value.split([' ', ',', ']']).next().unwrap();
@@ -117,6 +124,8 @@ fn whoever_takes_all_connections_does_not_keep_the_agent_from_its_endpoints() {
     let mut caller = TcpStream::connect(http).unwrap();
     caller.set_read_timeout(Some(TIMEOUT)).unwrap();
     assert_eq!(call(&mut caller), 200);
+    // It must not grow when many connect: none is accepted meanwhile.
+    wait_until("there is room", || (LIMIT <= table_len(agent.0.id())).then_some(()));
 
     // Nobody says a word on these.
     let silent: Vec<_> = (0..400).map(|_| TcpStream::connect(http).unwrap()).collect();
