@@ -10,13 +10,15 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::net::{TcpListener, UnixListener};
 use tracing::{debug, warn};
 
-use crate::connection::{Connection, Detached, Peer, Secured, Socket};
+use self::accepting::Accepting;
+use crate::connection::{Connection, Detached, DetachedSocket, Peer, Secured};
 use crate::connection_counts::ConnectionCounts;
 use crate::descriptors::Files;
-use crate::listen_address::{BoundSocket, ListenAddress, SocketFile, UnixSocket};
+use crate::listen_address::{BoundSocket, ListenAddress};
+
+mod accepting;
 
 /// How long accepting rests after the operating system refused to give a connection, most often
 /// for lack of file descriptors: trying again at once would only use up a core.
@@ -48,32 +50,6 @@ pub struct Listener {
     refused: Refused,
 }
 
-/// A listening socket on an event loop.
-#[derive(Debug)]
-enum Accepting {
-    Tcp(TcpListener),
-    /// With its file, which goes with it.
-    Unix(
-        UnixListener,
-        #[expect(dead_code, reason = "removes the file when it is dropped")] SocketFile,
-    ),
-}
-
-impl Accepting {
-    async fn accept(&self) -> io::Result<(Socket, Peer)> {
-        match self {
-            Self::Tcp(socket) => {
-                let (stream, peer) = socket.accept().await?;
-                Ok((Socket::Tcp(stream), Peer::Tcp(peer)))
-            }
-            Self::Unix(socket, _) => {
-                let (stream, _) = socket.accept().await?;
-                Ok((Socket::Unix(stream), Peer::Unix))
-            }
-        }
-    }
-}
-
 /// Why a connection is closed as soon as it is accepted.
 enum Refusal {
     Full,
@@ -93,12 +69,7 @@ impl Listener {
     ) -> io::Result<Self> {
         let socket = socket.into();
         let address = socket.address()?;
-        let socket = match socket {
-            BoundSocket::Tcp(socket) => Accepting::Tcp(TcpListener::from_std(socket)?),
-            BoundSocket::Unix(UnixSocket { socket, file }) => {
-                Accepting::Unix(UnixListener::from_std(socket)?, file)
-            }
-        };
+        let socket = Accepting::new(socket)?;
         let refused = Refused::default();
         Ok(Self {
             socket,
@@ -157,17 +128,12 @@ impl Listener {
                 self.refuse(&refusal, peer);
                 continue;
             }
-            match socket.into_std() {
-                Ok(stream) => {
-                    let (secured, open) = (self.secured.clone(), self.counts.open());
-                    return Detached::accepted(stream, peer, self.carries, secured, open);
-                }
-                Err(error) => debug!(%peer, %error, "the connection ended as it was accepted"),
-            }
+            let (secured, open) = (self.secured.clone(), self.counts.open());
+            return Detached::accepted(socket, peer, self.carries, secured, open);
         }
     }
 
-    fn check(&self, socket: &Socket) -> Result<(), Refusal> {
+    fn check(&self, socket: &DetachedSocket) -> Result<(), Refusal> {
         let is_full = usize::try_from(self.counts.n_open())
             .map_or(true, |n_open| self.limits.max_connections <= n_open);
         if is_full {

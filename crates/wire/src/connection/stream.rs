@@ -27,27 +27,10 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Takes it off its event loop.
-    pub(crate) fn into_std(self) -> io::Result<DetachedSocket> {
-        Ok(match self {
-            Self::Tcp(stream) => DetachedSocket::Tcp(stream.into_std()?),
-            Self::Unix(stream) => DetachedSocket::Unix(stream.into_std()?),
-        })
-    }
-
     pub(crate) fn tcp(&self) -> Option<&TcpStream> {
         match self {
             Self::Tcp(stream) => Some(stream),
             Self::Unix(_) => None,
-        }
-    }
-}
-
-impl AsRawFd for Socket {
-    fn as_raw_fd(&self) -> RawFd {
-        match self {
-            Self::Tcp(stream) => stream.as_raw_fd(),
-            Self::Unix(stream) => stream.as_raw_fd(),
         }
     }
 }
@@ -65,6 +48,15 @@ impl DetachedSocket {
             Self::Tcp(stream) => Socket::Tcp(TcpStream::from_std(stream)?),
             Self::Unix(stream) => Socket::Unix(UnixStream::from_std(stream)?),
         })
+    }
+}
+
+impl AsRawFd for DetachedSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Self::Tcp(stream) => stream.as_raw_fd(),
+            Self::Unix(stream) => stream.as_raw_fd(),
+        }
     }
 }
 
