@@ -34,6 +34,7 @@ mod arrivals;
 mod by_origin;
 mod core_time;
 mod inspect;
+mod new_time;
 mod turns;
 
 /// How often idle things are looked for. Timeouts of connections are kept to this precision.
@@ -207,8 +208,9 @@ impl Worker {
             let Arrival { connection, protocol, _counted } = arrival;
             protocol.serve(&self, connection);
         };
-        let mut begin =
-            pin!(self.arrivals.begin_each(serve, |address| self.turns.is_full_from(address)));
+        let must_wait = |origin| self.turns.is_full_from(origin);
+        let is_beside_others = |origin| self.turns.are_beside_others(origin);
+        let mut begin = pin!(self.arrivals.begin_each(serve, must_wait, is_beside_others));
         let mut call = pin!(self.turns.call_each());
         let mut close = pin!(self.departures.close_each());
         loop {
@@ -237,8 +239,8 @@ impl Worker {
         match message {
             ToWorker::Serve(connection, protocol) => {
                 let _counted = Counted::new(self);
-                let address = connection.facts().peer.ip();
-                self.arrivals.push(address, Arrival { connection, protocol, _counted });
+                let origin = connection.facts().peer.ip().into();
+                self.arrivals.push(origin, Arrival { connection, protocol, _counted });
             }
             ToWorker::Rules(rules) => {
                 self.outbound.set_rules(rules);
@@ -286,7 +288,7 @@ impl Worker {
             session.drain();
         }
         let (facts, meter) = (connection.facts(), connection.meter());
-        let who = Who::new(facts.peer.ip(), Rc::<S>::clone(session));
+        let who = Who::new(facts.peer.ip().into(), Rc::<S>::clone(session));
         self.connections.add(facts, meter, Direction::Downstream, session);
         // From now on, not from when the task first runs: a drain must not miss it.
         let counted = Counted::new(self);

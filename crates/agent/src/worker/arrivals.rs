@@ -4,30 +4,35 @@
 //! at once, the calls of those who are served already must not wait for all of them. So sessions
 //! begin at a pace at which the event loop still comes round soon. Addresses take turns, so that
 //! who connects from another one does not wait for the crowd. Half of those of one address are
-//! those who came last.
+//! those who came last. Where nobody else calls, the pace is as fast as the loop allows.
 
 use std::cell::{Cell, RefCell};
-use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::by_origin::ByOrigin;
+use super::by_origin::{ByOrigin, Origin};
 
 /// So many sessions begin at once. As many more begin as have ended meanwhile, and others by and
 /// by.
 const MAX_AT_ONCE: u32 = 32;
 /// Between two others, at first.
 const INTERVAL: Duration = Duration::from_micros(500);
-/// The same in a loop that has long been quick, and in a busy one.
-const MIN_INTERVAL: Duration = Duration::from_micros(250);
-const MAX_INTERVAL: Duration = Duration::from_millis(1);
+/// The same in a loop that has long been quick, and in a busy one: the other programs of the
+/// machine have a core, too.
+const BESIDE_OTHERS: RangeInclusive<Duration> =
+    Duration::from_micros(250)..=Duration::from_millis(1);
+/// The same where nobody calls from elsewhere.
+const ALONE: RangeInclusive<Duration> = Duration::from_micros(25)..=Duration::from_micros(250);
 /// A loop is busy if it takes longer until everybody who is ready has had a turn.
 const BUSY: Duration = Duration::from_millis(1);
 /// Between two looks at the loop. Timers are kept to a millisecond: it is one to two.
 const PAUSE: Duration = Duration::from_millis(1);
 /// A quick loop has the interval shrink by one part of so many with each look.
 const SHRINK_PARTS: u32 = 16;
+/// The same where nobody calls from elsewhere.
+const SHRINK_PARTS_ALONE: u32 = 2;
 
 /// What waits for its turn.
 #[derive(Debug)]
@@ -43,10 +48,9 @@ impl<T> Arrivals<T> {
         Self { waiting: RefCell::default(), added: Notify::new(), n_ended: Cell::new(0) }
     }
 
-    /// Adds one that came from an address. The queue is bounded by the listeners' limits of
-    /// connections.
-    pub(super) fn push(&self, address: IpAddr, arrival: T) {
-        self.waiting.borrow_mut().push(address, 0, arrival);
+    /// Adds one. The queue is bounded by the listeners' limits of connections.
+    pub(super) fn push(&self, origin: Origin, arrival: T) {
+        self.waiting.borrow_mut().push(origin, arrival);
         self.added.notify_one();
     }
 
@@ -56,8 +60,13 @@ impl<T> Arrivals<T> {
     }
 
     /// Begins what arrives, for ever, but for those from where others still wait with their first
-    /// calls.
-    pub(super) async fn begin_each(&self, begin: impl Fn(T), must_wait: impl Fn(IpAddr) -> bool) {
+    /// calls. `is_beside_others` says whether others call from elsewhere.
+    pub(super) async fn begin_each(
+        &self,
+        begin: impl Fn(T),
+        must_wait: impl Fn(Origin) -> bool,
+        is_beside_others: impl Fn(Origin) -> bool,
+    ) {
         let mut pace = Pace::new(Instant::now());
         let mut look_at = Instant::now();
         loop {
@@ -78,7 +87,8 @@ impl<T> Arrivals<T> {
             if look_at <= now {
                 // The sockets are looked at, and everybody who is ready has a turn.
                 let _ = tokio::task::spawn_local(async {}).await;
-                pace.note_look(now.elapsed());
+                let are_alone = self.waiting.borrow().all(|origin| !is_beside_others(origin));
+                pace.note_look(now.elapsed(), are_alone);
                 look_at = Instant::now() + PAUSE;
             }
             tokio::select! {
@@ -121,27 +131,33 @@ impl Pace {
     }
 
     /// So long it took until everybody who was ready had had a turn.
-    fn note_look(&mut self, time: Duration) {
+    fn note_look(&mut self, time: Duration, are_alone: bool) {
+        let (bounds, shrink_parts) = match are_alone {
+            true => (ALONE, SHRINK_PARTS_ALONE),
+            false => (BESIDE_OTHERS, SHRINK_PARTS),
+        };
         let interval = match time < BUSY {
-            true => self.interval - self.interval / SHRINK_PARTS,
+            true => self.interval - self.interval / shrink_parts,
             false => self.interval * 2,
         };
-        self.interval = interval.clamp(MIN_INTERVAL, MAX_INTERVAL);
+        self.interval = interval.clamp(*bounds.start(), *bounds.end());
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
+    use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
 
-    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    fn here() -> Origin {
+        IpAddr::from(Ipv4Addr::LOCALHOST).into()
+    }
 
     #[tokio::test]
     async fn a_crowd_begins_from_both_ends_and_others_run_between() {
         let (arrivals, tasks) = (Arrivals::new(), tokio::task::LocalSet::new());
-        (0..100).for_each(|nth| arrivals.push(HERE, nth));
+        (0..100).for_each(|nth| arrivals.push(here(), nth));
         let (begun, n_turns) = (RefCell::new(Vec::new()), Cell::new(0));
         let others = async {
             while begun.borrow().len() < 100 {
@@ -149,7 +165,9 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        let begin = arrivals.begin_each(|nth| begun.borrow_mut().push(nth), |_| false);
+        let start = Instant::now();
+        let begin = |nth| begun.borrow_mut().push(nth);
+        let begin = arrivals.begin_each(begin, |_| false, |origin| origin == here());
         tasks
             .run_until(async {
                 tokio::select! {
@@ -164,6 +182,34 @@ mod tests {
         begun.sort_unstable();
         assert_eq!(begun, (0..100).collect::<Vec<_>>());
         assert!(5 < n_turns.get(), "{n_turns:?}");
+        // The others of the machine have their time.
+        assert!(*BESIDE_OTHERS.start() * (100 - MAX_AT_ONCE) <= start.elapsed());
+    }
+
+    #[tokio::test]
+    async fn the_pace_is_faster_where_nobody_else_calls() {
+        let (arrivals, tasks) = (Arrivals::new(), tokio::task::LocalSet::new());
+        (0..1000).for_each(|_| arrivals.push(here(), ()));
+        let (n_begun, n_asked) = (Cell::new(0), Cell::new(0));
+        let begin = |()| n_begun.set(n_begun.get() + 1);
+        let is_beside_others = |_| {
+            n_asked.set(n_asked.get() + 1);
+            false
+        };
+        let all = async {
+            while n_begun.get() < 1000 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tasks
+            .run_until(async {
+                tokio::select! {
+                    () = arrivals.begin_each(begin, |_| false, is_beside_others) => {}
+                    () = all => {}
+                }
+            })
+            .await;
+        assert_ne!(n_asked.get(), 0);
     }
 
     /// How many begin at `now`.
@@ -197,22 +243,24 @@ mod tests {
     #[test]
     fn fewer_begin_in_a_busy_loop_and_more_in_a_quick_one() {
         let mut pace = Pace::new(Instant::now());
-        pace.note_look(BUSY);
+        pace.note_look(BUSY, false);
         assert_eq!(pace.interval, INTERVAL * 2);
-        (0..100).for_each(|_| pace.note_look(BUSY * 100));
-        assert_eq!(pace.interval, MAX_INTERVAL);
-        pace.note_look(BUSY / 2);
-        assert!(pace.interval < MAX_INTERVAL, "{pace:?}");
-        (0..100).for_each(|_| pace.note_look(Duration::ZERO));
-        assert_eq!(pace.interval, MIN_INTERVAL);
+        for (are_alone, bounds) in [(false, BESIDE_OTHERS), (true, ALONE)] {
+            (0..100).for_each(|_| pace.note_look(BUSY * 100, are_alone));
+            assert_eq!(pace.interval, *bounds.end());
+            pace.note_look(BUSY / 2, are_alone);
+            assert!(pace.interval < *bounds.end(), "{pace:?}");
+            (0..100).for_each(|_| pace.note_look(Duration::ZERO, are_alone));
+            assert_eq!(pace.interval, *bounds.start());
+        }
     }
 
     #[tokio::test]
     async fn none_begin_from_where_others_have_to_go_on_first() {
-        let elsewhere = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+        let elsewhere: Origin = IpAddr::from([127, 0, 0, 2]).into();
         let (arrivals, tasks) = (Arrivals::new(), tokio::task::LocalSet::new());
-        for address in [HERE, elsewhere, HERE, elsewhere] {
-            arrivals.push(address, address);
+        for origin in [here(), elsewhere, here(), elsewhere] {
+            arrivals.push(origin, origin);
         }
         let (begun, may_begin) = (RefCell::new(Vec::new()), Cell::new(false));
         let until = async |n| {
@@ -220,11 +268,12 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        let begin = |address| begun.borrow_mut().push(address);
+        let begin = |origin| begun.borrow_mut().push(origin);
         tasks
             .run_until(async {
+                let must_wait = |from| from == here() && !may_begin.get();
                 tokio::select! {
-                    () = arrivals.begin_each(begin, |from| from == HERE && !may_begin.get()) => {}
+                    () = arrivals.begin_each(begin, must_wait, |_| true) => {}
                     () = async {
                         until(2).await;
                         assert_eq!(*begun.borrow(), [elsewhere, elsewhere]);
@@ -242,14 +291,15 @@ mod tests {
         let n_begun = Cell::new(0);
         let others = async {
             for n in 1..=3 {
-                arrivals.push(HERE, ());
+                arrivals.push(here(), ());
                 while n_begun.get() < n {
                     tokio::task::yield_now().await;
                 }
             }
         };
+        let begin = |()| n_begun.set(n_begun.get() + 1);
         tokio::select! {
-            () = arrivals.begin_each(|()| n_begun.set(n_begun.get() + 1), |_| false) => {}
+            () = arrivals.begin_each(begin, |_| false, |_| true) => {}
             () = others => {}
         }
         assert_eq!(n_begun.get(), 3);

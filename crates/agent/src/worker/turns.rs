@@ -12,9 +12,9 @@
 //!
 //! Those who were never answered are a crowd that has just come, or hostile peers. They have a
 //! queue of their own, in which addresses take turns, so that who connects from another one does
-//! not wait for them. While others call who are known, they have a part of the loop's time, all
-//! together. When it is used, there are pauses between their turns, so that the other programs of
-//! the machine have a core, too.
+//! not wait for them. While others call who are known, and from elsewhere, they have a part of the
+//! loop's time (`new_time`). When it is used, those who have used most of it rest between their
+//! turns, so that the other programs of the machine have a core, too.
 //!
 //! What counts is the core's time. A turn is not longer because the operating system ran somebody
 //! else in it.
@@ -26,7 +26,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -34,8 +33,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::by_origin::ByOrigin;
+use super::by_origin::{ByOrigin, Origin};
 use super::core_time::{CoreTime, n_interruptions};
+use super::new_time::NewTime;
 use crate::connections::Session;
 
 /// A session is quick that has used less than this and not been forgiven it: several calls.
@@ -59,13 +59,9 @@ const AVERAGE_PARTS: u32 = 4;
 const FIRST_TURNS: u8 = 2;
 /// While so many of one origin wait who were never answered, no more sessions from there begin.
 const MAX_NEW: usize = 16;
-/// While others call who are known, they all may use so much of the loop's time at once, and one
-/// part of so many of what passes: a crowd, or hostile peers, must not take all of the machine.
-const NEW_TIME: Duration = Duration::from_millis(5);
-const NEW_PARTS: u32 = 4;
-/// Beyond that there is a pause between their turns. Timers are kept to a millisecond: it is one
-/// to two.
-const NEW_PAUSE: Duration = Duration::from_millis(1);
+/// How long those rest who have used their time. Timers are kept to a millisecond: it is one to
+/// two.
+const REST: Duration = Duration::from_millis(1);
 /// Where more calls than this wait for endpoints, first calls come one at a time, with this pause.
 const LONG_LINE_LEN: usize = 256;
 const LONG_LINE_PAUSE: Duration = Duration::from_millis(1);
@@ -77,11 +73,9 @@ pub(super) struct Turns {
     /// What they have used since the last look at the sockets that was for them: when it is as
     /// much as they may use, the next of them waits for another.
     spent: Cell<Duration>,
-    /// Until when those who were never answered have used their part of the time (virtual
-    /// scheduling, as in [`Usage`]).
-    new_spent_until: Cell<Option<Instant>>,
-    /// When one who is known had a turn last.
-    known_at: Cell<Option<Instant>>,
+    new_time: NewTime,
+    /// When those who rest had their last turn.
+    rested_at: Cell<Option<Instant>>,
     /// What one of their turns takes on average.
     average: Cell<Duration>,
     /// How often this thread had been interrupted after the last long turn that nobody timed.
@@ -102,7 +96,7 @@ struct Waiting {
     /// Those who were never answered.
     new: ByOrigin<Rc<Ticket>>,
     known: VecDeque<Rc<Ticket>>,
-    is_turn_of_new: bool,
+    is_turn_of_known: bool,
 }
 
 impl Waiting {
@@ -115,17 +109,24 @@ impl Waiting {
     }
 
     /// How many from there were never answered.
-    fn n_new_from(&self, address: IpAddr) -> usize {
-        self.first.len_from(address) + self.new.len_from(address)
+    fn n_new_from(&self, origin: Origin) -> usize {
+        self.first.len_from(origin) + self.new.len_from(origin)
     }
 
-    /// The next, of those who are known first if `is_new_spent`.
-    fn pop(&mut self, is_new_spent: bool) -> Option<Rc<Ticket>> {
-        self.is_turn_of_new = !self.is_turn_of_new && !is_new_spent;
-        match self.is_turn_of_new {
-            true => self.new.pop().or_else(|| self.known.pop_front()),
-            false => self.known.pop_front().or_else(|| self.new.pop()),
+    /// The next of those who need not rest.
+    fn pop(&mut self, has_to_rest: impl Fn(Origin) -> bool) -> Option<Rc<Ticket>> {
+        let is_turn_of_known = self.is_turn_of_known;
+        self.is_turn_of_known = !is_turn_of_known;
+        match is_turn_of_known {
+            true => self.known.pop_front().or_else(|| self.new.pop_unless(has_to_rest)),
+            false => self.new.pop_unless(has_to_rest).or_else(|| self.known.pop_front()),
         }
+    }
+
+    /// Whether some wait, and all of them have to rest.
+    fn is_at_rest(&self, has_to_rest: impl Fn(Origin) -> bool) -> bool {
+        let rest = |line: &ByOrigin<_>| line.all(&has_to_rest);
+        !self.is_empty() && self.known.is_empty() && rest(&self.first) && rest(&self.new)
     }
 }
 
@@ -159,20 +160,20 @@ impl Turns {
                 self.added.notified().await;
             }
             let is_only_first = self.waiting.borrow().is_empty_but_for_first();
-            let has_to_pause = self.has_to_pause();
+            let is_at_rest = self.is_at_rest();
             if is_only_first && self.is_long_line() {
                 tokio::select! {
                     () = tokio::time::sleep(LONG_LINE_PAUSE) => {}
                     () = self.added.notified() => {}
                 }
-            } else if has_to_pause {
-                tokio::time::sleep(NEW_PAUSE).await;
+            } else if is_at_rest {
+                tokio::time::sleep(REST).await;
             } else {
                 // Those who may do so run, and then the sockets of all are looked at.
                 tokio::task::yield_now().await;
             }
-            self.call_some();
-            if has_to_pause {
+            self.call_some(Instant::now());
+            if is_at_rest {
                 // They run; the time until the next of them is for others.
                 tokio::task::yield_now().await;
                 self.spent.set(Duration::ZERO);
@@ -180,50 +181,54 @@ impl Turns {
         }
     }
 
-    /// Has some go on: as many as may run between two looks at the sockets.
-    fn call_some(&self) {
+    /// Has some go on: as many as may run between two looks at the sockets. Those who have to rest
+    /// are among them once in a while.
+    fn call_some(&self, now: Instant) {
         self.spent.set(Duration::ZERO);
-        let (n, is_new_spent) = (self.n_per_look(), self.is_new_spent());
+        let n = self.n_per_look();
+        let have_rested = self.rested_at.get().is_none_or(|at| at + REST <= now);
+        if have_rested {
+            self.rested_at.set(Some(now));
+            self.waiting.borrow_mut().is_turn_of_known = false;
+        }
+        let has_to_rest = |origin| !have_rested && self.new_time.is_spent(origin, now);
         for _ in 0..n {
-            let next = self.waiting.borrow_mut().pop(is_new_spent);
+            let next = self.waiting.borrow_mut().pop(has_to_rest);
             let Some(ticket) = next else { break };
             ticket.call();
         }
-        self.call_first(n);
-    }
-
-    /// Has some go on with their first calls: `n`, or as many as a long line allows.
-    fn call_first(&self, n: u128) {
-        let now = Instant::now();
-        let n = match self.is_long_line() {
-            false => n,
-            true if self.first_at.get().is_none_or(|at| at + LONG_LINE_PAUSE <= now) => 1,
-            true => return,
-        };
-        self.first_at.set(Some(now));
-        for _ in 0..n {
-            let Some(ticket) = self.waiting.borrow_mut().first.pop() else { break };
+        for _ in 0..self.n_first(n, now) {
+            let next = self.waiting.borrow_mut().first.pop_unless(has_to_rest);
+            let Some(ticket) = next else { break };
             ticket.call();
         }
     }
 
+    /// How many go on with their first calls: `n`, or as many as a long line allows.
+    fn n_first(&self, n: u128, now: Instant) -> u128 {
+        let n = match self.is_long_line() {
+            false => n,
+            true if self.first_at.get().is_none_or(|at| at + LONG_LINE_PAUSE <= now) => 1,
+            true => return 0,
+        };
+        self.first_at.set(Some(now));
+        n
+    }
+
     /// Whether so many from there wait who were never answered that no more should come.
-    pub(super) fn is_full_from(&self, address: IpAddr) -> bool {
-        MAX_NEW <= self.waiting.borrow().n_new_from(address)
+    pub(super) fn is_full_from(&self, origin: Origin) -> bool {
+        MAX_NEW <= self.waiting.borrow().n_new_from(origin)
     }
 
-    /// Whether only those wait who were never answered, and they have used their time.
-    fn has_to_pause(&self) -> bool {
-        let waiting = self.waiting.borrow();
-        waiting.known.is_empty() && !waiting.is_empty() && self.is_new_spent()
+    /// Whether others call who are known, from elsewhere.
+    pub(super) fn are_beside_others(&self, origin: Origin) -> bool {
+        self.new_time.is_beside_others(origin, Instant::now())
     }
 
-    /// Whether those who were never answered have used their time, and others want theirs.
-    fn is_new_spent(&self) -> bool {
-        let Some(until) = self.new_spent_until.get() else { return false };
+    /// Whether only those wait who were never answered, and have to rest.
+    fn is_at_rest(&self) -> bool {
         let now = Instant::now();
-        let is_heeded = self.known_at.get().is_some_and(|known_at| now < known_at + FORGET);
-        is_heeded && now + NEW_TIME * NEW_PARTS < until
+        self.waiting.borrow().is_at_rest(|origin| self.new_time.is_spent(origin, now))
     }
 
     fn is_long_line(&self) -> bool {
@@ -250,10 +255,9 @@ impl Turns {
         wall.min(CoreTime::of_thread().since(at_start))
     }
 
-    fn spend(&self, now: Instant, time: Duration, is_known: bool) {
-        if !is_known {
-            let until = self.new_spent_until.get().map_or(now, |until| until.max(now));
-            self.new_spent_until.set(Some(until + time * NEW_PARTS));
+    fn spend(&self, now: Instant, time: Duration, who: &Who) {
+        if !who.is_known {
+            self.new_time.spend(who.origin, now, time);
         }
         self.spent.set(self.spent.get() + time);
         self.average.set(follow(self.average.get(), time));
@@ -263,7 +267,7 @@ impl Turns {
         let waiting = self.waiting.borrow();
         let is_next = match who.is_known {
             true => waiting.known.is_empty(),
-            false => waiting.n_new_from(who.address) == 0,
+            false => waiting.n_new_from(who.origin) == 0,
         };
         is_next && self.spent.get() < TIME_PER_LOOK
     }
@@ -273,10 +277,8 @@ impl Turns {
         let (waiting, waits) = (&mut *self.waiting.borrow_mut(), Rc::clone(&ticket));
         match who {
             Who { is_known: true, .. } => waiting.known.push_back(waits),
-            Who { n_turns: 0..FIRST_TURNS, .. } => {
-                waiting.first.push(who.address, who.n_turns, waits);
-            }
-            Who { .. } => waiting.new.push(who.address, who.n_turns, waits),
+            Who { n_turns: 0..FIRST_TURNS, .. } => waiting.first.push(who.origin, waits),
+            Who { .. } => waiting.new.push(who.origin, waits),
         }
         self.added.notify_one();
         ticket
@@ -319,7 +321,7 @@ impl Usage {
 
 /// Who has a session.
 pub(super) struct Who {
-    address: IpAddr,
+    origin: Origin,
     session: Rc<dyn Session>,
     /// How many turns it has had, as far as they were counted.
     n_turns: u8,
@@ -328,9 +330,9 @@ pub(super) struct Who {
 }
 
 impl Who {
-    /// One that has just come from an address.
-    pub(super) fn new(address: IpAddr, session: Rc<dyn Session>) -> Self {
-        Self { address, session, n_turns: 0, is_known: false }
+    /// One that has just come from there.
+    pub(super) fn new(origin: Origin, session: Rc<dyn Session>) -> Self {
+        Self { origin, session, n_turns: 0, is_known: false }
     }
 
     fn note_turn(&mut self) {
@@ -354,7 +356,7 @@ pub(super) struct InTurn<F> {
 }
 
 impl<F> InTurn<F> {
-    /// The session of a connection from an address.
+    /// The task of a session, and who has it.
     pub(super) fn new(task: F, turns: &Rc<Turns>, who: Who) -> Self {
         let now = Instant::now();
         Self {
@@ -388,7 +390,8 @@ impl<F> InTurn<F> {
 
     /// Whether it would come with its first call to a long line.
     fn has_to_wait(&self) -> bool {
-        self.who.n_turns < FIRST_TURNS && self.turns.is_long_line()
+        let Who { n_turns, is_known, .. } = self.who;
+        !is_known && n_turns < FIRST_TURNS && self.turns.is_long_line()
     }
 }
 
@@ -403,7 +406,7 @@ impl<F: Future> Future for InTurn<F> {
             return Poll::Pending;
         }
         if self.who.is_known {
-            self.turns.known_at.set(Some(start));
+            self.turns.new_time.note_known(self.who.origin, start);
         }
         let at_start = (!is_quick || start < self.watched_until).then(CoreTime::of_thread);
         let polled = self.task.as_mut().poll(cx);
@@ -414,7 +417,7 @@ impl<F: Future> Future for InTurn<F> {
         let time = self.turns.used(wall, at_start);
         self.usage = self.usage.after(start, time);
         if !is_quick {
-            self.turns.spend(start, time, self.who.is_known);
+            self.turns.spend(start, time, &self.who);
         }
         self.who.note_turn();
         polled

@@ -1,10 +1,15 @@
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use super::*;
 use crate::connections::Activity;
 
-const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+fn here() -> Origin {
+    IpAddr::from([127, 0, 0, 1]).into()
+}
+
+fn elsewhere() -> Origin {
+    IpAddr::from([127, 0, 0, 2]).into()
+}
 
 /// A session that was answered, or never was.
 struct Caller {
@@ -22,12 +27,12 @@ impl Session for Caller {
     }
 }
 
-fn new_from(address: IpAddr) -> Who {
-    Who::new(address, Rc::new(Caller { is_known: false }))
+fn new_from(origin: Origin) -> Who {
+    Who::new(origin, Rc::new(Caller { is_known: false }))
 }
 
 fn known() -> Who {
-    let mut who = Who::new(HERE, Rc::new(Caller { is_known: true }));
+    let mut who = Who::new(here(), Rc::new(Caller { is_known: true }));
     who.note_turn();
     who
 }
@@ -138,7 +143,7 @@ async fn first_calls_come_one_by_one_to_a_long_line_and_others_go_on() {
     for _ in 0..20 {
         let first = Rc::clone(&n_first);
         let task = async move { first.set(first.get() + 1) };
-        tasks.spawn_local(InTurn::new(task, &turns, new_from(HERE)));
+        tasks.spawn_local(InTurn::new(task, &turns, new_from(here())));
     }
     let start = Instant::now();
     tasks.run_until(until(&n_first, 5)).await;
@@ -192,7 +197,7 @@ async fn who_has_been_quick_does_not_wait_for_those_who_have_just_come() {
                     use_core(TIME_PER_LOOK);
                     n_new.set(n_new.get() + 1);
                 };
-                tokio::task::spawn_local(InTurn::new(first_turn, &turns, new_from(HERE)));
+                tokio::task::spawn_local(InTurn::new(first_turn, &turns, new_from(here())));
             }
             let before = n_quick.get();
             while n_new.get() < 40 {
@@ -205,13 +210,13 @@ async fn who_has_been_quick_does_not_wait_for_those_who_have_just_come() {
 }
 
 /// One who has read a request, and was never answered.
-fn begun_from(address: IpAddr) -> Who {
-    Who { n_turns: FIRST_TURNS, ..new_from(address) }
+fn begun_from(origin: Origin) -> Who {
+    Who { n_turns: FIRST_TURNS, ..new_from(origin) }
 }
 
-fn order(turns: &Turns, is_new_spent: bool, wanted: &Rc<Ticket>) -> Vec<bool> {
+fn order(turns: &Turns, has_to_rest: bool, wanted: &Rc<Ticket>) -> Vec<bool> {
     let mut waiting = turns.waiting.borrow_mut();
-    let next = || waiting.pop(is_new_spent);
+    let next = || waiting.pop(|_| has_to_rest);
     std::iter::from_fn(next).map(|ticket| Rc::ptr_eq(&ticket, wanted)).collect()
 }
 
@@ -220,34 +225,34 @@ fn who_has_just_come_does_not_wait_for_all_who_were_there() {
     let turns = Turns::default();
     let three_and_one = || {
         (0..3).for_each(|_| drop(turns.add(Waker::noop(), &known())));
-        turns.add(Waker::noop(), &begun_from(HERE))
+        turns.add(Waker::noop(), &begun_from(here()))
     };
     let new = three_and_one();
     assert_eq!(order(&turns, false, &new), [true, false, false, false]);
-    // When they have used their time, those who are known come first.
+    // Who has to rest has no turn.
     let new = three_and_one();
-    assert_eq!(order(&turns, true, &new), [false, false, false, true]);
+    assert_eq!(order(&turns, true, &new), [false, false, false]);
 }
 
 #[test]
 fn who_comes_from_elsewhere_does_not_wait_for_a_crowd() {
     let turns = Turns::default();
-    assert!(turns.has_time(&begun_from(HERE)));
+    assert!(turns.has_time(&begun_from(here())));
     for nth in 0..MAX_NEW {
-        assert!(!turns.is_full_from(HERE), "{nth}");
-        turns.add(Waker::noop(), &if nth == 0 { new_from(HERE) } else { begun_from(HERE) });
+        assert!(!turns.is_full_from(here()), "{nth}");
+        turns.add(Waker::noop(), &if nth == 0 { new_from(here()) } else { begun_from(here()) });
     }
-    assert!(turns.is_full_from(HERE) && !turns.is_full_from(ELSEWHERE));
-    assert!(!turns.has_time(&begun_from(HERE)));
-    assert!(turns.has_time(&begun_from(ELSEWHERE)) && turns.has_time(&known()));
-    turns.spend(Instant::now(), TIME_PER_LOOK, true);
-    assert!(!turns.has_time(&begun_from(ELSEWHERE)) && !turns.has_time(&known()));
+    assert!(turns.is_full_from(here()) && !turns.is_full_from(elsewhere()));
+    assert!(!turns.has_time(&begun_from(here())));
+    assert!(turns.has_time(&begun_from(elsewhere())) && turns.has_time(&known()));
+    turns.spend(Instant::now(), TIME_PER_LOOK, &known());
+    assert!(!turns.has_time(&begun_from(elsewhere())) && !turns.has_time(&known()));
 }
 
 #[test]
 fn who_was_never_answered_is_not_quick() {
     let turns = Rc::new(Turns::default());
-    turns.add(Waker::noop(), &begun_from(HERE));
+    turns.add(Waker::noop(), &begun_from(here()));
     let is_ready = |who| {
         let mut task = InTurn::new(std::future::ready(()), &turns, who);
         task.usage.forgiven_at = Instant::now();
@@ -255,54 +260,90 @@ fn who_was_never_answered_is_not_quick() {
         task.poll(&mut Context::from_waker(Waker::noop())).is_ready()
     };
     assert!(is_ready(known()));
-    assert!(!is_ready(begun_from(HERE)));
+    assert!(!is_ready(begun_from(here())));
 }
 
 #[tokio::test]
-async fn who_has_used_the_time_of_the_new_pauses_after_each_turn() {
+async fn who_has_used_the_time_of_the_new_rests_after_each_turn() {
     let turns = Rc::new(Turns::default());
     let n_turns = Rc::new(Cell::new(0));
     let count = Rc::clone(&n_turns);
     let start = Instant::now();
-    turns.spend(start, NEW_TIME * 100, false);
-    turns.known_at.set(Some(start));
+    turns.spend(start, MUCH, &new_from(here()));
+    turns.new_time.note_known(elsewhere(), start);
+    let session = async move { busy(TIME_PER_LOOK, &count).await };
     let some_turns = async {
         while n_turns.get() < 6 {
-            // A turn takes all the time between two looks at the sockets.
-            turns.average.set(TIME_PER_LOOK);
-            turns.spent.set(TIME_PER_LOOK);
             tokio::task::yield_now().await;
         }
     };
     tokio::select! {
-        () = InTurn::new(async move { short(&count).await }, &turns, new_from(HERE)) => {}
+        () = InTurn::new(session, &turns, new_from(here())) => {}
         () = turns.call_each() => {}
         () = some_turns => {}
     }
-    // One or two are called after each pause.
-    assert!(NEW_PAUSE * 2 <= start.elapsed(), "{:?}", start.elapsed());
+    // One or two go on after each pause.
+    let least = TIME_PER_LOOK * 6 + REST * 2;
+    assert!(least <= start.elapsed(), "{:?}", start.elapsed());
+}
+
+/// A link counts as known before its first call: that is no first call later.
+#[test]
+fn who_is_known_does_not_come_one_by_one_to_a_long_line() {
+    let turns = Rc::new(Turns::new(Rc::new(Cell::new(LONG_LINE_LEN + 1))));
+    let is_ready = |who| {
+        let task = std::pin::pin!(InTurn::new(std::future::ready(()), &turns, who));
+        task.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    };
+    assert!(is_ready(known()));
+    assert!(!is_ready(new_from(here())));
+}
+
+/// Long before the rest of a test.
+const MUCH: Duration = Duration::from_secs(60);
+
+#[test]
+fn those_who_have_used_their_time_rest_and_others_need_not() {
+    let (turns, now) = (Turns::default(), Instant::now());
+    turns.add(Waker::noop(), &begun_from(here()));
+    turns.spend(now, MUCH, &known());
+    turns.new_time.note_known(elsewhere(), now);
+    assert!(!turns.is_at_rest());
+    turns.spend(now, MUCH, &begun_from(here()));
+    assert!(turns.is_at_rest());
+    for other in [begun_from(elsewhere()), new_from(elsewhere()), known()] {
+        let other = turns.add(Waker::noop(), &other);
+        assert!(!turns.is_at_rest());
+        turns.rested_at.set(Some(now));
+        turns.call_some(now);
+        assert!(other.is_called.get() && turns.is_at_rest());
+    }
 }
 
 #[test]
-fn those_who_were_never_answered_have_a_part_of_the_time() {
+fn those_who_rest_have_a_turn_once_in_a_while_whoever_else_waits() {
     let (turns, now) = (Turns::default(), Instant::now());
-    turns.add(Waker::noop(), &begun_from(HERE));
-    turns.spend(now, NEW_TIME * 100, true);
-    assert!(!turns.has_to_pause());
-    // Half of it was used long ago, and is their own again.
-    turns.spend(now.checked_sub(NEW_TIME * NEW_PARTS).unwrap(), NEW_TIME, false);
-    turns.spend(now, NEW_TIME, false);
-    turns.known_at.set(Some(now));
-    assert!(!turns.has_to_pause());
-    turns.spend(now, NEW_TIME * 100, false);
-    assert!(turns.has_to_pause());
-    // Where nobody else calls, nobody has to be spared.
-    turns.known_at.set(now.checked_sub(FORGET));
-    assert!(!turns.has_to_pause());
-    turns.known_at.set(Some(now));
-    // Others need not wait for the pause.
-    turns.add(Waker::noop(), &known());
-    assert!(!turns.has_to_pause());
+    turns.spend(now, MUCH, &begun_from(here()));
+    turns.new_time.note_known(elsewhere(), now);
+    turns.rested_at.set(Some(now));
+    turns.average.set(TIME_PER_LOOK);
+    for who in [new_from(here()), begun_from(here())] {
+        let resting = turns.add(Waker::noop(), &who);
+        let call = |nth: u32| {
+            turns.add(Waker::noop(), &known());
+            turns.call_some(now + REST * nth / 4);
+        };
+        (1..4).for_each(call);
+        assert!(!resting.is_called.get());
+        call(4);
+        assert!(resting.is_called.get());
+        let next = turns.add(Waker::noop(), &who);
+        (5..8).for_each(call);
+        assert!(!next.is_called.get());
+        call(8);
+        assert!(next.is_called.get());
+        turns.rested_at.set(Some(now));
+    }
 }
 
 #[tokio::test]
