@@ -42,6 +42,8 @@ const WITHDRAWN_TIME: Duration = Duration::from_secs(5);
 /// A link that defines so many routes between two looks at it is read no further until the next
 /// one. A peer has as many as it calls methods; one that defines on and on would keep us busy.
 const MAX_DEFINED: u32 = 1_000;
+/// A route that is refused counts as so many: few peers define one, and none many.
+const REFUSED_COUNTS: u32 = 10;
 
 /// The deadline of a request that brings none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -222,11 +224,15 @@ impl LinkSession {
         }
     }
 
-    fn define(&self, route: RouteId, def: &RouteDef) {
-        self.n_defined.set(self.n_defined.get() + 1);
-        if self.n_defined.get() == MAX_DEFINED {
+    fn note_defined(&self, n: u32) {
+        let before = self.n_defined.get();
+        self.n_defined.set(before.saturating_add(n));
+        if before < MAX_DEFINED && MAX_DEFINED <= self.n_defined.get() {
             self.conn.with(|link| link.set_rests(true));
         }
+    }
+
+    fn define(&self, route: RouteId, def: &RouteDef) {
         let place = route.index();
         let mut routes = self.routes.borrow_mut();
         if routes.len() <= place {
@@ -234,10 +240,12 @@ impl LinkSession {
         }
         match self.target(&Rc::new(def.clone())) {
             Ok(target) => {
+                self.note_defined(1);
                 self.answer(route, &target);
                 routes[place] = PeerRoute::Known(Rc::new(target));
             }
             Err((status, text)) => {
+                self.note_defined(REFUSED_COUNTS);
                 info!(service = def.service, method = def.method, text, "route refused");
                 self.conn.with(|link| link.refuse_route(route, status, &text));
                 routes[place] = PeerRoute::Unknown;
