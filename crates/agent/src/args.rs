@@ -8,6 +8,7 @@ pub use self::owned::OwnedArguments;
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use dubbo_proto::{Argument, Arguments, GenericHead, Serialization, ServiceDefinition};
 use hessian::json::{self, JsonKind, JsonReader};
 use hessian::transcode::{InputOptions, Schema, check_scalars};
@@ -28,13 +29,20 @@ pub const MAX_ARGUMENTS: usize = 255;
 
 /// The arguments of one call.
 #[derive(Debug)]
-pub enum ArgumentList<'a> {
+pub struct ArgumentList<'a> {
+    texts: Texts<'a>,
+    /// What the texts are parts of, if that can be shared with another thread.
+    source: Option<&'a Bytes>,
+}
+
+#[derive(Debug)]
+enum Texts<'a> {
     /// Each is one JSON text.
     Json(Vec<&'a [u8]>),
     /// The same; `{"$ref":"$.a"}` in one names another value of the same argument.
     JsonWithRefs(Vec<&'a [u8]>),
     /// Each is plain text, to be understood by its parameter's type.
-    Text(&'a [Cow<'a, str>]),
+    Plain(&'a [Cow<'a, str>]),
 }
 
 impl<'a> ArgumentList<'a> {
@@ -49,7 +57,7 @@ impl<'a> ArgumentList<'a> {
         let mut reader = JsonReader::new(body, Limits::default());
         let mut values = Vec::new();
         if reader.is_at_end() {
-            return Ok(Self::Json(values));
+            return Ok(Self::of_json(values));
         }
         if reader.peek().map_err(broken)? == json::JsonKind::Array {
             let mut array = reader.begin_array().map_err(broken)?;
@@ -64,31 +72,50 @@ impl<'a> ArgumentList<'a> {
             values.push(reader.skip_value().map_err(broken)?);
         }
         reader.finish().map_err(broken)?;
-        Ok(Self::Json(values))
+        Ok(Self::of_json(values))
+    }
+
+    /// The same of a body that can be shared with another thread.
+    ///
+    /// # Errors
+    /// As [`ArgumentList::json`].
+    pub fn json_of(body: &'a Bytes) -> Result<Self, CallError> {
+        Ok(Self { source: Some(body), ..Self::json(body)? })
+    }
+
+    /// Arguments that are one JSON text each.
+    pub fn of_json(values: Vec<&'a [u8]>) -> Self {
+        Self { texts: Texts::Json(values), source: None }
+    }
+
+    /// Arguments that are plain text each, to be understood by their parameters' types.
+    pub fn plain(texts: &'a [Cow<'a, str>]) -> Self {
+        Self { texts: Texts::Plain(texts), source: None }
     }
 
     /// Bytes of all arguments, as they came.
     pub fn len_in_bytes(&self) -> usize {
-        match self {
-            Self::Json(values) | Self::JsonWithRefs(values) => {
+        match &self.texts {
+            Texts::Json(values) | Texts::JsonWithRefs(values) => {
                 values.iter().map(|value| value.len()).sum()
             }
-            Self::Text(texts) => texts.iter().map(|text| text.len()).sum(),
+            Texts::Plain(texts) => texts.iter().map(|text| text.len()).sum(),
         }
     }
 
     /// Takes references in JSON for what they name.
     #[must_use]
     pub fn with_refs(self) -> Self {
-        match self {
-            Self::Json(values) => Self::JsonWithRefs(values),
+        let texts = match self.texts {
+            Texts::Json(values) => Texts::JsonWithRefs(values),
             other => other,
-        }
+        };
+        Self { texts, ..self }
     }
 
     /// Arguments that were written again.
     pub fn of_texts(texts: &'a [Vec<u8>]) -> Self {
-        Self::Json(texts.iter().map(Vec::as_slice).collect())
+        Self::of_json(texts.iter().map(Vec::as_slice).collect())
     }
 
     /// Each argument as JSON text inside of a JSON string, for `generic=gson`.
@@ -130,11 +157,13 @@ impl<'a> ArgumentList<'a> {
     /// Whether the text has the name of a class somewhere.
     pub(crate) fn mentions(&self, class: &str) -> bool {
         let finder = memmem::Finder::new(class);
-        match self {
-            Self::Json(values) | Self::JsonWithRefs(values) => {
+        match &self.texts {
+            Texts::Json(values) | Texts::JsonWithRefs(values) => {
                 values.iter().any(|text| finder.find(text).is_some())
             }
-            Self::Text(values) => values.iter().any(|text| finder.find(text.as_bytes()).is_some()),
+            Texts::Plain(values) => {
+                values.iter().any(|text| finder.find(text.as_bytes()).is_some())
+            }
         }
     }
 
@@ -150,9 +179,9 @@ impl<'a> ArgumentList<'a> {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        match self {
-            Self::Json(values) | Self::JsonWithRefs(values) => values.len(),
-            Self::Text(values) => values.len(),
+        match &self.texts {
+            Texts::Json(values) | Texts::JsonWithRefs(values) => values.len(),
+            Texts::Plain(values) => values.len(),
         }
     }
 
@@ -164,19 +193,19 @@ impl<'a> ArgumentList<'a> {
     /// The argument at `index` as Java's `String.valueOf` shows it, if it is a text, a number, a
     /// boolean or null.
     pub fn text_at(&self, index: usize) -> Option<Cow<'_, str>> {
-        match self {
-            Self::Json(values) | Self::JsonWithRefs(values) => text_of_json(values.get(index)?),
-            Self::Text(values) => values.get(index).map(|text| Cow::Borrowed(&**text)),
+        match &self.texts {
+            Texts::Json(values) | Texts::JsonWithRefs(values) => text_of_json(values.get(index)?),
+            Texts::Plain(values) => values.get(index).map(|text| Cow::Borrowed(&**text)),
         }
     }
 
     /// The same of what is at a path in the argument at `index`.
     pub fn member_at(&self, index: usize, path: &[String]) -> Option<Cow<'_, str>> {
-        match self {
-            Self::Json(values) | Self::JsonWithRefs(values) => {
+        match &self.texts {
+            Texts::Json(values) | Texts::JsonWithRefs(values) => {
                 member_of_json(values.get(index)?, path)
             }
-            Self::Text(values) => member_of_json(values.get(index)?.as_bytes(), path),
+            Texts::Plain(values) => member_of_json(values.get(index)?.as_bytes(), path),
         }
     }
 
@@ -188,11 +217,11 @@ impl<'a> ArgumentList<'a> {
 
     /// The argument at `index` as JSON text, by the type of its parameter.
     fn json_at(&self, index: usize, ty: Option<&JavaType>) -> Cow<'a, [u8]> {
-        match self {
-            Self::Json(values) | Self::JsonWithRefs(values) => {
+        match &self.texts {
+            Texts::Json(values) | Texts::JsonWithRefs(values) => {
                 Cow::Borrowed(values.get(index).copied().unwrap_or(b"null"))
             }
-            Self::Text(values) => {
+            Texts::Plain(values) => {
                 let text = values.get(index).map_or("", |text| text);
                 let mut reader = JsonReader::new(text.as_bytes(), Limits::default());
                 let is_json = !ty.is_some_and(is_text)
@@ -210,8 +239,10 @@ impl<'a> ArgumentList<'a> {
 
     /// Plain text for a parameter that takes text: the way of most calls of a form.
     fn plain_text_at(&self, index: usize, ty: Option<&JavaType>) -> Option<&str> {
-        match self {
-            Self::Text(values) if ty.is_some_and(is_text) => values.get(index).map(|text| &**text),
+        match &self.texts {
+            Texts::Plain(values) if ty.is_some_and(is_text) => {
+                values.get(index).map(|text| &**text)
+            }
             _ => None,
         }
     }
@@ -255,7 +286,8 @@ impl<'a> ArgumentList<'a> {
     }
 
     /// The arguments of a long request of `route`, encoded by that thread. Other calls get on
-    /// meanwhile. `held` is what counts the memory that this takes: twice as much as they have.
+    /// meanwhile. `held` is what counts the memory that this takes: as much as they have, and what
+    /// is copied.
     ///
     /// # Errors
     /// As [`ArgumentList::encode_for`].
@@ -307,7 +339,7 @@ impl<'a> ArgumentList<'a> {
             Parameters::Given(_) | Parameters::Unknown => None,
         };
         let generic = is_generic.then_some(GenericHead { method: target.method, types });
-        let refs = matches!(self, Self::JsonWithRefs(_));
+        let refs = matches!(self.texts, Texts::JsonWithRefs(_));
         let options = InputOptions {
             schema: target.schema(),
             refs,
@@ -444,7 +476,7 @@ mod tests {
             let target = EncodedMethod { method: "take", parameters, plan: None };
             for serialization in Serialization::WRITTEN {
                 let encode = |value: &str| {
-                    let args = ArgumentList::Json(vec![value.as_bytes()]);
+                    let args = ArgumentList::of_json(vec![value.as_bytes()]);
                     args.encode_for(target, serialization, &mut Vec::new())
                 };
                 let refused = encode(wrong).map_err(|error| error.code);

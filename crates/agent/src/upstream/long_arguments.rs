@@ -11,8 +11,8 @@ use crate::error::CallError;
 use crate::memory::{Buffers, Metered};
 use crate::offload::{Threads, check_time};
 
-/// The arguments of a call, for that connection. The memory that it takes is counted there; where
-/// there is none left, it is done in place, without a copy.
+/// The arguments of a call, for that connection. The memory that it takes is counted there. Where
+/// there is none left for a copy of them, and they cannot be shared, it is done in place.
 ///
 /// # Errors
 /// As [`ArgumentList::encode_for`]; or [`Code::Timeout`](crate::error::Code::Timeout), of no
@@ -26,9 +26,12 @@ pub(super) async fn encoded_offloaded<M: Buffers>(
 ) -> Result<Vec<u8>, CallError> {
     let deadline: Option<Instant> = Some(call.times.deadline);
     let thread = threads.free(deadline).await?;
-    // A copy of them, and what is made of it; they are about as long in any form.
-    let len = args.len_in_bytes().saturating_mul(2);
-    let held = conn.look(|machine| machine.account().take(len));
+    // What is made of them is about as long in any form, and is made in any case.
+    let (len, copied_len) = (args.len_in_bytes(), args.copied_len());
+    let held = conn.look(|machine| match machine.account().take(len.saturating_add(copied_len)) {
+        Err(_) if copied_len == 0 => Ok(machine.account().count(len)),
+        held => held,
+    });
     let Ok(held) = held else {
         let mut bytes = Vec::new();
         args.encode(call.method, serialization, &mut bytes)?;

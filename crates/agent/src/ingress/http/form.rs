@@ -78,7 +78,7 @@ impl<'a> Form<'a> {
             types: self.types.or(headers.types),
             generic: headers.generic,
         };
-        let args = ArgumentList::Text(&self.parameters);
+        let args = ArgumentList::plain(&self.parameters);
         let (timeout, timeout_key) = (headers.timeout, super::call_headers::TIMEOUT);
         Invocation {
             name,

@@ -1,5 +1,6 @@
 //! Calls written as JSON: `POST /{interface}/{method}` with an array of arguments, or one value.
 
+use bytes::Bytes;
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
@@ -35,10 +36,10 @@ impl<'a> MethodPath<'a> {
         &'a self,
         mut headers: CallHeaders<'a>,
         more: &'a [(String, String)],
-        body: &'a [u8],
+        body: &'a Bytes,
     ) -> Result<Invocation<'a>, CallError> {
         let attachments = headers.all_attachments(more);
-        let args = ArgumentList::json(body)?;
+        let args = ArgumentList::json_of(body)?;
         let name = RouteName {
             interface: &self.interface,
             version: headers.version,

@@ -4,13 +4,14 @@
 //! - `POST /{interface}/{method}` with JSON: an array of arguments, or one bare value; answered by
 //!   the JSON value.
 //!
-//! `session` is one connection, `head` what its requests say before the call, `call_headers` what
-//! their headers say of it, `web_pages` which web pages may call, `form` and `json` read calls,
+//! `session` is one connection, `head` what its requests say before the call, `body` puts what they
+//! bring together, `call_headers` says what their headers say of it, `web_pages` which web pages may call, `form` and `json` read calls,
 //! `options` what form of JSON they want, `answer` writes responses, `outgoing_answer` hands them
 //! out piece by piece, `prepared_answers` has those to what is no HTTP. `chunks` watches the
 //! lengths of chunked bodies, for which `last_read` keeps what is read of a head.
 
 mod answer;
+mod body;
 mod call_headers;
 mod chunks;
 #[doc(hidden)]
@@ -27,22 +28,19 @@ mod prepared_answers;
 mod session;
 pub(crate) mod web_pages;
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Instant;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use dubbo_proto::ServiceKey;
 use hessian::transcode::{JsonOptions, RefStyle};
 use http::request::Parts;
 use http::{Method, Response};
-use http_body_util::BodyExt;
-use hyper::body::{Body, Frame, Incoming};
+use hyper::body::Incoming;
 use tracing::debug;
-use wire::{Group, Hold};
+use wire::Group;
 
+use self::body::read_body;
 use self::call_headers::CallHeaders;
 use self::head::Facts;
 pub use self::listener::planned;
@@ -77,11 +75,6 @@ enum Style {
     /// The value as JSON.
     Json,
 }
-
-/// So many times as much is kept for a body as has come of it, and at least so much, as long as
-/// more was announced.
-const ROOM_TIMES: usize = 4;
-const MIN_ROOM_LEN: usize = 64 * 1024;
 
 /// What a request is answered with.
 type Answer = Response<Bytes>;
@@ -262,7 +255,7 @@ async fn answer_request(
     let options = options::read(head, facts.has_ours)?;
     let headers = CallHeaders::read(head, facts.has_ours)?;
     let more = headers.more_attachments()?;
-    let (body, _hold) = read_body(body, session, config, &mut started).await?;
+    let (body, _hold) = read_body(body, session, config, &mut started, worker.threads()).await?;
     session.read_whole(head);
     let (form, target);
     let (style, mut invocation) = match head.uri.path() {
@@ -286,103 +279,6 @@ async fn answer_request(
     }
     let outcome = invoke(&worker.outbound, config.registry, &invocation, started).await;
     Ok((style, options, outcome.map_err(Failure::Call)?))
-}
-
-/// The whole body, within the listener's limits of length and time. If that took a while, the call
-/// counts as `started` only now.
-async fn read_body(
-    body: Incoming,
-    session: &HttpSession,
-    config: &HttpIngressConfig,
-    started: &mut Instant,
-) -> Result<(Bytes, Hold), CallError> {
-    let mut whole = pin!(collect(body, session, config.max_body_len));
-    // Most bodies came along with their head; those need no timer.
-    let polled = poll_fn(|cx| Poll::Ready(session.poll_body(|| whole.as_mut().poll(cx)))).await;
-    if let Poll::Ready(whole) = polled {
-        return whole;
-    }
-    let whole = tokio::time::timeout(config.body_timeout, whole).await;
-    *started = Instant::now();
-    match whole {
-        Ok(whole) => whole,
-        Err(_) => Err(CallError::new(
-            Code::RequestTimeout,
-            format!("the body did not arrive within {:?}", config.body_timeout),
-        )),
-    }
-}
-
-/// All data of a body; the usual one piece is not copied.
-async fn collect(
-    mut body: Incoming,
-    session: &HttpSession,
-    max_len: usize,
-) -> Result<(Bytes, Hold), CallError> {
-    let announced_len = match usize::try_from(body.size_hint().lower()) {
-        Ok(len) if len <= max_len => len,
-        _ => return Err(too_large(max_len)),
-    };
-    let mut hold = session.account().take(0)?;
-    let mut pieces: Option<BytesMut> = None;
-    let mut first = Bytes::new();
-    while let Some(frame) = next_frame(&mut body, session, max_len).await? {
-        let frame = frame.map_err(|error| {
-            CallError::new(Code::BadRequest, format!("the body cannot be read: {error}"))
-        })?;
-        let Ok(data) = frame.into_data() else { continue };
-        let len = pieces.as_ref().map_or(first.len(), BytesMut::len);
-        if max_len < len + data.len() {
-            return Err(too_large(max_len));
-        }
-        let arrived_len = len + data.len();
-        if hold.len() < arrived_len {
-            hold.resize(room_for(arrived_len, announced_len))?;
-            if let Some(pieces) = &mut pieces {
-                pieces.reserve(hold.len() - len);
-            }
-        }
-        match &mut pieces {
-            None if first.is_empty() => first = data,
-            None => {
-                let pieces = pieces.insert(BytesMut::with_capacity(hold.len()));
-                pieces.extend_from_slice(&first);
-                pieces.extend_from_slice(&data);
-                first = Bytes::new();
-            }
-            Some(pieces) => pieces.extend_from_slice(&data),
-        }
-    }
-    Ok((pieces.map_or(first, BytesMut::freeze), hold))
-}
-
-/// How much is kept for a body of which so many bytes have come, and so many were announced:
-/// several times as much as is there, so that of many that come at a time some pass, and none
-/// whose peer only announces much.
-fn room_for(arrived_len: usize, announced_len: usize) -> usize {
-    let wanted = arrived_len.saturating_mul(ROOM_TIMES).max(MIN_ROOM_LEN);
-    // A length that nobody told is 0.
-    let told_len = if announced_len == 0 { 2 * arrived_len } else { announced_len };
-    wanted.min(told_len).max(arrived_len)
-}
-
-/// The next piece of a body, unless that has announced more than is taken.
-async fn next_frame(
-    body: &mut Incoming,
-    session: &HttpSession,
-    max_len: usize,
-) -> Result<Option<Result<Frame<Bytes>, hyper::Error>>, CallError> {
-    let mut frame = body.frame();
-    poll_fn(|cx| match session.is_body_too_long() {
-        true => Poll::Ready(Err(too_large(max_len))),
-        false => Pin::new(&mut frame).poll(cx).map(Ok),
-    })
-    .await
-}
-
-fn too_large(max_len: usize) -> CallError {
-    let message = format!("the body is longer than the limit of {max_len} bytes");
-    CallError::new(Code::BodyTooLarge, message)
 }
 
 #[cfg(test)]

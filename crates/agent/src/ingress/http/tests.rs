@@ -1,4 +1,4 @@
-//! What is read of a request, and how much room its body gets.
+//! What is read of a request.
 
 use std::time::Duration;
 
@@ -14,17 +14,6 @@ fn head(headers: &[(&'static str, &'static str)]) -> Parts {
         request.headers_mut().append(name, HeaderValue::from_static(value));
     }
     request.into_parts().0
-}
-
-/// A peer that announces much and sends little is given little.
-#[test]
-fn a_body_gets_room_as_it_comes() {
-    assert_eq!(room_for(1, 8 << 20), MIN_ROOM_LEN);
-    assert_eq!(room_for(1 << 20, 8 << 20), ROOM_TIMES << 20);
-    assert_eq!(room_for(1 << 20, (1 << 20) + 1), (1 << 20) + 1, "no more than was announced");
-    assert_eq!(room_for(100, 0), 200, "nothing was announced");
-    assert_eq!(room_for(100, 50), 100, "what has come is kept");
-    assert_eq!(room_for(0, 0), 0);
 }
 
 #[test]
