@@ -64,14 +64,20 @@ fn peers_reach_what_they_aim_at() {
 
 #[test]
 fn nobody_elses_machine_is_attacked() {
-    let output = attack(&["peer", "slow-heads", "192.0.2.1:80", "1"]);
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && text.contains("not a loopback address"), "{text}");
+    for args in [
+        &["peer", "slow-heads", "192.0.2.1:80", "1"][..],
+        &["peer", "slow-heads", "127.0.0.1:1", "1", "192.0.2.1"],
+        &["--from", "192.0.2.1"],
+    ] {
+        let output = attack(args);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains("not a loopback address"), "{text}");
+    }
 }
 
 #[test]
 fn the_command_line_is_checked() {
-    for args in [&["--only"][..], &["--what", "x"], &["peer", "slow-heads"]] {
+    for args in [&["--only"][..], &["--what", "x"], &["--from", "x"], &["peer", "slow-heads"]] {
         assert_eq!(attack(args).status.code(), Some(2), "{args:?}");
     }
     for args in [&["--only", "nothing"][..], &["peer", "slow-heads", "127.0.0.1:1", "601"]] {
