@@ -209,8 +209,8 @@ impl Worker {
             protocol.serve(&self, connection);
         };
         let must_wait = |origin| self.turns.is_full_from(origin);
-        let is_beside_others = |origin| self.turns.are_beside_others(origin);
-        let mut begin = pin!(self.arrivals.begin_each(serve, must_wait, is_beside_others));
+        let may_hurry = |origin| self.turns.may_hurry(origin);
+        let mut begin = pin!(self.arrivals.begin_each(serve, must_wait, may_hurry));
         let mut call = pin!(self.turns.call_each());
         let mut close = pin!(self.departures.close_each());
         loop {

@@ -4,7 +4,8 @@
 //! at once, the calls of those who are served already must not wait for all of them. So sessions
 //! begin at a pace at which the event loop still comes round soon. Addresses take turns, so that
 //! who connects from another one does not wait for the crowd. Half of those of one address are
-//! those who came last. Where nobody else calls, the pace is as fast as the loop allows.
+//! those who came last. Where nobody calls from elsewhere, the pace is faster as long as they use
+//! no more than half of the loop's time.
 
 use std::cell::{Cell, RefCell};
 use std::ops::RangeInclusive;
@@ -21,18 +22,17 @@ const MAX_AT_ONCE: u32 = 32;
 const INTERVAL: Duration = Duration::from_micros(500);
 /// The same in a loop that has long been quick, and in a busy one: the other programs of the
 /// machine have a core, too.
-const BESIDE_OTHERS: RangeInclusive<Duration> =
-    Duration::from_micros(250)..=Duration::from_millis(1);
-/// The same where nobody calls from elsewhere.
-const ALONE: RangeInclusive<Duration> = Duration::from_micros(25)..=Duration::from_micros(250);
+const INTERVALS: RangeInclusive<Duration> = Duration::from_micros(250)..=Duration::from_millis(1);
+/// The same for those who may hurry.
+const HURRIED: RangeInclusive<Duration> = Duration::from_micros(25)..=Duration::from_micros(250);
 /// A loop is busy if it takes longer until everybody who is ready has had a turn.
 const BUSY: Duration = Duration::from_millis(1);
 /// Between two looks at the loop. Timers are kept to a millisecond: it is one to two.
 const PAUSE: Duration = Duration::from_millis(1);
 /// A quick loop has the interval shrink by one part of so many with each look.
 const SHRINK_PARTS: u32 = 16;
-/// The same where nobody calls from elsewhere.
-const SHRINK_PARTS_ALONE: u32 = 2;
+/// The same for those who may hurry.
+const SHRINK_PARTS_HURRIED: u32 = 2;
 
 /// What waits for its turn.
 #[derive(Debug)]
@@ -60,12 +60,12 @@ impl<T> Arrivals<T> {
     }
 
     /// Begins what arrives, for ever, but for those from where others still wait with their first
-    /// calls. `is_beside_others` says whether others call from elsewhere.
+    /// calls. `may_hurry` says for whom the pace is faster.
     pub(super) async fn begin_each(
         &self,
         begin: impl Fn(T),
         must_wait: impl Fn(Origin) -> bool,
-        is_beside_others: impl Fn(Origin) -> bool,
+        may_hurry: impl Fn(Origin) -> bool,
     ) {
         let mut pace = Pace::new(Instant::now());
         let mut look_at = Instant::now();
@@ -87,8 +87,8 @@ impl<T> Arrivals<T> {
             if look_at <= now {
                 // The sockets are looked at, and everybody who is ready has a turn.
                 let _ = tokio::task::spawn_local(async {}).await;
-                let are_alone = self.waiting.borrow().all(|origin| !is_beside_others(origin));
-                pace.note_look(now.elapsed(), are_alone);
+                let may_all_hurry = self.waiting.borrow().all(&may_hurry);
+                pace.note_look(now.elapsed(), may_all_hurry);
                 look_at = Instant::now() + PAUSE;
             }
             tokio::select! {
@@ -131,10 +131,10 @@ impl Pace {
     }
 
     /// So long it took until everybody who was ready had had a turn.
-    fn note_look(&mut self, time: Duration, are_alone: bool) {
-        let (bounds, shrink_parts) = match are_alone {
-            true => (ALONE, SHRINK_PARTS_ALONE),
-            false => (BESIDE_OTHERS, SHRINK_PARTS),
+    fn note_look(&mut self, time: Duration, may_hurry: bool) {
+        let (bounds, shrink_parts) = match may_hurry {
+            true => (HURRIED, SHRINK_PARTS_HURRIED),
+            false => (INTERVALS, SHRINK_PARTS),
         };
         let interval = match time < BUSY {
             true => self.interval - self.interval / shrink_parts,
@@ -167,7 +167,7 @@ mod tests {
         };
         let start = Instant::now();
         let begin = |nth| begun.borrow_mut().push(nth);
-        let begin = arrivals.begin_each(begin, |_| false, |origin| origin == here());
+        let begin = arrivals.begin_each(begin, |_| false, |origin| origin != here());
         tasks
             .run_until(async {
                 tokio::select! {
@@ -183,18 +183,18 @@ mod tests {
         assert_eq!(begun, (0..100).collect::<Vec<_>>());
         assert!(5 < n_turns.get(), "{n_turns:?}");
         // The others of the machine have their time.
-        assert!(*BESIDE_OTHERS.start() * (100 - MAX_AT_ONCE) <= start.elapsed());
+        assert!(*INTERVALS.start() * (100 - MAX_AT_ONCE) <= start.elapsed());
     }
 
     #[tokio::test]
-    async fn the_pace_is_faster_where_nobody_else_calls() {
+    async fn the_pace_is_faster_for_who_may_hurry() {
         let (arrivals, tasks) = (Arrivals::new(), tokio::task::LocalSet::new());
         (0..1000).for_each(|_| arrivals.push(here(), ()));
         let (n_begun, n_asked) = (Cell::new(0), Cell::new(0));
         let begin = |()| n_begun.set(n_begun.get() + 1);
-        let is_beside_others = |_| {
+        let may_hurry = |_| {
             n_asked.set(n_asked.get() + 1);
-            false
+            true
         };
         let all = async {
             while n_begun.get() < 1000 {
@@ -204,7 +204,7 @@ mod tests {
         tasks
             .run_until(async {
                 tokio::select! {
-                    () = arrivals.begin_each(begin, |_| false, is_beside_others) => {}
+                    () = arrivals.begin_each(begin, |_| false, may_hurry) => {}
                     () = all => {}
                 }
             })
@@ -245,12 +245,12 @@ mod tests {
         let mut pace = Pace::new(Instant::now());
         pace.note_look(BUSY, false);
         assert_eq!(pace.interval, INTERVAL * 2);
-        for (are_alone, bounds) in [(false, BESIDE_OTHERS), (true, ALONE)] {
-            (0..100).for_each(|_| pace.note_look(BUSY * 100, are_alone));
+        for (may_hurry, bounds) in [(false, INTERVALS), (true, HURRIED)] {
+            (0..100).for_each(|_| pace.note_look(BUSY * 100, may_hurry));
             assert_eq!(pace.interval, *bounds.end());
-            pace.note_look(BUSY / 2, are_alone);
+            pace.note_look(BUSY / 2, may_hurry);
             assert!(pace.interval < *bounds.end(), "{pace:?}");
-            (0..100).for_each(|_| pace.note_look(Duration::ZERO, are_alone));
+            (0..100).for_each(|_| pace.note_look(Duration::ZERO, may_hurry));
             assert_eq!(pace.interval, *bounds.start());
         }
     }
@@ -273,7 +273,7 @@ mod tests {
             .run_until(async {
                 let must_wait = |from| from == here() && !may_begin.get();
                 tokio::select! {
-                    () = arrivals.begin_each(begin, must_wait, |_| true) => {}
+                    () = arrivals.begin_each(begin, must_wait, |_| false) => {}
                     () = async {
                         until(2).await;
                         assert_eq!(*begun.borrow(), [elsewhere, elsewhere]);
@@ -299,7 +299,7 @@ mod tests {
         };
         let begin = |()| n_begun.set(n_begun.get() + 1);
         tokio::select! {
-            () = arrivals.begin_each(begin, |_| false, |_| true) => {}
+            () = arrivals.begin_each(begin, |_| false, |_| false) => {}
             () = others => {}
         }
         assert_eq!(n_begun.get(), 3);

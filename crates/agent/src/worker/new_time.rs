@@ -14,6 +14,8 @@ use super::by_origin::Origin;
 /// All of them may use so much at once, and one part of so many of what passes.
 const TIME: Duration = Duration::from_millis(5);
 const PARTS: u32 = 4;
+/// The same where nobody calls from elsewhere.
+const PARTS_ALONE: u32 = 2;
 /// The same for each origin, when that is used.
 const OWN_TIME: Duration = Duration::from_millis(2);
 const OWN_PARTS: u32 = 64;
@@ -40,7 +42,8 @@ impl NewTime {
     /// Somebody from there who was never answered had a turn.
     pub(super) fn spend(&self, origin: Origin, now: Instant, time: Duration) {
         let add = |until: Option<Instant>, time| until.map_or(now, |until| until.max(now)) + time;
-        self.until.set(Some(add(self.until.get(), time * PARTS)));
+        let parts = if self.is_beside_others(origin, now) { PARTS } else { PARTS_ALONE };
+        self.until.set(Some(add(self.until.get(), time * parts)));
         let mut by_origin = self.by_origin.borrow_mut();
         if MAX_ORIGINS <= by_origin.len() && !by_origin.contains_key(&origin) {
             by_origin.retain(|_, until| is_over(*until, now, OWN_TIME * OWN_PARTS));
@@ -54,16 +57,20 @@ impl NewTime {
 
     /// Whether those from there have used their time, and others want theirs. Those of the same
     /// origin do not count: they could not be told from them while they were new.
+    pub(super) fn has_to_rest(&self, origin: Origin, now: Instant) -> bool {
+        self.is_spent(origin, now) && self.is_beside_others(origin, now)
+    }
+
+    /// Whether those from there have used their time.
     pub(super) fn is_spent(&self, origin: Origin, now: Instant) -> bool {
         if !self.until.get().is_some_and(|until| is_over(until, now, TIME * PARTS)) {
             return false;
         }
         let by_origin = self.by_origin.borrow();
-        let is_own_spent = match by_origin.get(&origin) {
+        match by_origin.get(&origin) {
             Some(until) => is_over(*until, now, OWN_TIME * OWN_PARTS),
             None => MAX_ORIGINS <= by_origin.len(),
-        };
-        is_own_spent && self.is_beside_others(origin, now)
+        }
     }
 
     /// Whether others have called lately who are known, from elsewhere.
@@ -138,16 +145,25 @@ mod tests {
         for origin in [here, elsewhere] {
             time.spend(origin, now, FORGET);
         }
-        assert!(!time.is_spent(here, now) && !time.is_spent(elsewhere, now));
+        assert!(!time.has_to_rest(here, now) && !time.has_to_rest(elsewhere, now));
         time.note_known(here, now);
-        assert!(!time.is_spent(here, now) && time.is_spent(elsewhere, now));
+        assert!(!time.has_to_rest(here, now) && time.has_to_rest(elsewhere, now));
         let later = now + FORGET / 2;
         time.note_known(elsewhere, later);
         time.note_known(elsewhere, later);
-        assert!(time.is_spent(here, later) && time.is_spent(elsewhere, later));
+        assert!(time.has_to_rest(here, later) && time.has_to_rest(elsewhere, later));
         // Who has not called for long is not waited for.
         let late = now + FORGET;
-        assert!(time.is_spent(here, late) && !time.is_spent(elsewhere, late));
+        assert!(time.has_to_rest(here, late) && !time.has_to_rest(elsewhere, late));
+    }
+
+    #[test]
+    fn who_is_alone_has_half_of_the_time() {
+        let (time, now, here) = (NewTime::default(), Instant::now(), origin(1));
+        time.spend(here, now, TIME * PARTS / PARTS_ALONE);
+        assert!(!time.is_spent(here, now));
+        time.spend(here, now, Duration::from_nanos(1));
+        assert!(time.is_spent(here, now) && !time.has_to_rest(here, now));
     }
 
     #[test]

@@ -191,7 +191,7 @@ impl Turns {
             self.rested_at.set(Some(now));
             self.waiting.borrow_mut().is_turn_of_known = false;
         }
-        let has_to_rest = |origin| !have_rested && self.new_time.is_spent(origin, now);
+        let has_to_rest = |origin| !have_rested && self.new_time.has_to_rest(origin, now);
         for _ in 0..n {
             let next = self.waiting.borrow_mut().pop(has_to_rest);
             let Some(ticket) = next else { break };
@@ -220,15 +220,17 @@ impl Turns {
         MAX_NEW <= self.waiting.borrow().n_new_from(origin)
     }
 
-    /// Whether others call who are known, from elsewhere.
-    pub(super) fn are_beside_others(&self, origin: Origin) -> bool {
-        self.new_time.is_beside_others(origin, Instant::now())
+    /// Whether sessions from there may begin faster, as nobody calls from elsewhere, and they have
+    /// time left.
+    pub(super) fn may_hurry(&self, origin: Origin) -> bool {
+        let now = Instant::now();
+        !self.new_time.is_beside_others(origin, now) && !self.new_time.is_spent(origin, now)
     }
 
     /// Whether only those wait who were never answered, and have to rest.
     fn is_at_rest(&self) -> bool {
         let now = Instant::now();
-        self.waiting.borrow().is_at_rest(|origin| self.new_time.is_spent(origin, now))
+        self.waiting.borrow().is_at_rest(|origin| self.new_time.has_to_rest(origin, now))
     }
 
     fn is_long_line(&self) -> bool {
