@@ -37,6 +37,7 @@ use crate::list_counts::ListCounts;
 use warnings::Warnings;
 
 pub(crate) use document::{Allowance, Document, Unread};
+pub(crate) use folder::Folder;
 
 /// How old a definition becomes before it is looked for again.
 const MAX_AGE: Duration = Duration::from_secs(60);
@@ -181,6 +182,7 @@ impl Drop for Feed {
 #[derive(Debug, Default)]
 pub(crate) struct Definitions {
     sources: DefinitionSources,
+    folder: Option<Folder>,
     /// Of every service, without looking.
     fixed: Option<Lookup>,
     feeds: Mutex<HashMap<ServiceKey, Weak<Feed>>>,
@@ -191,7 +193,8 @@ pub(crate) struct Definitions {
 
 impl Definitions {
     pub(crate) fn new(sources: DefinitionSources) -> Self {
-        Self { sources, ..Self::default() }
+        let folder = sources.folder.clone().map(Folder::new);
+        Self { sources, folder, ..Self::default() }
     }
 
     /// Nobody looks: this is known already.
@@ -206,6 +209,11 @@ impl Definitions {
 
     pub(crate) fn sources(&self) -> &DefinitionSources {
         &self.sources
+    }
+
+    /// The folder of documents, if there is one.
+    pub(crate) fn folder(&self) -> Option<&Folder> {
+        self.folder.as_ref()
     }
 
     /// `open` gives what is asked about the service while somebody wants its definition.
@@ -227,7 +235,8 @@ impl Definitions {
                 return Arc::new(Feed { lookups, suspected, task });
             }
             let seeker = Seeker {
-                sources: self.sources.clone(),
+                folder: self.folder.clone(),
+                asks_providers: self.sources.ask_providers,
                 watched: open(),
                 service: service.clone(),
                 sender,
@@ -266,7 +275,8 @@ pub(crate) trait Watched: Send + Sync {
 
 /// Looks for the definition of one service.
 struct Seeker {
-    sources: DefinitionSources,
+    folder: Option<Folder>,
+    asks_providers: bool,
     watched: Box<dyn Watched>,
     service: ServiceKey,
     sender: watch::Sender<Lookup>,
@@ -316,6 +326,12 @@ impl Seeker {
         }
     }
 
+    /// Whether the definition is from a file of the folder.
+    fn has_file(&self) -> bool {
+        let lookup = self.sender.borrow();
+        lookup.found().is_some_and(|found| matches!(found.origin, Origin::File(_)))
+    }
+
     /// Waits until it is time for another look.
     async fn pause(&self, wait: Duration) {
         let mut snapshots = self.watched.snapshots();
@@ -345,15 +361,16 @@ impl Seeker {
     }
 
     async fn look(&mut self) -> Result<Option<Definition>, Away> {
-        let sources = self.sources.clone();
-        if let Some(folder) = sources.folder {
-            // A folder that cannot be read does not hide the other sources.
-            match folder::read(folder, &self.service.interface).await {
+        if let Some(folder) = self.folder.clone() {
+            match folder.documents(&self.service.interface).await {
                 Ok(documents) => {
                     if let Some(found) = self.first_good(documents) {
                         return Ok(Some(found));
                     }
                 }
+                // A folder that cannot be read does not hide the other sources, unless it has had
+                // the definition.
+                Err(away) if self.has_file() => return Err(away),
                 Err(Away(reason)) => self.refuse(&format!("cannot be looked for: {reason}")),
             }
         }
@@ -361,7 +378,7 @@ impl Seeker {
         if let Some(found) = self.first_good(documents) {
             return Ok(Some(found));
         }
-        if !sources.ask_providers {
+        if !self.asks_providers {
             return Ok(None);
         }
         Ok(self.ask_providers().await)
@@ -457,8 +474,8 @@ fn matches(document: &ServiceDefinition, service: &ServiceKey) -> bool {
 
 /// The texts of a folder's documents that are about a service of ours, the first first. One that
 /// tells no variant is about all.
-pub(crate) async fn own_documents(folder: PathBuf, service: &ServiceKey) -> Vec<Vec<u8>> {
-    let documents = folder::read(folder, &service.interface).await.unwrap_or_default();
+pub(crate) async fn own_documents(folder: &Folder, service: &ServiceKey) -> Vec<Vec<u8>> {
+    let documents = folder.documents(&service.interface).await.unwrap_or_default();
     let is_ours = |text: &Vec<u8>| {
         ServiceDefinition::parse(text).is_ok_and(|document| matches(&document, service))
     };

@@ -284,7 +284,7 @@ impl Registry {
         let (established, withdraw) = self.write(registration)?;
         let Shared { store, definitions, runtime, .. } = &*self.shared;
         let report = store.applications().and_then(|source| {
-            DefinitionReport::start(definitions.sources(), source, registration, runtime)
+            DefinitionReport::start(definitions.folder(), source, registration, runtime)
         });
         let (withdraw, registry) = (Some(withdraw), self.clone());
         Ok(Registered { endpoint, established, withdraw, _report: report, _registry: registry })

@@ -17,6 +17,7 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
+use wire::file::FileWork;
 
 use crate::endpoint::{DEFAULT_WEIGHT, Endpoint, Freshness, Snapshot};
 use crate::file::parse_text;
@@ -26,6 +27,10 @@ use crate::status::RegistryStatus;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Changes of so long are written together.
 const GATHER_TIME: Duration = Duration::from_secs(1);
+/// How long is waited for the file system.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+/// When a list is written again that could not be written.
+const RETRY_TIME: Duration = Duration::from_secs(60);
 /// A longer file is not written, nor read.
 const MAX_FILE_LEN: u64 = 64 << 20;
 /// What stands before the services in the file.
@@ -183,13 +188,16 @@ pub(crate) async fn follow_lists(
 }
 
 async fn write_changes(path: PathBuf, lists: Arc<Mutex<Lists>>, changed: Arc<Notify>) {
-    let mut has_failed = false;
+    let (work, mut has_failed) = (FileWork::default(), false);
     loop {
-        changed.notified().await;
+        tokio::select! {
+            () = changed.notified() => {}
+            () = tokio::time::sleep(RETRY_TIME), if has_failed => {}
+        }
         tokio::time::sleep(GATHER_TIME).await;
         let now = lists.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let to = path.clone();
-        let written = tokio::task::spawn_blocking(move || write(&to, &now)).await;
+        let written = work.run(WRITE_TIMEOUT, move || write(&to, &now)).await;
         let problem = match written {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),

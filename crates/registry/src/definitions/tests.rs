@@ -21,6 +21,45 @@ fn method_of(lookup: &Lookup) -> String {
     found.service.methods[0].to_string()
 }
 
+/// A service about which the registry knows nothing.
+struct Unknown;
+
+impl Watched for Unknown {
+    fn snapshots(&self) -> watch::Receiver<Snapshot> {
+        watch::channel(Snapshot::default()).1
+    }
+
+    fn reported(&self) -> Reported<'_> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+}
+
+#[tokio::test]
+async fn what_a_folder_had_stays_while_it_cannot_be_read() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("a.B.json"), document("a.B", "{}", "plain")).unwrap();
+    let seeker = || Seeker {
+        folder: Some(Folder::new(place.path().to_owned())),
+        asks_providers: false,
+        watched: Box::new(Unknown),
+        service: "a.B".parse().unwrap(),
+        sender: watch::channel(Lookup::Pending).0,
+        suspected: Arc::default(),
+        total_len: Arc::default(),
+        counts: Arc::default(),
+        said: Warnings::default(),
+        said_away: None,
+        refused: None,
+    };
+    let (mut had_it, mut had_nothing) = (seeker(), seeker());
+    let found = had_it.look().await.unwrap();
+    had_it.publish(found);
+    std::fs::remove_dir_all(place.path()).unwrap();
+    assert!(had_it.look().await.is_err());
+    // The other sources are asked.
+    assert!(had_nothing.look().await.unwrap().is_none());
+}
+
 fn memory(hub: &MemoryHub, folder: Option<PathBuf>) -> Registry {
     let sources = DefinitionSources { folder, ..DefinitionSources::default() };
     Registry::open_with(RegistryConfig::Memory(hub.clone()), sources).unwrap()

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use wire::jitter;
 
-use crate::definitions::{DefinitionSources, own_documents};
+use crate::definitions::{Folder, own_documents};
 use crate::endpoint::Registration;
 use crate::layout::Placed;
 use crate::store::{Applications, Withdraw};
@@ -45,12 +45,12 @@ impl Drop for Reported {
 impl DefinitionReport {
     /// `None` if there is no folder, or the application has no name.
     pub(super) fn start(
-        sources: &DefinitionSources,
+        folder: Option<&Folder>,
         source: Arc<dyn Applications>,
         registration: &Registration,
         runtime: &Handle,
     ) -> Option<Self> {
-        let folder = sources.folder.clone()?;
+        let folder = folder?.clone();
         let application = registration.endpoint.params.get("application");
         let application = application.filter(|name| is_application(name))?.to_owned();
         let service = registration.service.clone();
@@ -58,7 +58,7 @@ impl DefinitionReport {
         let report = async move {
             let mut reported: Option<Reported> = None;
             loop {
-                let documents = own_documents(folder.clone(), &service).await;
+                let documents = own_documents(&folder, &service).await;
                 let full = |text: &Vec<u8>| full_definition(text, &service, &application);
                 let full = documents.iter().find_map(full);
                 if let Some(text) = full {
