@@ -286,8 +286,7 @@ impl<'a> ArgumentList<'a> {
     }
 
     /// The arguments of a long request of `route`, encoded by that thread. Other calls get on
-    /// meanwhile. `held` is what counts the memory that this takes: as much as they have, and what
-    /// is copied.
+    /// meanwhile. `held` is what counts the memory that this takes, if it is counted.
     ///
     /// # Errors
     /// As [`ArgumentList::encode_for`].
@@ -296,7 +295,7 @@ impl<'a> ArgumentList<'a> {
         route: &Route,
         serialization: Serialization,
         thread: Thread,
-        held: Hold,
+        held: Option<Hold>,
     ) -> Result<Vec<u8>, CallError> {
         let (args, method) = (self.owned(), route.method.clone());
         let (parameters, plan) = (route.parameters.clone(), route.plan.for_encoding());

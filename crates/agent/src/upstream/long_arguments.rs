@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use dubbo_proto::Serialization;
-use wire::{Account, Conn, Hold};
+use wire::{Account, Conn, Hold, Refused};
 
 use crate::args::ArgumentList;
 use crate::call::RoutedCall;
@@ -27,7 +27,7 @@ pub(super) async fn encoded_offloaded<M: Buffers>(
 ) -> Result<Vec<u8>, CallError> {
     let deadline: Option<Instant> = Some(call.times.deadline);
     let thread = threads.free(deadline).await?;
-    let Some(held) = conn.look(|machine| hold(machine.account(), args)) else {
+    let Ok(held) = conn.look(|machine| hold(machine.account(), args)) else {
         let mut bytes = Vec::new();
         args.encode(call.method, serialization, &mut bytes)?;
         return Ok(bytes);
@@ -38,13 +38,17 @@ pub(super) async fn encoded_offloaded<M: Buffers>(
 }
 
 /// What counts a copy of arguments, where they are copied, and what is made of them, which is about
-/// as long and is made in any case.
-fn hold(account: &Rc<Account>, args: &ArgumentList<'_>) -> Option<Hold> {
-    let (len, copied_len) = (args.len_in_bytes(), args.copied_len());
-    match account.take(len.saturating_add(copied_len)) {
-        Ok(held) => Some(held),
-        Err(_) if copied_len == 0 => Some(account.count(len)),
-        Err(_) => None,
+/// as long. That is made in any case, and where there is no room it is not counted: no more than one
+/// of each thread.
+///
+/// # Errors
+/// There is no room for a copy.
+fn hold(account: &Rc<Account>, args: &ArgumentList<'_>) -> Result<Option<Hold>, Refused> {
+    let copied_len = args.copied_len();
+    match account.take(args.len_in_bytes().saturating_add(copied_len)) {
+        Ok(held) => Ok(Some(held)),
+        Err(_) if copied_len == 0 => Ok(None),
+        Err(refused) => Err(refused),
     }
 }
 
@@ -60,12 +64,14 @@ mod tests {
         let body = Bytes::from(format!("[\"{}\"]", "a".repeat(1 << 20)));
         let (shared, borrowed) =
             (ArgumentList::json_of(&body).unwrap(), ArgumentList::json(&body).unwrap());
-        for (limit, copied_len) in [(1 << 30, Some(2 * borrowed.len_in_bytes())), (1 << 16, None)] {
-            let lease = Budget::new(limit).lease();
-            let account = Account::shared(&lease, &Group::new());
-            let len = |args| hold(&account, args).map(|held| held.len());
-            assert_eq!(len(&shared), Some(shared.len_in_bytes()), "{limit}");
-            assert_eq!(len(&borrowed), copied_len, "{limit}");
-        }
+        let (len, small) = (shared.len_in_bytes(), 1 << 16);
+        let held_len = |limit, args| {
+            let account = Account::shared(&Budget::new(limit).lease(), &Group::new());
+            hold(&account, args).ok().map(|held| held.map(|held| held.len()))
+        };
+        assert_eq!(held_len(usize::MAX, &shared), Some(Some(len)));
+        assert_eq!(held_len(usize::MAX, &borrowed), Some(Some(2 * len)));
+        assert_eq!(held_len(small, &shared), Some(None));
+        assert_eq!(held_len(small, &borrowed), None);
     }
 }

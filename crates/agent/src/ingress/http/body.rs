@@ -2,14 +2,13 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming};
-use wire::{Account, Hold};
+use wire::Hold;
 
 use super::HttpSession;
 use crate::config::HttpIngressConfig;
@@ -47,7 +46,7 @@ pub(super) async fn read_body(
         Data::Whole(whole) => Ok((whole, hold)),
         // Long ones are rare: their future need not be a part of every call's.
         Data::Pieces(pieces) => {
-            let joined = Box::pin(pieces.joined(session.account(), threads)).await?;
+            let joined = Box::pin(pieces.joined(threads)).await?;
             *started = Instant::now();
             Ok((joined, hold))
         }
@@ -106,18 +105,17 @@ impl Pieces {
     }
 
     /// All of it in one place, put together by one of `threads`.
-    async fn joined(self, account: &Rc<Account>, threads: &Threads) -> Result<Bytes, CallError> {
+    async fn joined(self, threads: &Threads) -> Result<Bytes, CallError> {
         let len = self.len();
         let thread = threads.free(None).await?;
-        // Each piece goes as soon as it is copied.
-        let held = account.count(PIECE_LEN);
         let join = move || {
             let mut whole = Vec::with_capacity(len);
+            // Each goes as soon as it is copied.
             self.full.into_iter().for_each(|piece| whole.extend_from_slice(&piece));
             whole.extend_from_slice(&self.last);
             Bytes::from(whole)
         };
-        Ok(thread.run(held, join).await)
+        Ok(thread.run((), join).await)
     }
 }
 
@@ -191,7 +189,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::testing::{account, on_worker};
+    use crate::testing::on_worker;
 
     /// A peer that announces much and sends little is given little.
     #[test]
@@ -207,9 +205,7 @@ mod tests {
     async fn joined(pieces: Pieces) -> Bytes {
         match pieces.into_data() {
             Data::Whole(whole) => whole,
-            Data::Pieces(pieces) => {
-                pieces.joined(&account(), &Threads::one_per_core()).await.unwrap()
-            }
+            Data::Pieces(pieces) => pieces.joined(&Threads::one_per_core()).await.unwrap(),
         }
     }
 
