@@ -21,7 +21,7 @@ const OWN_TIME: Duration = Duration::from_millis(2);
 const OWN_PARTS: u32 = 64;
 /// So many origins have a time of their own. Others, if so many have used theirs, have none.
 const MAX_ORIGINS: usize = 64;
-/// For so long those count who have called.
+/// For so long those count who have called, and what was used however much it is.
 const FORGET: Duration = Duration::from_secs(1);
 
 /// What was used, and by whom: as the instants by which all of it is forgiven (virtual scheduling,
@@ -41,7 +41,10 @@ impl NewTime {
 
     /// Somebody from there who was never answered had a turn.
     pub(super) fn spend(&self, origin: Origin, now: Instant, time: Duration) {
-        let add = |until: Option<Instant>, time| until.map_or(now, |until| until.max(now)) + time;
+        let add = |until: Option<Instant>, time: Duration| {
+            let until = until.map_or(now, |until| until.max(now)) + time;
+            until.min(now + FORGET)
+        };
         let parts = if self.is_beside_others(origin, now) { PARTS } else { PARTS_ALONE };
         self.until.set(Some(add(self.until.get(), time * parts)));
         let mut by_origin = self.by_origin.borrow_mut();
@@ -154,6 +157,9 @@ mod tests {
         assert!(time.has_to_rest(here, later) && time.has_to_rest(elsewhere, later));
         // Who has not called for long is not waited for.
         let late = now + FORGET;
+        for origin in [here, elsewhere] {
+            time.spend(origin, late, FORGET);
+        }
         assert!(time.has_to_rest(here, late) && !time.has_to_rest(elsewhere, late));
     }
 
@@ -164,6 +170,16 @@ mod tests {
         assert!(!time.is_spent(here, now));
         time.spend(here, now, Duration::from_nanos(1));
         assert!(time.is_spent(here, now) && !time.has_to_rest(here, now));
+    }
+
+    /// Long after, an address may be somebody else's.
+    #[test]
+    fn what_was_used_is_forgotten_however_much_it_was() {
+        let (time, now, here) = (NewTime::default(), Instant::now(), origin(1));
+        (0..100).for_each(|_| time.spend(here, now, FORGET));
+        let last = now + FORGET - OWN_TIME * OWN_PARTS;
+        let is_spent = |at| time.is_spent(here, at);
+        assert!(is_spent(last - Duration::from_nanos(1)) && !is_spent(last));
     }
 
     #[test]
