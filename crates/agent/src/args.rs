@@ -57,7 +57,7 @@ impl<'a> ArgumentList<'a> {
         let mut reader = JsonReader::new(body, Limits::default());
         let mut values = Vec::new();
         if reader.is_at_end() {
-            return Ok(Self::of_json(values));
+            return Ok(Self::of_values(values));
         }
         if reader.peek().map_err(broken)? == json::JsonKind::Array {
             let mut array = reader.begin_array().map_err(broken)?;
@@ -72,19 +72,19 @@ impl<'a> ArgumentList<'a> {
             values.push(reader.skip_value().map_err(broken)?);
         }
         reader.finish().map_err(broken)?;
-        Ok(Self::of_json(values))
+        Ok(Self::of_values(values))
     }
 
     /// The same of a body that can be shared with another thread.
     ///
     /// # Errors
     /// As [`ArgumentList::json`].
-    pub fn json_of(body: &'a Bytes) -> Result<Self, CallError> {
+    pub fn of_body(body: &'a Bytes) -> Result<Self, CallError> {
         Ok(Self { source: Some(body), ..Self::json(body)? })
     }
 
     /// Arguments that are one JSON text each.
-    pub fn of_json(values: Vec<&'a [u8]>) -> Self {
+    pub fn of_values(values: Vec<&'a [u8]>) -> Self {
         Self { texts: Texts::Json(values), source: None }
     }
 
@@ -115,7 +115,7 @@ impl<'a> ArgumentList<'a> {
 
     /// Arguments that were written again.
     pub fn of_texts(texts: &'a [Vec<u8>]) -> Self {
-        Self::of_json(texts.iter().map(Vec::as_slice).collect())
+        Self::of_values(texts.iter().map(Vec::as_slice).collect())
     }
 
     /// Each argument as JSON text inside of a JSON string, for `generic=gson`.
@@ -297,7 +297,7 @@ impl<'a> ArgumentList<'a> {
         thread: Thread,
         held: Option<Hold>,
     ) -> Result<Vec<u8>, CallError> {
-        let (args, method) = (self.owned(), route.method.clone());
+        let (args, method) = (self.for_thread(), route.method.clone());
         let (parameters, plan) = (route.parameters.clone(), route.plan.for_encoding());
         let encode = move || {
             let args = args.list();
@@ -475,7 +475,7 @@ mod tests {
             let target = EncodedMethod { method: "take", parameters, plan: None };
             for serialization in Serialization::WRITTEN {
                 let encode = |value: &str| {
-                    let args = ArgumentList::of_json(vec![value.as_bytes()]);
+                    let args = ArgumentList::of_values(vec![value.as_bytes()]);
                     args.encode_for(target, serialization, &mut Vec::new())
                 };
                 let refused = encode(wrong).map_err(|error| error.code);

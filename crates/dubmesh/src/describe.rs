@@ -205,7 +205,7 @@ async fn is_offered(place: &ServiceLocation, service: &ServiceKey) -> Result<(),
     let (types, generic) = (Some("java.lang.Object"), None);
     let invocation = Invocation {
         name: RouteName { interface, version, group, method: "$echo", types, generic },
-        args: ArgumentList::of_json(vec![b"0"]),
+        args: ArgumentList::of_values(vec![b"0"]),
         timeout: Some(CONNECT_TIMEOUT),
         timeout_key: "",
         attachments: Vec::new(),

@@ -32,9 +32,27 @@ impl<'a> ArgumentList<'a> {
 }
 
 impl ArgumentList<'_> {
-    /// The same arguments, with texts of their own: parts of what these are parts of, or copies.
+    /// The same arguments, with copies of their texts: for those that are kept.
     pub fn owned(&self) -> OwnedArguments {
-        let own = |values: &[&[u8]]| values.iter().map(|value| self.own(value)).collect();
+        self.owned_by(Bytes::copy_from_slice)
+    }
+
+    /// The same arguments for another thread, which needs them for a moment: what they are parts of
+    /// is kept as a whole, if it can be shared.
+    pub fn for_thread(&self) -> OwnedArguments {
+        match self.source {
+            Some(source) => self.owned_by(|text| source.slice_ref(text)),
+            None => self.owned(),
+        }
+    }
+
+    /// How many bytes [`for_thread`](Self::for_thread) copies.
+    pub fn copied_len(&self) -> usize {
+        if self.source.is_some() { 0 } else { self.len_in_bytes() }
+    }
+
+    fn owned_by(&self, own: impl Fn(&[u8]) -> Bytes) -> OwnedArguments {
+        let own = |values: &[&[u8]]| values.iter().map(|value| own(value)).collect();
         let texts = match &self.texts {
             Texts::Json(values) => OwnedTexts::Json(own(values)),
             Texts::JsonWithRefs(values) => OwnedTexts::JsonWithRefs(own(values)),
@@ -43,18 +61,6 @@ impl ArgumentList<'_> {
             }
         };
         OwnedArguments { texts }
-    }
-
-    /// How many bytes [`owned`](Self::owned) copies.
-    pub fn copied_len(&self) -> usize {
-        if self.source.is_some() { 0 } else { self.len_in_bytes() }
-    }
-
-    fn own(&self, text: &[u8]) -> Bytes {
-        match self.source {
-            Some(source) => source.slice_ref(text),
-            None => Bytes::copy_from_slice(text),
-        }
     }
 }
 
@@ -82,18 +88,21 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_can_be_shared_is_not_copied() {
+    fn a_body_is_shared_with_a_thread_and_copied_for_those_that_are_kept() {
         let body = Bytes::from_static(b" [1, {\"a\": 2}, \"b\"] ");
-        let shared = ArgumentList::json_of(&body).unwrap();
-        let owned = shared.owned();
-        assert_eq!((texts(&owned.list()), shared.copied_len()), (texts(&shared), 0));
-        assert_eq!(texts(&shared.with_refs().owned().list()), texts(&owned.list()));
+        let is_copied = |list: &ArgumentList<'_>, owned: &OwnedArguments| {
+            let pairs: Vec<_> = texts(list).into_iter().zip(texts(&owned.list())).collect();
+            assert!(pairs.iter().all(|(text, owned)| text.1 == owned.1));
+            pairs.iter().all(|(text, owned)| text.0 != owned.0)
+        };
+        let shared = ArgumentList::of_body(&body).unwrap();
+        assert!(!is_copied(&shared, &shared.for_thread()) && shared.copied_len() == 0);
+        assert!(is_copied(&shared, &shared.owned()));
+        let with_refs = ArgumentList::of_body(&body).unwrap().with_refs();
+        assert!(!is_copied(&with_refs, &with_refs.for_thread()));
 
         let borrowed = ArgumentList::json(&body).unwrap();
-        let copies = borrowed.owned();
+        assert!(is_copied(&borrowed, &borrowed.for_thread()));
         assert_eq!(borrowed.copied_len(), borrowed.len_in_bytes());
-        for (text, copy) in texts(&borrowed).into_iter().zip(texts(&copies.list())) {
-            assert!(text.1 == copy.1 && text.0 != copy.0);
-        }
     }
 }

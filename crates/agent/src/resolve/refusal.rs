@@ -127,7 +127,7 @@ async fn ask(
     let Parameters::Given(types) = &route.parameters else { return None };
     // One argument where the types are none, and none where they are some.
     let values: Vec<&[u8]> = if types.is_empty() { vec![b"null"] } else { Vec::new() };
-    let args = ArgumentList::of_json(values);
+    let args = ArgumentList::of_values(values);
     let descriptor: String = types.iter().map(hessian::JavaType::to_descriptor).collect();
     // No caller can write such types, so that this is never taken for a call.
     let key = format!("{descriptor}\n?");

@@ -38,8 +38,8 @@ pub(super) async fn encoded_offloaded<M: Buffers>(
 }
 
 /// What counts a copy of arguments, where they are copied, and what is made of them, which is about
-/// as long. That is made in any case, and where there is no room it is not counted: no more than one
-/// of each thread.
+/// as long. That is made in any case. Where there is no room it is not counted, which is no more
+/// than one of each thread. Nor is a body that is shared, once its caller has left.
 ///
 /// # Errors
 /// There is no room for a copy.
@@ -63,7 +63,7 @@ mod tests {
     fn where_memory_is_used_up_nothing_is_copied() {
         let body = Bytes::from(format!("[\"{}\"]", "a".repeat(1 << 20)));
         let (shared, borrowed) =
-            (ArgumentList::json_of(&body).unwrap(), ArgumentList::json(&body).unwrap());
+            (ArgumentList::of_body(&body).unwrap(), ArgumentList::json(&body).unwrap());
         let (len, small) = (shared.len_in_bytes(), 1 << 16);
         let held_len = |limit, args| {
             let account = Account::shared(&Budget::new(limit).lease(), &Group::new());

@@ -1,8 +1,8 @@
 //! Calls written as JSON: `POST /{interface}/{method}` with an array of arguments, or one value.
 
-use bytes::Bytes;
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 
 use super::call_headers::CallHeaders;
@@ -39,7 +39,7 @@ impl<'a> MethodPath<'a> {
         body: &'a Bytes,
     ) -> Result<Invocation<'a>, CallError> {
         let attachments = headers.all_attachments(more);
-        let args = ArgumentList::json_of(body)?;
+        let args = ArgumentList::of_body(body)?;
         let name = RouteName {
             interface: &self.interface,
             version: headers.version,
