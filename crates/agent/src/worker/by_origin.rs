@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// A crowd may come from any number of origins. So many are looked at for one that need not wait.
+/// A crowd may come from any number of origins. So many are looked at for one that need not wait,
+/// and others the next time.
 const N_LOOKED_AT: usize = 64;
 
 /// Where somebody comes from: an address, or all of an IPv6 network of 64 bits, which one machine
@@ -67,7 +68,10 @@ impl<T> ByOrigin<T> {
     /// turns who came first and who came last.
     pub(super) fn pop_unless(&mut self, must_wait: impl Fn(Origin) -> bool) -> Option<T> {
         let mut next = self.turns.iter().take(N_LOOKED_AT);
-        let nth = next.position(|origin| !must_wait(*origin))?;
+        let Some(nth) = next.position(|origin| !must_wait(*origin)) else {
+            self.turns.rotate_left(N_LOOKED_AT.min(self.turns.len()));
+            return None;
+        };
         let origin = self.turns.remove(nth)?;
         let line = self.lines.get_mut(&origin)?;
         let popped = line.pop();
@@ -105,6 +109,8 @@ impl<T> Line<T> {
 mod tests {
     use std::net::Ipv4Addr;
 
+    use std::cell::Cell;
+
     use super::*;
 
     const HERE: Origin = Origin(IpAddr::V4(Ipv4Addr::LOCALHOST));
@@ -139,6 +145,22 @@ mod tests {
         assert_eq!((waiting.len_from(HERE), waiting.len_from(ELSEWHERE)), (3, 0));
         assert!(waiting.all(|origin| origin == HERE) && !waiting.all(|_| false));
         assert_eq!(pop(&mut waiting), Some(HERE));
+    }
+
+    #[test]
+    fn a_crowd_of_many_origins_is_looked_at_by_parts() {
+        let origin = |nth: usize| Origin(IpAddr::V6(Ipv6Addr::from((nth as u128) << 64)));
+        let mut waiting = ByOrigin::default();
+        (0..=2 * N_LOOKED_AT).for_each(|nth| waiting.push(origin(nth), nth));
+        let n_asked = Cell::new(0);
+        let is_in_crowd = |other| {
+            n_asked.set(n_asked.get() + 1);
+            other != origin(2 * N_LOOKED_AT)
+        };
+        let mut pop = || (waiting.pop_unless(is_in_crowd), n_asked.take());
+        assert_eq!((pop(), pop()), ((None, N_LOOKED_AT), (None, N_LOOKED_AT)));
+        assert_eq!(pop(), (Some(2 * N_LOOKED_AT), 1));
+        assert!(waiting.all(is_in_crowd) && n_asked.get() == N_LOOKED_AT);
     }
 
     #[test]

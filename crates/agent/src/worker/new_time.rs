@@ -78,8 +78,7 @@ impl NewTime {
 
     /// Whether others have called lately who are known, from elsewhere.
     pub(super) fn is_beside_others(&self, origin: Origin, now: Instant) -> bool {
-        let is_other = |(from, at)| from != origin && now < at + FORGET;
-        self.known.last.get().is_some_and(is_other) || self.known.other.get().is_some_and(is_other)
+        self.known.have_called_beside(origin, now)
     }
 }
 
@@ -101,6 +100,12 @@ impl KnownCallers {
         if before.is_some_and(|(before, _)| before != origin) {
             self.other.set(before);
         }
+    }
+
+    /// Whether some have called lately from elsewhere.
+    fn have_called_beside(&self, origin: Origin, now: Instant) -> bool {
+        let is_other = |(from, at)| from != origin && now < at + FORGET;
+        self.last.get().is_some_and(is_other) || self.other.get().is_some_and(is_other)
     }
 }
 
