@@ -12,6 +12,7 @@ use lab::rpc::{self, Codec, RpcError, RpcPlan, RpcServer};
 use link::Connections;
 
 use crate::Exit;
+use crate::output;
 
 const RPC_HELP: &str = "\
 Each caller waits for its reply before it makes the next call (a closed loop).
@@ -103,28 +104,31 @@ struct ServeArgs {
 
 /// Measures, and prints the result.
 pub(crate) fn bench(args: &BenchArgs) -> Exit {
-    let (name, done) = match &args.what {
+    let (name, measured) = match &args.what {
         What::Rpc(args) => {
-            let done = match &args.role {
-                Some(Role::Serve(args)) => rpc::serve(&args.listen, args.threads),
+            let measured = match &args.role {
+                Some(Role::Serve(args)) => {
+                    rpc::serve(&args.listen, args.threads).map(|()| String::new())
+                }
                 None => measure(args),
             };
-            ("rpc", done.map_err(|error| error.to_string()))
+            ("bench rpc", measured.map_err(|error| error.to_string()))
         }
         What::Congestion(args) => {
-            ("congestion", congestion::run(args).map_err(|error| error.to_string()))
+            ("bench congestion", congestion::run(args).map(|()| String::new()))
         }
     };
-    match done {
-        Ok(()) => Exit::Ok,
+    match measured {
+        Ok(text) => output::print(name, &text, Exit::Ok),
         Err(error) => {
-            eprintln!("dubmesh bench {name}: {error}");
+            eprintln!("dubmesh {name}: {error}");
             Exit::Failure
         }
     }
 }
 
-fn measure(args: &RpcArgs) -> Result<(), RpcError> {
+/// Measures, and tells the result.
+fn measure(args: &RpcArgs) -> Result<String, RpcError> {
     let target = match &args.connect {
         Some(address) => RpcServer::Running(address.clone()),
         None => {
@@ -146,11 +150,10 @@ fn measure(args: &RpcArgs) -> Result<(), RpcError> {
         threads: args.threads,
     };
     let measured = rpc::measure(plan, target)?;
-    match args.json {
-        true => println!("{}", serde_json::Value::Array(vec![measured.to_json()])),
-        false => measured.print(),
-    }
-    Ok(())
+    Ok(match args.json {
+        true => format!("{}\n", serde_json::Value::Array(vec![measured.to_json()])),
+        false => measured.to_text(),
+    })
 }
 
 fn codec() -> impl TypedValueParser<Value = Codec> {

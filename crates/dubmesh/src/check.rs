@@ -9,6 +9,7 @@ use registry::{RegistryConfig, RegistryError};
 
 use crate::Exit;
 use crate::config_file::{ConfigFile, refuse};
+use crate::output;
 use crate::reload::{self, ReadCommand};
 
 mod connect;
@@ -30,9 +31,10 @@ pub(crate) fn check(args: &CheckArgs, read_command: ReadCommand) -> Exit {
         Ok(config) => config,
         Err(errors) => return refuse(&errors),
     };
-    let files = check_files(&config);
+    let mut files = check_files(&config);
     if matches!(files, Exit::Ok) {
-        println!("{}: good: {}", path.display(), summary(&config));
+        let text = format!("{}: good: {}\n", path.display(), summary(&config));
+        files = output::print("check", &text, Exit::Ok);
     }
     for warning in &config.warnings {
         eprintln!("warning: {warning}");
@@ -58,7 +60,9 @@ fn connect(config: &Config, pids: &[i32]) -> Exit {
     let mut exit = Exit::Ok;
     for attempt in attempts {
         match attempt.result {
-            Ok(found) => println!("{}: {found}", attempt.what),
+            Ok(found) => {
+                exit = output::print("check", &format!("{}: {found}\n", attempt.what), exit);
+            }
             Err(wrong) => {
                 eprintln!("{}: {wrong}", attempt.what);
                 exit = Exit::Failure;

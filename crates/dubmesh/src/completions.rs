@@ -1,11 +1,10 @@
 //! `dubmesh completions`: scripts by which shells complete what is typed.
 
-use std::io::{self, Write};
-
 use clap::{Args, Command};
 use clap_complete::Shell;
 
 use crate::Exit;
+use crate::output;
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
@@ -28,15 +27,5 @@ pub(crate) struct CompletionsArgs {
 pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "dubmesh", &mut script);
-    match io::stdout().write_all(&script) {
-        Ok(()) => Exit::Ok,
-        // As when the reader of a pipe, such as head, has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Ok,
-        Err(error) => {
-            let text = format!("dubmesh completions: cannot write to standard output: {error}\n");
-            // Nobody need be there to read it.
-            let _ = io::stderr().write_all(text.as_bytes());
-            Exit::Failure
-        }
-    }
+    output::print("completions", &String::from_utf8_lossy(&script), Exit::Ok)
 }

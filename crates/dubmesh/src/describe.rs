@@ -17,7 +17,7 @@ use registry::Origin;
 use serde_json::json;
 
 use crate::service_location::{LocationArgs, ServiceLocation, VariantArgs, plain_address};
-use crate::{Exit, admin_pages};
+use crate::{Exit, admin_pages, output};
 
 /// How long the registry and the definition are waited for.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -121,14 +121,7 @@ pub(crate) fn describe(args: &DescribeArgs) -> Exit {
             texts.collect::<Vec<_>>().join("\n")
         }
     };
-    match std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()) {
-        Ok(()) => Exit::Ok,
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Ok,
-        Err(error) => {
-            eprintln!("dubmesh describe: cannot write to standard output: {error}");
-            Exit::Failure
-        }
-    }
+    output::print("describe", &text, Exit::Ok)
 }
 
 /// Says why nothing is known of the service.

@@ -3,7 +3,7 @@
 mod sampling;
 mod watching;
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 use clap::Args;
@@ -14,6 +14,7 @@ use self::sampling::{MIN_LOOKS, Seen, Wanted, watch};
 use crate::Exit;
 use crate::admin_pages::plain;
 use crate::duration::duration;
+use crate::output;
 use crate::service_location::plain_address;
 
 /// What stands below the options in `--help`.
@@ -127,9 +128,7 @@ fn report(seen: &Seen, as_json: bool) -> Exit {
     } else {
         text(&report, !seen.agent.is_empty())
     };
-    // Whoever closes the pipe has read enough.
-    let _ = io::stdout().write_all(text.as_bytes());
-    if findings.is_empty() { Exit::Ok } else { Exit::Refused }
+    output::print("doctor", &text, if findings.is_empty() { Exit::Ok } else { Exit::Refused })
 }
 
 /// What to do where sockets show no trouble.

@@ -14,6 +14,7 @@ use registry::Endpoint;
 
 use crate::Exit;
 use crate::admin_pages;
+use crate::output;
 use crate::service_location::{LocationArgs, VariantArgs, plain_address};
 
 /// How long the registry is waited for.
@@ -121,9 +122,8 @@ pub(crate) fn explain(args: &ExplainArgs) -> Exit {
     };
     match explained {
         Ok((text, is_any_left)) => {
-            // Whoever closes the pipe has read enough.
-            let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
-            if is_any_left { Exit::Ok } else { Exit::Refused }
+            let exit = if is_any_left { Exit::Ok } else { Exit::Refused };
+            output::print("explain", &text, exit)
         }
         Err(Trouble::Usage(message)) => {
             eprintln!("dubmesh explain: {message}");

@@ -1,13 +1,13 @@
 //! `dubmesh list`: all that is registered, and by whom.
 
 use std::fmt::Write as _;
-use std::io::{ErrorKind, Write as _};
 
 use clap::Args;
 use registry::{Catalogue, Level, ListedEndpoint, ListedService, Protocol, Registry, Unasked};
 use serde_json::{Value, json};
 
 use crate::Exit;
+use crate::output;
 use crate::registry_url::RegistryUrl;
 use crate::service_location::plain_address;
 
@@ -79,14 +79,7 @@ pub(crate) fn list(args: &ListArgs) -> Exit {
              they may be missing: {reason}{others}"
         );
     }
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => Exit::Ok,
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Exit::Ok,
-        Err(error) => {
-            eprintln!("dubmesh list: cannot write to standard output: {error}");
-            Exit::Failure
-        }
-    }
+    output::print("list", &text, Exit::Ok)
 }
 
 /// What is printed.

@@ -22,6 +22,7 @@ mod duration;
 mod explain;
 mod list;
 mod logging;
+mod output;
 #[cfg(feature = "lab")]
 mod provider;
 mod registry_url;

@@ -1,6 +1,6 @@
 //! `dubmesh provider`: an embedded provider until a signal ends it.
 
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
@@ -16,6 +16,7 @@ use lab::provider::{HELLO, METHODS, Provider, ProviderConfig};
 
 use crate::Exit;
 use crate::logging::Logging;
+use crate::output;
 use crate::registry_url::RegistryUrl;
 
 /// What stands below the options in `--help`.
@@ -126,10 +127,7 @@ async fn serve(args: &ProviderArgs) -> Result<bool, String> {
     .map_err(|error| error.to_string())?;
     let registered = args.registry.as_ref().map(|url| register(args, url, provider.addr()));
     let registered = registered.transpose()?;
-    let mut stdout = io::stdout();
-    writeln!(stdout, "READY dubbo://{}", provider.addr())
-        .and_then(|()| stdout.flush())
-        .map_err(|error| format!("cannot write to standard output: {error}"))?;
+    output::write(format!("READY dubbo://{}\n", provider.addr()).as_bytes())?;
     let announced = async {
         if let Some(registered) = &registered {
             registered.established().await;

@@ -19,6 +19,7 @@ use nix::unistd::Pid;
 
 use crate::Exit;
 use crate::config_file::refuse;
+use crate::output;
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
@@ -64,10 +65,10 @@ pub(crate) fn reload(path: &Path, read_command: ReadCommand) -> Exit {
     }
     match told(path, read_command) {
         Ok(pids) => {
-            for pid in pids {
-                println!("agent {pid} reads {} again; its log shows what changed", path.display());
-            }
-            Exit::Ok
+            let path = path.display();
+            let line =
+                |pid| format!("agent {pid} reads {path} again; its log shows what changed\n");
+            output::print("reload", &pids.into_iter().map(line).collect::<String>(), Exit::Ok)
         }
         Err(message) => {
             eprintln!("dubmesh reload: {message}");

@@ -1,6 +1,5 @@
 //! `dubmesh tap`: calls of a running agent, as they end.
 
-use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
 use agent::journal::CallLine;
@@ -10,6 +9,7 @@ use serde::Deserialize;
 use crate::Exit;
 use crate::admin_pages;
 use crate::duration::duration;
+use crate::output::{self, Reader};
 use crate::service_location::plain_address;
 
 /// What stands below the options in `--help`.
@@ -137,9 +137,8 @@ fn print(args: &TapArgs, line: &[u8], n_shown: &mut u64) -> Result<Option<()>, S
         }
     };
     *n_shown += 1;
-    // Whoever closes the pipe has read enough.
-    let is_closed = writeln!(io::stdout(), "{text}").is_err();
-    let is_enough = is_closed || args.count.is_some_and(|count| count <= *n_shown);
+    let reader = output::write((text + "\n").as_bytes())?;
+    let is_enough = reader == Reader::Gone || args.count.is_some_and(|count| count <= *n_shown);
     Ok(is_enough.then_some(()))
 }
 

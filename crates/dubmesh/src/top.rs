@@ -4,7 +4,7 @@ mod sample;
 mod screen;
 mod table;
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 use clap::Args;
@@ -13,6 +13,7 @@ use self::sample::{Figures, Sample};
 use self::table::{Order, Shown, View};
 use crate::Exit;
 use crate::duration::duration;
+use crate::output;
 use crate::service_location::plain_address;
 
 /// What stands below the options in `--help`.
@@ -85,10 +86,14 @@ pub(crate) fn top(args: &TopArgs) -> Exit {
     };
     let shown = Shown { view: args.view, order, filter: args.filter.clone() };
     let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    if is_terminal && is_dumb && !args.once {
+        eprintln!("dubmesh top: TERM says that nothing can be drawn here; one look, as by --once");
+    }
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).enable_all().build();
     let done = runtime.map_err(|error| format!("cannot start an event loop: {error}")).and_then(
-        |runtime| match args.once || !is_terminal {
+        |runtime| match args.once || !is_terminal || is_dumb {
             true => runtime.block_on(once(args, &shown)),
             false => screen::run(&runtime, &args.admin, args.every, shown),
         },
@@ -110,9 +115,7 @@ async fn once(args: &TopArgs, shown: &Shown) -> Result<(), String> {
         true => serde_json::to_string_pretty(&json(&figures, shown)).unwrap_or_default() + "\n",
         false => table::text(&figures, shown, WIDTH),
     };
-    // Whoever closes the pipe has read enough.
-    let _ = io::stdout().write_all(text.as_bytes());
-    Ok(())
+    output::write(text.as_bytes()).map(drop)
 }
 
 /// The view that is shown, with the agent and the totals.

@@ -79,7 +79,6 @@ impl FileRegistry {
         let changed = Arc::new(Notify::new());
         // The watcher comes first: a change after our first look is an event.
         let watcher = watch_folder(&path, &changed);
-        let (table, path) = (table, path);
         let mut loader = Loader {
             path: path.clone(),
             table: table_sender,
@@ -114,7 +113,9 @@ impl Store for FileRegistry {
     }
 
     fn interfaces(&self) -> Wait<'_, Result<Vec<String>, Away>> {
-        Box::pin(std::future::ready(self.table.borrow().interfaces()))
+        // Why the file cannot be used says more than that it cannot.
+        let why = |away| self.status.borrow().last_error.clone().map_or(away, Away);
+        Box::pin(std::future::ready(self.table.borrow().interfaces().map_err(why)))
     }
 }
 

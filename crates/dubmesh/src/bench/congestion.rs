@@ -16,6 +16,7 @@ use registry::Protocol;
 use wire::SocketOptions;
 
 use super::seconds;
+use crate::output;
 use crate::service_location::endpoint_url;
 
 /// What stands below the options in `--help`.
@@ -103,12 +104,14 @@ struct Buffer(Option<usize>);
 /// Measures, and prints the rows as they come.
 ///
 /// # Errors
-/// Why nothing was measured.
-pub(super) fn run(args: &CongestionArgs) -> Result<(), CongestionError> {
+/// Why nothing was measured, or cannot be printed.
+pub(super) fn run(args: &CongestionArgs) -> Result<(), String> {
     let (_provider, callee) = match (&args.connect, &args.service) {
         (Some(url), Some(service)) => (None, remote(url, service, args)),
         _ => {
-            let (provider, callee) = embedded(args.callers + args.large_callers, args.work)?;
+            let n_callers = args.callers + args.large_callers;
+            let (provider, callee) =
+                embedded(n_callers, args.work).map_err(|error| error.to_string())?;
             (Some(provider), callee)
         }
     };
@@ -126,7 +129,7 @@ pub(super) fn run(args: &CongestionArgs) -> Result<(), CongestionError> {
         loads.push(Load { large: Some(LargeLoad { callers, reply_len }), ..alone });
     }
     if !args.json {
-        say(&heading(args.large_callers != 0));
+        say(&heading(args.large_callers != 0))?;
     }
     let mut rows = Vec::new();
     for Buffer(buffer_len) in &args.buffers {
@@ -137,9 +140,10 @@ pub(super) fn run(args: &CongestionArgs) -> Result<(), CongestionError> {
         for connections in &args.connections {
             let setting = Setting { connections: *connections, buffer_len: *buffer_len };
             for load in &loads {
-                let outcome = measure(&callee, &setting, load)?;
+                let outcome =
+                    measure(&callee, &setting, load).map_err(|error| error.to_string())?;
                 if !args.json {
-                    say(&line(&setting, &outcome));
+                    say(&line(&setting, &outcome))?;
                 }
                 rows.push(Row { setting, load: *load, outcome });
             }
@@ -147,10 +151,10 @@ pub(super) fn run(args: &CongestionArgs) -> Result<(), CongestionError> {
     }
     if args.json {
         let rows = rows.iter().map(|row| row.outcome.to_json(&row.setting, &row.load));
-        say(&serde_json::Value::Array(rows.collect()).to_string());
+        say(&serde_json::Value::Array(rows.collect()).to_string())?;
     }
     match &args.svg {
-        Some(path) => plot(path, args, &rows),
+        Some(path) => plot(path, args, &rows).map_err(|error| error.to_string()),
         None => Ok(()),
     }
 }
@@ -200,9 +204,9 @@ fn plot(path: &Path, args: &CongestionArgs, rows: &[Row]) -> Result<(), Congesti
     draw(path, Labels::by_connections(&title), &curves.collect::<Vec<_>>())
 }
 
-/// Nobody need be there to read it.
-fn say(line: &str) {
-    let _ = writeln!(io::stdout(), "{line}");
+/// What is measured goes on, for the plot, when nobody reads the lines any more.
+fn say(line: &str) -> Result<(), String> {
+    output::write(format!("{line}\n").as_bytes()).map(drop)
 }
 
 fn connections(text: &str) -> Result<ConnectionLimit, String> {

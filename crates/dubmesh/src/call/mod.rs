@@ -27,6 +27,7 @@ use registry::{Freshness, MemoryHub, Registered, Registration, Registry, Registr
 use self::outcome::{exit_of, remedy};
 use self::tap::Tap;
 use crate::Exit;
+use crate::output::{self, Reader};
 use crate::service_location::{LocationArgs, ServiceLocation, VariantArgs};
 
 /// A connection that takes longer will not come.
@@ -195,10 +196,8 @@ pub(crate) fn call(args: &CallArgs) -> Exit {
             return Exit::Ok;
         }
         Ok(json) => match print(args, &json) {
-            Ok(()) => return Exit::Ok,
-            // As when the reader of a pipe, such as head, has seen enough.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Exit::Ok,
-            Err(error) => Failure::Local(format!("cannot write to standard output: {error}")),
+            Ok(_) => return Exit::Ok,
+            Err(message) => Failure::Local(message),
         },
         Err(failure) => failure,
     };
@@ -236,18 +235,16 @@ fn say(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-fn print(args: &CallArgs, json: &[u8]) -> io::Result<()> {
-    let mut stdout = io::stdout();
-    let is_terminal = stdout.is_terminal();
+fn print(args: &CallArgs, json: &[u8]) -> Result<Reader, String> {
+    let is_terminal = io::stdout().is_terminal();
     if args.pretty || is_terminal && !args.raw {
         let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let has_colour = is_wanted && is_terminal;
-        stdout.write_all(&json_layout::pretty(json, has_colour))?;
+        output::write(&json_layout::pretty(json, has_colour))?;
     } else {
-        stdout.write_all(json)?;
+        output::write(json)?;
     }
-    stdout.write_all(b"\n")?;
-    stdout.flush()
+    output::write(b"\n")
 }
 
 fn value_of(args: &CallArgs) -> Result<Vec<u8>, Failure> {

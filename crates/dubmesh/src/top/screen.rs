@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 use ratatui::DefaultTerminal;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::{cursor, execute};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line as TextLine, Span};
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::sample::{Figures, Sample};
 use super::table::{Order, Shown, View, fitted, headline, lines, widths};
@@ -40,9 +42,27 @@ pub(super) fn run(
         is_stopped: false,
     };
     let mut terminal = ratatui::try_init().map_err(|error| format!("no terminal: {error}"))?;
+    runtime.spawn(leave_on_signal());
     let done = screen.until_quit(&mut terminal, runtime, admin, every);
     ratatui::restore();
     done.map_err(|error| format!("the terminal cannot be used: {error}"))
+}
+
+/// Gives the terminal back when a signal ends the process.
+async fn leave_on_signal() {
+    let watch =
+        || std::io::Result::Ok((signal(SignalKind::terminate())?, signal(SignalKind::hangup())?));
+    // Unwatched, a signal ends the process as it does by itself.
+    let Ok((mut terminate, mut hang_up)) = watch() else { return };
+    let number = tokio::select! {
+        _ = terminate.recv() => SignalKind::terminate(),
+        _ = hang_up.recv() => SignalKind::hangup(),
+    };
+    ratatui::restore();
+    // Nobody need be there to see it.
+    let _ = execute!(std::io::stdout(), cursor::Show);
+    // As a shell says of a process that a signal has ended.
+    std::process::exit(128 + number.as_raw_value());
 }
 
 /// Takes a look beside the keys: an agent that hangs keeps nobody from quitting.

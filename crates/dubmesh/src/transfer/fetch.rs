@@ -1,6 +1,6 @@
 //! `dubmesh transfer fetch`: the client.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use super::failed;
 use super::meter::{Line, Usage, bytes, usage};
 use crate::Exit;
 use crate::duration::duration;
+use crate::output;
 use crate::service_location::plain_address;
 
 /// What stands below the options in `--help`.
@@ -142,11 +143,11 @@ pub(super) fn fetch(args: &FetchArgs) -> Exit {
     drop(line);
     match fetched {
         Ok(fetched) => {
-            match args.json {
-                true => println!("{}", to_json(args, &fetched)),
-                false => print(args, &fetched),
-            }
-            Exit::Ok
+            let text = match args.json {
+                true => format!("{}\n", to_json(args, &fetched)),
+                false => text(args, &fetched),
+            };
+            output::print("transfer fetch", &text, Exit::Ok)
         }
         Err(error) => failed("fetch", &explained(args, &error)),
     }
@@ -192,27 +193,35 @@ async fn stopped() {
     }
 }
 
-fn print(args: &FetchArgs, fetched: &Fetched) {
+fn text(args: &FetchArgs, fetched: &Fetched) -> String {
+    let mut text = String::new();
     let Fetched { written, resumed, restarts, took, traffic } = fetched;
     let seconds = took.as_secs_f64();
     let rows = written.totals.lines;
-    println!(
+    let _ = writeln!(
+        text,
         "{rows} lines, {} of output, complete and checked, in {seconds:.2} s: {:.0} lines/s",
         bytes(written.len as f64),
         (rows - resumed) as f64 / seconds
     );
-    println!("  checksum   xxh3 {:016x}", written.digest);
-    println!("  sync       {:.2} s of these to sync it to the disk", written.sync.as_secs_f64());
+    let _ = writeln!(text, "  checksum   xxh3 {:016x}", written.digest);
+    let _ = writeln!(
+        text,
+        "  sync       {:.2} s of these to sync it to the disk",
+        written.sync.as_secs_f64()
+    );
     if 0 < *resumed {
-        println!("  resumed    {resumed} lines were already there");
+        let _ = writeln!(text, "  resumed    {resumed} lines were already there");
     }
     if 0 < *restarts || 0 < written.duplicates {
-        println!(
+        let _ = writeln!(
+            text,
             "  repeated   {} lines came twice and were dropped; the server forgot the transfer {restarts} time(s)",
             written.duplicates
         );
     }
-    println!(
+    let _ = writeln!(
+        text,
         "  packets    {} received by {:.0} bytes a read, {:.0} a segment; {} sent by {:.0} bytes a write, {:.0} a segment",
         bytes(traffic.read_bytes as f64),
         each(traffic.read_bytes, traffic.n_reads),
@@ -222,10 +231,11 @@ fn print(args: &FetchArgs, fetched: &Fetched) {
         each(traffic.written_bytes, traffic.n_segments_out),
     );
     if args.compress == Compress::Lz4 {
-        println!("  compressed {}", Gain::of(traffic));
+        let _ = writeln!(text, "  compressed {}", Gain::of(traffic));
     }
     let Usage { cpu_s, peak_rss_mb } = usage();
-    println!("  used       {cpu_s:.2} s of CPU time, {peak_rss_mb:.0} MB of memory");
+    let _ = writeln!(text, "  used       {cpu_s:.2} s of CPU time, {peak_rss_mb:.0} MB of memory");
+    text
 }
 
 /// What compression was good for.

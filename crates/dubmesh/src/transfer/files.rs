@@ -10,6 +10,7 @@ use transfer::{LineStep, TransferError};
 use super::meter::{Line, Usage, bytes, usage};
 use super::{LineEnds, advise, failed};
 use crate::Exit;
+use crate::output;
 
 pub(super) const GENERATE_HELP: &str = "\
 The same length and seed always give the same bytes.
@@ -145,10 +146,7 @@ pub(super) fn local(args: &LocalArgs) -> Exit {
 
 fn end(command: &str, told: Result<String, TransferError>) -> Exit {
     match told {
-        Ok(text) => {
-            println!("{text}");
-            Exit::Ok
-        }
+        Ok(text) => output::print(&format!("transfer {command}"), &(text + "\n"), Exit::Ok),
         Err(error) => failed(command, &error),
     }
 }

@@ -1,6 +1,6 @@
 //! `dubmesh transfer serve`: offers a file until a signal ends it.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use transfer::{ServeOptions, Serving};
 use super::{LineEnds, advise, failed};
 use crate::Exit;
 use crate::logging::Logging;
+use crate::output;
 
 /// How long clients that are being answered are waited for.
 const GRACE: Duration = Duration::from_secs(5);
@@ -77,10 +78,7 @@ async fn run(args: &ServeArgs) -> Result<(), String> {
     let serving = Serving::start(&args.file, &args.listen, options)
         .await
         .map_err(|error| error.to_string())?;
-    let mut stdout = io::stdout();
-    writeln!(stdout, "READY {}", serving.local_addr())
-        .and_then(|()| stdout.flush())
-        .map_err(|error| format!("cannot write to standard output: {error}"))?;
+    output::write(format!("READY {}\n", serving.local_addr()).as_bytes())?;
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}

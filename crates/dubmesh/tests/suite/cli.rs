@@ -212,6 +212,24 @@ fn a_missing_file_and_wrong_arguments() {
 }
 
 #[test]
+fn a_full_disk_is_told_and_a_closed_pipe_is_none() {
+    for args in [&["completions", "bash"][..], &["check", "--config", "-"]] {
+        let example = example("consumer.toml");
+        let args = args.iter().map(|it| if *it == "-" { example.as_os_str() } else { it.as_ref() });
+        let args: Vec<_> = args.collect();
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = dubmesh().args(&args).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let err = text(&output.stderr);
+        assert!(err.contains("cannot write to standard output"), "{args:?}: {err}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = dubmesh().args(&args).stdout(writer).status().unwrap();
+        assert_eq!(status.code(), Some(0), "{args:?}");
+    }
+}
+
+#[test]
 fn help_has_examples_and_statuses() {
     for args in [&["--help"][..], &["run", "--help"], &["check", "--help"]] {
         let help = output(args);

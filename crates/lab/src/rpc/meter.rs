@@ -124,40 +124,41 @@ impl Measured {
         })
     }
 
-    /// The row for people.
-    pub fn print(&self) {
+    /// The row for people, on several lines.
+    pub fn to_text(&self) -> String {
         let plan = &self.plan;
         let us = |time: Duration| time.as_secs_f64() * 1e6;
-        println!(
-            "{} callers on {} connection(s), {}, {} bytes out, {} bytes back, {:.1} s, closed loop",
+        let Self { n_connections, seconds, n_errors, client, server, .. } = self;
+        let mut lines = vec![format!(
+            "{} callers on {n_connections} connection(s), {}, {} bytes out, {} bytes back, \
+             {seconds:.1} s, closed loop",
             plan.concurrency,
-            self.n_connections,
             plan.codec.name(),
             plan.request_bytes,
             plan.response_bytes,
-            self.seconds
-        );
-        println!("  calls      {:>12.0} /s   {} errors", self.calls_per_s(), self.n_errors);
-        println!(
+        )];
+        lines.push(format!("  calls      {:>12.0} /s   {n_errors} errors", self.calls_per_s()));
+        lines.push(format!(
             "  latency    {:>12.1} us p50, {:.1} us p99, {:.1} us p99.9",
             us(self.p50),
             us(self.p99),
             us(self.p999)
-        );
-        println!(
+        ));
+        lines.push(format!(
             "  CPU        {:>12.2} us a call in the client, {:.2} us in the server",
-            self.cpu_us_per_call(self.client),
-            self.cpu_us_per_call(self.server)
-        );
-        println!(
+            self.cpu_us_per_call(*client),
+            self.cpu_us_per_call(*server)
+        ));
+        lines.push(format!(
             "  sockets    {:>12.3} reads and writes a call in the client, {:.3} in the server",
-            self.socket_calls_per_call(self.client),
-            self.socket_calls_per_call(self.server)
-        );
-        println!(
+            self.socket_calls_per_call(*client),
+            self.socket_calls_per_call(*server)
+        ));
+        lines.push(format!(
             "  memory     {:>12.1} MB in the client, {:.1} MB in the server",
-            self.client.rss_mb, self.server.rss_mb
-        );
+            client.rss_mb, server.rss_mb
+        ));
+        lines.join("\n") + "\n"
     }
 }
 
