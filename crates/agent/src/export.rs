@@ -174,13 +174,9 @@ impl LinkSession {
 
     /// Accepts a route, or refuses it for as long as its app is away.
     fn answer(&self, route: RouteId, target: &RouteBackend) {
-        let Backend { service, .. } = &*target.backend;
         self.conn.with(|link| match target.backend.standing() {
             Standing::Down => {
-                let text = match target.backend.withdrawn_at() {
-                    Some(_) => format!("{service} is no longer exported"),
-                    None => format!("the app behind {service} cannot be reached"),
-                };
+                let text = target.backend.trouble();
                 link.refuse_route(route, Status::UPSTREAM_UNREACHABLE, &text);
             }
             Standing::Ready | Standing::Full | Standing::Connecting => match &target.pool {

@@ -4,6 +4,7 @@
 //! ([`crate::upstream`]). An HTTP app ([`http`]) gets them as JSON, and what it answers becomes
 //! the body of a Dubbo reply.
 
+pub mod dubbo;
 pub mod http;
 
 use std::cell::{Cell, RefCell};
@@ -12,18 +13,18 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Instant;
 
-use dubbo_proto::{BodyLimits, Request, Serialization, ServiceKey};
+use dubbo_proto::{BodyLimits, Request, ServiceKey};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+pub use self::dubbo::DubboApp;
 pub use self::http::HttpApp;
 use crate::call::{Call, Encoded, Outcome, Whole};
 use crate::config::{AppConfig, ClusterRules, ExportConfig};
 use crate::error::{CallError, Code};
 use crate::gate::{AppGate, SharedGate};
 use crate::metrics::{CallStats, Hub};
-use crate::upstream::dubbo::DubboPeer;
-use crate::upstream::{EndpointAddress, Lanes, Pool, Setup, Standing};
+use crate::upstream::{EndpointAddress, Pool, Setup, Standing};
 
 /// One exported service and the way to the app.
 pub struct Backend {
@@ -46,15 +47,6 @@ pub enum App {
     Dubbo(DubboApp),
     /// A program with an HTTP endpoint.
     Http(Rc<HttpApp>),
-}
-
-/// An app that is a Dubbo provider itself.
-#[derive(Clone)]
-pub struct DubboApp {
-    /// What the app speaks.
-    pub serialization: Serialization,
-    /// The connections to it.
-    pub upstream: Rc<Lanes<DubboPeer>>,
 }
 
 /// What a worker exports, by service key as text. It changes with the configuration.
@@ -156,11 +148,11 @@ impl Backend {
         let policy = rules.policy(&export.service.interface);
         let setup = Setup::new(policy);
         let app = match &export.app {
-            AppConfig::Dubbo { host, port, tls, serialization } => App::Dubbo(DubboApp {
-                serialization: *serialization,
-                upstream: pool
-                    .dubbo(EndpointAddress { host, port: *port, tls: tls.as_ref() }, setup),
-            }),
+            AppConfig::Dubbo { host, port, tls, serialization } => {
+                let address = EndpointAddress { host, port: *port, tls: tls.as_ref() };
+                let upstream = pool.dubbo(address, setup);
+                App::Dubbo(DubboApp::start(&export.service, *serialization, upstream))
+            }
             AppConfig::Http(config) => {
                 let worker =
                     http::pool::Holder { account: pool.account(), connections: pool.connections() };
@@ -193,8 +185,18 @@ impl Backend {
     pub fn standing(&self) -> Standing {
         match &self.app {
             _ if self.withdrawn_at.get().is_some() => Standing::Down,
-            App::Dubbo(app) => app.upstream.standing(),
+            App::Dubbo(app) => app.standing(),
             App::Http(app) => app.health().standing(),
+        }
+    }
+
+    /// Why no calls are taken, where none are.
+    pub fn trouble(&self) -> String {
+        let service = &self.service;
+        match &self.app {
+            _ if self.withdrawn_at.get().is_some() => format!("{service} is no longer exported"),
+            App::Dubbo(app) => format!("the app behind {service} {}", app.trouble()),
+            App::Http(_) => format!("the app behind {service} cannot be reached"),
         }
     }
 
@@ -202,7 +204,7 @@ impl Backend {
     pub async fn changed(&self) {
         let app_changed = async {
             match &self.app {
-                App::Dubbo(app) => app.upstream.changed().await,
+                App::Dubbo(app) => app.changed().await,
                 App::Http(app) => app.health().changed().await,
             }
         };

@@ -27,8 +27,9 @@ impl Link {
         let setup = Setup::new(&crate::config::ClusterPolicy::default());
         let (host, port) = NOWHERE;
         let upstream = pool().dubbo(EndpointAddress { host, port, tls: None }, setup);
-        let app = App::Dubbo(DubboApp { serialization: Serialization::Fastjson2, upstream });
         let service = ServiceKey::new(SERVICE, "", "").unwrap();
+        let app = DubboApp::start(&service, Serialization::Fastjson2, upstream);
+        let app = App::Dubbo(app);
         let shared = Arc::new(SharedGate::new("app".to_owned(), AppCapacity::Known(200), 1));
         let gate = AppGate::new(&shared, 0);
         let backend = Rc::new(Backend::new(service, app, &Hub::new(&Code::NAMES), gate));

@@ -40,6 +40,7 @@ mod rules;
 mod several_links;
 mod several_registries;
 mod silent_peers;
+mod starting_apps;
 mod static_list;
 mod support;
 mod tls;

@@ -36,6 +36,8 @@ pub enum Behaviour {
     Leaving,
     /// It has not all of its services yet, and says so as Dubbo 3 does.
     Starting,
+    /// It has no service until [`FakeProvider::go_on`], and then is `Good`.
+    Exporting,
     /// It answers a megabyte, whatever the question.
     Long,
     /// It fails at once, outside of the service's code.
@@ -53,7 +55,7 @@ pub struct FakeProvider {
     n_open: Arc<AtomicUsize>,
     connections: Arc<Mutex<Vec<TcpStream>>>,
     stopped: Arc<AtomicBool>,
-    /// Whether [`Behaviour::Jams`] goes on.
+    /// Whether [`Behaviour::Jams`] or [`Behaviour::Exporting`] goes on.
     gate: Arc<Gate>,
     last: Arc<Mutex<Option<Request>>>,
 }
@@ -66,6 +68,10 @@ impl Gate {
     fn open(&self) {
         *self.0.lock().unwrap() = true;
         self.1.notify_all();
+    }
+
+    fn is_open(&self) -> bool {
+        *self.0.lock().unwrap()
     }
 
     fn pass(&self) {
@@ -137,7 +143,8 @@ impl FakeProvider {
         self.n_open.load(Ordering::SeqCst)
     }
 
-    /// Answers what [`Behaviour::Jams`] has held back.
+    /// Answers what [`Behaviour::Jams`] has held back, and exports what [`Behaviour::Exporting`] has
+    /// not yet.
     pub fn go_on(&self) {
         self.gate.open();
     }
@@ -213,7 +220,12 @@ fn treat(
 ) -> bool {
     let now = Instant::now();
     match behaviour {
-        Behaviour::Good | Behaviour::Slow | Behaviour::Jams => {
+        Behaviour::Exporting if !gate.is_open() => {
+            let text = "org.apache.dubbo.remoting.RemotingException: Not found exported service: \
+                        com.acme.Echo:20880 in []";
+            machine.reply_error(now, to, Status::ServiceError, text).unwrap();
+        }
+        Behaviour::Good | Behaviour::Slow | Behaviour::Jams | Behaviour::Exporting => {
             if behaviour == Behaviour::Jams && LONG_LEN <= request.args().len() {
                 gate.pass();
             }

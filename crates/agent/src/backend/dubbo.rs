@@ -1,0 +1,240 @@
+//! An app that is a Dubbo provider, and whether it offers the service yet.
+//!
+//! A provider that starts opens its port before all of its services are exported, and refuses their
+//! calls until then. Dubbo 3.3 even loses the arguments of some that come at that moment. So an app
+//! that was away is asked first, by the `$echo` that every exported service answers
+//! (`EchoFilter`). One that was there from the beginning is not.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use dubbo_proto::{Serialization, ServiceKey};
+use hessian::JavaType;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tracing::warn;
+use wire::Backoff;
+
+use crate::args::ArgumentList;
+use crate::call::{Call, Outcome, Payload, Times};
+use crate::error::Code;
+use crate::route::{Parameters, Plan, Route, RoutePlace};
+use crate::upstream::dubbo::{self, DubboPeer};
+use crate::upstream::{DubboForm, Lanes, Standing};
+
+/// How long an answer is waited for. An app that gives none is taken for one that knows no `$echo`.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long until an app is asked again that does not offer the service yet.
+const MIN_PAUSE: Duration = Duration::from_millis(50);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+/// After so long somebody should know that it does not.
+const WARN_AFTER: Duration = Duration::from_secs(10);
+
+/// An app that is a Dubbo provider itself.
+#[derive(Clone)]
+pub struct DubboApp {
+    /// What the app speaks.
+    pub serialization: Serialization,
+    /// The connections to it.
+    pub upstream: Rc<Lanes<DubboPeer>>,
+    asking: Rc<Asking>,
+}
+
+/// Dropped, it ends.
+struct Asking {
+    known: Rc<Known>,
+    task: AbortHandle,
+}
+
+/// What is known of an app that can be reached.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Answer {
+    /// It has the service, or need not be asked.
+    #[default]
+    Offered,
+    /// It was away, and has not said yet whether it has the service.
+    Unknown,
+    /// It has no such service.
+    Absent,
+}
+
+#[derive(Default)]
+struct Known {
+    answer: Cell<Answer>,
+    changed: Notify,
+}
+
+impl DubboApp {
+    /// The app that these connections lead to. Must be called on a worker's runtime.
+    pub fn start(
+        service: &ServiceKey,
+        serialization: Serialization,
+        upstream: Rc<Lanes<DubboPeer>>,
+    ) -> Self {
+        let known: Rc<Known> = Rc::default();
+        let question = Question::new(service, serialization, &upstream, &known);
+        let task = tokio::task::spawn_local(question.keep_asking()).abort_handle();
+        Self { serialization, upstream, asking: Rc::new(Asking { known, task }) }
+    }
+
+    /// Whether it takes calls of the service.
+    pub fn standing(&self) -> Standing {
+        standing(self.upstream.standing(), self.asking.known.answer.get())
+    }
+
+    /// Waits until [`DubboApp::standing`] may have changed.
+    pub async fn changed(&self) {
+        tokio::select! {
+            () = self.upstream.changed() => {}
+            () = self.asking.known.changed.notified() => {}
+        }
+    }
+
+    /// Why it takes no calls, where it does not.
+    pub fn trouble(&self) -> &'static str {
+        match is_up(self.upstream.standing()) {
+            true => "does not offer it yet",
+            false => "cannot be reached",
+        }
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Known {
+    fn note(&self, answer: Answer) {
+        if self.answer.replace(answer) != answer {
+            self.changed.notify_waiters();
+        }
+    }
+}
+
+/// The standing of a service whose app has this one, and has given this answer.
+fn standing(app: Standing, answer: Answer) -> Standing {
+    match answer {
+        Answer::Unknown | Answer::Absent if is_up(app) => Standing::Down,
+        _ => app,
+    }
+}
+
+fn is_up(standing: Standing) -> bool {
+    matches!(standing, Standing::Ready | Standing::Full)
+}
+
+/// `$echo` of one service.
+struct Question {
+    service: ServiceKey,
+    serialization: Serialization,
+    lanes: Rc<Lanes<DubboPeer>>,
+    known: Rc<Known>,
+    echo: Rc<Route>,
+}
+
+impl Question {
+    fn new(
+        service: &ServiceKey,
+        serialization: Serialization,
+        lanes: &Rc<Lanes<DubboPeer>>,
+        known: &Rc<Known>,
+    ) -> Self {
+        let parameters = Parameters::Given(vec![JavaType::class("java.lang.Object")]);
+        // It is in no table.
+        let place = RoutePlace { index: 0, generation: 0 };
+        let echo = Route::new(place, service, "$echo", parameters, Plan::default());
+        let (lanes, known) = (Rc::clone(lanes), Rc::clone(known));
+        Self { service: service.clone(), serialization, lanes, known, echo: Rc::new(echo) }
+    }
+
+    /// Asks each time that the app is back.
+    async fn keep_asking(self) {
+        let mut has_hung_up = false;
+        loop {
+            self.until(|standing| standing == Standing::Down).await;
+            self.known.note(Answer::Unknown);
+            self.until(is_up).await;
+            // Whoever hangs up when asked may know no better. It is not asked twice in a row.
+            if std::mem::take(&mut has_hung_up) {
+                self.known.note(Answer::Offered);
+            } else {
+                has_hung_up = self.ask().await;
+            }
+        }
+    }
+
+    async fn until(&self, wanted: impl Fn(Standing) -> bool) {
+        while !wanted(self.lanes.standing()) {
+            self.lanes.changed().await;
+        }
+    }
+
+    /// Asks until the app offers the service, or is away. Whether it has hung up.
+    async fn ask(&self) -> bool {
+        let (since, mut is_told) = (Instant::now(), false);
+        let mut pauses = Backoff::new(MIN_PAUSE, MAX_PAUSE);
+        while is_up(self.lanes.standing()) {
+            match self.echo().await {
+                Err(error) if error.code == Code::ServiceNotFound => {
+                    self.known.note(Answer::Absent);
+                    if WARN_AFTER <= since.elapsed() && !std::mem::replace(&mut is_told, true) {
+                        warn!(
+                            service = %self.service, app = %self.lanes.address(),
+                            reason = %error.message,
+                            "the app does not offer the service; it is registered as soon as the \
+                             app does; check interface, version and group"
+                        );
+                    }
+                }
+                Err(error) if error.code == Code::ConnectionBroken => return true,
+                _ => {
+                    self.known.note(Answer::Offered);
+                    return false;
+                }
+            }
+            tokio::time::sleep(pauses.next_wait()).await;
+        }
+        false
+    }
+
+    async fn echo(&self) -> Outcome {
+        let now = Instant::now();
+        let args = ArgumentList::of_values(vec![b"null"]);
+        let call = Call {
+            method: &self.echo,
+            payload: Payload::Json(&args),
+            attachments: &[],
+            times: Times { now, deadline: now + PATIENCE },
+            one_way: false,
+            clock: None,
+            headers: None,
+        };
+        let form = DubboForm { serialization: self.serialization, path: None };
+        dubbo::call(&self.lanes, &call, form).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_app_that_offers_the_service_takes_its_calls() {
+        use Standing::{Connecting, Down, Full, Ready};
+        for (app, answer, expected) in [
+            (Connecting, Answer::Offered, Connecting),
+            (Ready, Answer::Offered, Ready),
+            (Full, Answer::Offered, Full),
+            (Down, Answer::Offered, Down),
+            (Down, Answer::Unknown, Down),
+            (Ready, Answer::Unknown, Down),
+            (Ready, Answer::Absent, Down),
+            (Full, Answer::Absent, Down),
+        ] {
+            assert_eq!(standing(app, answer), expected, "{app:?}, {answer:?}");
+        }
+    }
+}
