@@ -221,7 +221,7 @@ impl Definitions {
         &self,
         runtime: &Handle,
         service: &ServiceKey,
-        open: impl FnOnce() -> Box<dyn Watched>,
+        open: impl FnOnce() -> Box<dyn DefinitionInputs>,
     ) -> DefinitionWatch {
         let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
         let known = feeds.get(service).and_then(Weak::upgrade);
@@ -265,7 +265,7 @@ pub(crate) type Reported<'a> =
 pub(crate) struct Away(pub(crate) String);
 
 /// What is asked about one service whose definition is looked for.
-pub(crate) trait Watched: Send + Sync {
+pub(crate) trait DefinitionInputs: Send + Sync {
     /// The endpoints that offer it.
     fn snapshots(&self) -> watch::Receiver<Snapshot>;
 
@@ -277,7 +277,7 @@ pub(crate) trait Watched: Send + Sync {
 struct Seeker {
     folder: Option<Folder>,
     asks_providers: bool,
-    watched: Box<dyn Watched>,
+    watched: Box<dyn DefinitionInputs>,
     service: ServiceKey,
     sender: watch::Sender<Lookup>,
     suspected: Arc<Notify>,

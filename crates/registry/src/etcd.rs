@@ -61,7 +61,7 @@ use crate::status::RegistryStatus;
 use crate::store::{Applications, RuleWatch, Store, Wait, Watch, Withdraw};
 
 use applications::EtcdApplications;
-use connection::Connection;
+use connection::SharedConnection;
 use index::Index;
 use rule::EtcdRule;
 use session::EtcdSession;
@@ -84,7 +84,7 @@ mod watch;
 pub(crate) struct EtcdRegistry {
     paths: Paths,
     settings: Arc<Settings>,
-    connection: Connection,
+    connection: SharedConnection,
     registrar: Registrar,
     index: Index,
     /// The contest's layout has none.
@@ -97,7 +97,7 @@ impl EtcdRegistry {
     pub(crate) fn open(config: EtcdConfig, runtime: &Handle) -> Result<Self, RegistryError> {
         let paths = Paths::new(&config.layout)?;
         let settings = Arc::new(Settings::new(config)?);
-        let (connection, connector) = Connection::start(&settings, &paths, runtime);
+        let (connection, connector) = SharedConnection::start(&settings, &paths, runtime);
         let session = EtcdSession::new(&settings, &connection);
         let registrar = Registrar::start(Box::new(session), runtime);
         let applications = match &settings.layout {

@@ -34,7 +34,7 @@ use crate::status::{RegistryStatus, StatusSender, note};
 use crate::store::{Store, Wait, Watch, Withdraw};
 use crate::table::{Table, TableWatch};
 
-use objects::Kind;
+use objects::ObjectKind;
 use settings::Settings;
 use state::State;
 use watcher::{News, Watcher};
@@ -76,13 +76,13 @@ impl KubernetesRegistry {
         let (table_sender, table) = watch::channel(Table::default());
         let (status_sender, status) = watch::channel(RegistryStatus::new(false));
         let (sender, news) = mpsc::channel(MAX_NEWS);
-        let mut kinds = vec![Kind::Slices];
-        kinds.extend(settings.reads_annotations.then_some(Kind::Services));
+        let mut kinds = vec![ObjectKind::Slices];
+        kinds.extend(settings.reads_annotations.then_some(ObjectKind::Services));
         let keeper = Keeper {
             state: State::new(settings.mapped.clone()),
             known: kinds
                 .iter()
-                .map(|kind| Known { kind: *kind, status: Freshness::Pending })
+                .map(|kind| KindStatus { kind: *kind, status: Freshness::Pending })
                 .collect(),
             table: table_sender,
             status: status_sender,
@@ -141,22 +141,22 @@ impl Drop for KubernetesRegistry {
 }
 
 /// How far what is known of a kind can be trusted.
-struct Known {
-    kind: Kind,
+struct KindStatus {
+    kind: ObjectKind,
     status: Freshness,
 }
 
 /// The task that makes the table from all news.
 struct Keeper {
     state: State,
-    known: Vec<Known>,
+    known: Vec<KindStatus>,
     table: watch::Sender<Table>,
     status: StatusSender,
     is_dirty: bool,
 }
 
 impl Keeper {
-    async fn run(mut self, mut news: mpsc::Receiver<(Kind, News)>) {
+    async fn run(mut self, mut news: mpsc::Receiver<(ObjectKind, News)>) {
         let mut due = Instant::now();
         loop {
             let arrived = tokio::select! {
@@ -172,7 +172,7 @@ impl Keeper {
         }
     }
 
-    fn handle(&mut self, kind: Kind, news: News) {
+    fn handle(&mut self, kind: ObjectKind, news: News) {
         match news {
             News::Whole { objects, n_bad } => {
                 if n_bad != 0 {
@@ -204,7 +204,7 @@ impl Keeper {
     }
 
     /// Notes how a kind does. One that was never listed stays pending.
-    fn note(&mut self, kind: Kind, status: Freshness, error: Option<String>) {
+    fn note(&mut self, kind: ObjectKind, status: Freshness, error: Option<String>) {
         for known in self.known.iter_mut().filter(|known| known.kind == kind) {
             let is_pending = known.status == Freshness::Pending && status == Freshness::Stale;
             if !is_pending && known.status != status {

@@ -43,7 +43,7 @@ use crate::status::RegistryStatus;
 use crate::store::{Applications, RuleWatch, Store, Wait, Watch, Withdraw};
 
 use applications::NacosApplications;
-use connection::Connection;
+use connection::SharedConnection;
 use index::Index;
 use login::Login;
 use rule::{NacosRule, RULES};
@@ -69,8 +69,8 @@ mod watch;
 #[derive(Debug)]
 pub(crate) struct NacosRegistry {
     settings: Arc<Settings>,
-    naming: Connection,
-    documents: Connection,
+    naming: SharedConnection,
+    documents: SharedConnection,
     registrar: Registrar,
     index: Index,
     applications: Arc<NacosApplications>,

@@ -29,12 +29,12 @@ pub(crate) struct Registrar {
 
 #[derive(Debug)]
 enum Command {
-    Add { id: u64, entry: Entry },
+    Add { id: u64, entry: PlacedRegistration },
     Remove { id: u64, done: oneshot::Sender<()> },
 }
 
 #[derive(Debug)]
-struct Entry {
+struct PlacedRegistration {
     placed: Placed,
     /// Whether the store has it, in our session.
     established: watch::Sender<bool>,
@@ -53,7 +53,7 @@ impl Registrar {
     pub(crate) fn add(&self, placed: Placed) -> (watch::Receiver<bool>, Withdraw) {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (established, receiver) = watch::channel(false);
-        let entry = Entry { placed, established };
+        let entry = PlacedRegistration { placed, established };
         // If the task is gone, so is the runtime, and with it everybody who could care.
         let _ = self.commands.send(Command::Add { id, entry });
         let commands = self.commands.clone();
@@ -67,7 +67,7 @@ impl Registrar {
 /// What should be in the store, and what is. Nothing here waits.
 #[derive(Debug, Default)]
 struct Ledger {
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, PlacedRegistration>,
     /// Entries to remove, and who waits for that.
     removals: Vec<(Placed, oneshot::Sender<()>)>,
 }
@@ -96,7 +96,7 @@ impl Ledger {
         held.map(|entry| entry.placed.clone()).collect()
     }
 
-    fn missing(&self) -> impl Iterator<Item = &Entry> {
+    fn missing(&self) -> impl Iterator<Item = &PlacedRegistration> {
         self.entries.values().filter(|entry| !*entry.established.borrow())
     }
 

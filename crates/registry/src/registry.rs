@@ -15,7 +15,7 @@ use crate::application::{Announcer, ApplicationLevel, Finding, can_announce};
 use crate::catalogue::{self, Catalogue};
 use crate::config::RegistryConfig;
 use crate::definitions::{
-    Away, DefinitionSources, DefinitionWatch, Definitions, Lookup, Reported, Watched,
+    Away, DefinitionInputs, DefinitionSources, DefinitionWatch, Definitions, Lookup, Reported,
 };
 use crate::directory::Presence;
 use crate::endpoint::{EndpointKey, Freshness, RegisterMode, Registration, Snapshot};
@@ -482,7 +482,7 @@ struct WatchedService {
     interface: String,
 }
 
-impl Watched for WatchedService {
+impl DefinitionInputs for WatchedService {
     fn snapshots(&self) -> watch::Receiver<Snapshot> {
         self.subscription.snapshots()
     }

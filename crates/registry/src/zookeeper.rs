@@ -50,7 +50,7 @@ use crate::status::RegistryStatus;
 use crate::store::{Applications, RuleWatch, Store, Wait, Watch, Withdraw};
 
 use applications::ZooKeeperApplications;
-use connection::Connection;
+use connection::SharedConnection;
 use index::Index;
 use rule::ZooKeeperRule;
 use session::ZooKeeperSession;
@@ -74,7 +74,7 @@ mod watch;
 pub(crate) struct ZooKeeperRegistry {
     paths: Paths,
     settings: Arc<Settings>,
-    connection: Connection,
+    connection: SharedConnection,
     registrar: Registrar,
     index: Index,
     applications: Arc<ZooKeeperApplications>,

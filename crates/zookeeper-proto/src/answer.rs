@@ -1,6 +1,6 @@
 //! What a server answers.
 
-use crate::jute::{JuteError, Reader};
+use crate::jute::{JuteError, RecordReader};
 use crate::request::op;
 
 /// What is known of a node beside its data.
@@ -114,7 +114,7 @@ impl Refusal {
 /// Reads the record of a good answer to the operation `op`.
 pub(crate) fn decode(
     op: i32,
-    reader: &mut Reader<'_>,
+    reader: &mut RecordReader<'_>,
 ) -> Result<Result<Answer, Refusal>, JuteError> {
     Ok(Ok(match op {
         op::GET_CHILDREN => {
@@ -133,7 +133,7 @@ pub(crate) fn decode(
 }
 
 /// The outcomes of several operations that were done together, or not at all.
-fn multi(reader: &mut Reader<'_>) -> Result<Result<Answer, Refusal>, JuteError> {
+fn multi(reader: &mut RecordReader<'_>) -> Result<Result<Answer, Refusal>, JuteError> {
     /// Of an operation that was not done because of another one. Source:
     /// `Code.RUNTIMEINCONSISTENCY`.
     const BECAUSE_OF_ANOTHER: Refusal = Refusal::Other { code: -2 };
@@ -158,7 +158,7 @@ fn multi(reader: &mut Reader<'_>) -> Result<Result<Answer, Refusal>, JuteError> 
     }
 }
 
-fn stat(reader: &mut Reader<'_>) -> Result<Stat, JuteError> {
+fn stat(reader: &mut RecordReader<'_>) -> Result<Stat, JuteError> {
     let (made_zxid, changed_zxid) = (reader.long()?, reader.long()?);
     let (made_at_ms, _changed_at_ms) = (reader.long()?, reader.long()?);
     let version = reader.int()?;

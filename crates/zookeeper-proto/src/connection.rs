@@ -15,7 +15,7 @@ use bytes::{Buf, BufMut, BytesMut};
 
 use crate::answer::{self, Answer, Refusal};
 use crate::event::{Broken, Event};
-use crate::jute::{Reader, put_buffer};
+use crate::jute::{RecordReader, put_buffer};
 use crate::request::{Request, op, put_auth, put_remove_watches};
 use crate::settings::{Session, Settings, Watcher};
 
@@ -195,7 +195,7 @@ impl<R, W: Watcher> Connection<R, W> {
         let frame_len = frame_len.filter(|len| HEADER_LEN <= *len).ok_or(too_long)?;
         let xid = self.expected().filter(|_| self.stage == Stage::Ready).ok_or(too_long)?;
         let Some(header) = input.get(LEN_LEN..LEN_LEN + HEADER_LEN) else { return Ok(false) };
-        let mut reader = Reader::new(header);
+        let mut reader = RecordReader::new(header);
         let (found, zxid) = (reader.int()?, reader.long()?);
         if found != xid {
             return Err(too_long);
@@ -279,7 +279,7 @@ impl<R, W: Watcher> Connection<R, W> {
     }
 
     fn handle_frame(&mut self, now: Instant, frame: &[u8]) -> Result<(), Broken> {
-        let mut reader = Reader::new(frame);
+        let mut reader = RecordReader::new(frame);
         if self.stage == Stage::Connecting {
             return self.handle_connected(now, &mut reader);
         }
@@ -295,7 +295,11 @@ impl<R, W: Watcher> Connection<R, W> {
     }
 
     /// The server's part of the handshake. Source: `ConnectResponse` in zookeeper.jute.
-    fn handle_connected(&mut self, now: Instant, reader: &mut Reader<'_>) -> Result<(), Broken> {
+    fn handle_connected(
+        &mut self,
+        now: Instant,
+        reader: &mut RecordReader<'_>,
+    ) -> Result<(), Broken> {
         let (_version, timeout_ms, id) = (reader.int()?, reader.int()?, reader.long()?);
         let given = reader.buffer()?;
         let mut password = [0; 16];
@@ -345,7 +349,7 @@ impl<R, W: Watcher> Connection<R, W> {
         }
     }
 
-    fn handle_event(&mut self, reader: &mut Reader<'_>) -> Result<(), Broken> {
+    fn handle_event(&mut self, reader: &mut RecordReader<'_>) -> Result<(), Broken> {
         let (kind, _state, path) = (reader.int()?, reader.int()?, reader.text()?);
         if kind == EVENT_NONE {
             return Ok(());
@@ -360,7 +364,7 @@ impl<R, W: Watcher> Connection<R, W> {
         now: Instant,
         xid: i32,
         code: i32,
-        reader: &mut Reader<'_>,
+        reader: &mut RecordReader<'_>,
     ) -> Result<(), Broken> {
         let expected = self.expected();
         let Some(pending) = self.pending.pop_front().filter(|_| expected == Some(xid)) else {

@@ -25,11 +25,11 @@ pub enum JuteError {
 
 /// Reads the fields of a record off the front of a frame.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct RecordReader<'a> {
     left: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> RecordReader<'a> {
     pub(crate) fn new(frame: &'a [u8]) -> Self {
         Self { left: frame }
     }
@@ -114,7 +114,7 @@ mod tests {
         put_text(&mut out, "é");
         put_buffer(&mut out, &[0, 255]);
         out.put_i32(-1);
-        let mut reader = Reader::new(&out);
+        let mut reader = RecordReader::new(&out);
         assert_eq!(reader.text().unwrap(), "é");
         assert_eq!(reader.buffer().unwrap(), [0, 255]);
         assert_eq!(reader.buffer().unwrap(), [0; 0], "null is nothing");
@@ -125,16 +125,16 @@ mod tests {
     fn counts_are_checked_before_anything_is_kept() {
         let many = [0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0];
         let cut_off = JuteError::CutOff { needed_len: 0x7fff_ffff * 4, left_len: 4 };
-        assert_eq!(Reader::new(&many).texts(), Err(cut_off));
+        assert_eq!(RecordReader::new(&many).texts(), Err(cut_off));
         let cut_off = JuteError::CutOff { needed_len: 0x7fff_ffff, left_len: 4 };
-        assert_eq!(Reader::new(&many).buffer(), Err(cut_off));
+        assert_eq!(RecordReader::new(&many).buffer(), Err(cut_off));
         let negative = (-2_i32).to_be_bytes();
-        assert_eq!(Reader::new(&negative).text(), Err(JuteError::BadLength { found: -2 }));
+        assert_eq!(RecordReader::new(&negative).text(), Err(JuteError::BadLength { found: -2 }));
     }
 
     #[test]
     fn a_strange_name_does_not_hide_the_others() {
         let bytes = [0, 0, 0, 2, 0, 0, 0, 1, 0xff, 0, 0, 0, 1, b'a'];
-        assert_eq!(Reader::new(&bytes).texts().unwrap(), ["\u{fffd}", "a"]);
+        assert_eq!(RecordReader::new(&bytes).texts().unwrap(), ["\u{fffd}", "a"]);
     }
 }

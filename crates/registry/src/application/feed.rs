@@ -138,7 +138,7 @@ impl Followed<Arc<Instance>> for List {
 /// What is known of a revision.
 struct Revision {
     /// The last that was said about it, and whether it is being asked for.
-    outcome: Option<Result<Arc<Known>, Arc<str>>>,
+    outcome: Option<Result<Arc<KnownRevision>, Arc<str>>>,
     is_asked: bool,
     /// How many instances had it when it was seen first.
     n_holders: usize,
@@ -147,7 +147,7 @@ struct Revision {
     n_tries: usize,
 }
 
-struct Known {
+struct KnownRevision {
     metadata: Arc<Metadata>,
     _room: Room,
 }
@@ -248,7 +248,7 @@ impl Resolver {
                 format!("no room for {len} bytes of metadata beside those of other applications")
             };
             let room = Room::take(&self.total_len, len).ok_or_else(no_room)?;
-            Ok(Arc::new(Known { metadata: Arc::new(metadata), _room: room }))
+            Ok(Arc::new(KnownRevision { metadata: Arc::new(metadata), _room: room }))
         });
         let Some(known) = self.revisions.get_mut(&revision) else { return };
         known.is_asked = false;

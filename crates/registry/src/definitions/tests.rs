@@ -24,7 +24,7 @@ fn method_of(lookup: &Lookup) -> String {
 /// A service about which the registry knows nothing.
 struct Unknown;
 
-impl Watched for Unknown {
+impl DefinitionInputs for Unknown {
     fn snapshots(&self) -> watch::Receiver<Snapshot> {
         watch::channel(Snapshot::default()).1
     }

@@ -15,7 +15,7 @@ use crate::layout::applications::ApplicationPaths;
 use crate::registrar::Registrar;
 use crate::store::{Applications, RuleWatch, Wait, Watch, Withdraw};
 
-use super::connection::Connection;
+use super::connection::SharedConnection;
 use super::rule::EtcdRule;
 use super::settings::Settings;
 use super::watch::EtcdWatch;
@@ -27,7 +27,7 @@ const MAX_MESSAGE_LEN: usize = 8 << 20;
 pub(super) struct EtcdApplications {
     pub(super) paths: ApplicationPaths,
     pub(super) settings: Arc<Settings>,
-    pub(super) connection: Connection,
+    pub(super) connection: SharedConnection,
     pub(super) registrar: Registrar,
 }
 

@@ -1,7 +1,7 @@
 //! The one connection to etcd, and the task that keeps it.
 //!
 //! Users of the connection never decide that it is broken: when something fails they call
-//! [`Connection::suspect`], and the task finds out with a request of its own.
+//! [`SharedConnection::suspect`], and the task finds out with a request of its own.
 
 use std::error::Error;
 use std::fmt;
@@ -60,7 +60,7 @@ impl Live {
 
 /// A shared handle on the connection.
 #[derive(Clone, Debug)]
-pub(super) struct Connection {
+pub(super) struct SharedConnection {
     pub(super) lent: Lent<Live>,
     suspect: Arc<Notify>,
     reads: Arc<Semaphore>,
@@ -92,7 +92,7 @@ pub(super) enum EtcdError {
     LeaseLost,
 }
 
-impl Connection {
+impl SharedConnection {
     /// Starts the task that connects and reconnects until it is aborted.
     pub(super) fn start(
         settings: &Arc<Settings>,
@@ -170,7 +170,7 @@ async fn bounded<T>(
 }
 
 struct Connector {
-    connection: Connection,
+    connection: SharedConnection,
     settings: Arc<Settings>,
     probe_key: String,
     lender: Lender<Live>,
@@ -321,7 +321,8 @@ mod tests {
         let config = EtcdConfig::new(["http://127.0.0.1:1".to_owned()], Layout::contest());
         let settings = Arc::new(Settings::new(config).unwrap());
         let paths = Paths::new(&Layout::contest()).unwrap();
-        let (connection, connector) = Connection::start(&settings, &paths, &Handle::current());
+        let (connection, connector) =
+            SharedConnection::start(&settings, &paths, &Handle::current());
         connector.abort();
         let (n_begun, gate) = (AtomicUsize::new(0), Semaphore::new(0));
         let read = |_| {

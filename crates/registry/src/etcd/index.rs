@@ -18,7 +18,7 @@ use crate::directory::{Directory, Presence};
 use crate::layout::Paths;
 use crate::on_demand::{self, LastAsked, OnDemand, Progress};
 
-use super::connection::{Connection, EtcdError, Live};
+use super::connection::{EtcdError, Live, SharedConnection};
 use super::stream::{MAX_MESSAGE_LEN, Range};
 
 /// Keys of one answer; those of Java providers have about a kilobyte.
@@ -33,7 +33,7 @@ pub(super) struct Index {
     paths: Paths,
     /// The folder of mappings, if there are any.
     mappings: Option<String>,
-    connection: Connection,
+    connection: SharedConnection,
     state: watch::Sender<KnownServices>,
     task: OnDemand,
 }
@@ -45,7 +45,11 @@ struct KnownServices {
 }
 
 impl Index {
-    pub(super) fn new(paths: Paths, mappings: Option<String>, connection: Connection) -> Self {
+    pub(super) fn new(
+        paths: Paths,
+        mappings: Option<String>,
+        connection: SharedConnection,
+    ) -> Self {
         let (state, task) = Default::default();
         Self { paths, mappings, connection, state, task }
     }
@@ -85,7 +89,7 @@ impl Index {
     fn keep_running(&self, runtime: &Handle) {
         self.task.keep_running(runtime, |asked| {
             let _ = self.state.send_replace(KnownServices::default());
-            let reader = Reader {
+            let reader = IndexReader {
                 paths: self.paths.clone(),
                 mappings: self.mappings.as_ref().map(|folder| format!("{folder}/")),
                 connection: self.connection.clone(),
@@ -97,16 +101,16 @@ impl Index {
     }
 }
 
-struct Reader {
+struct IndexReader {
     paths: Paths,
     /// What the keys of mappings begin with.
     mappings: Option<String>,
-    connection: Connection,
+    connection: SharedConnection,
     state: watch::Sender<KnownServices>,
     asked: Arc<LastAsked>,
 }
 
-impl on_demand::Reader<Live> for Reader {
+impl on_demand::Reader<Live> for IndexReader {
     type Error = EtcdError;
 
     fn set_stale(&self) {
@@ -141,7 +145,7 @@ impl on_demand::Reader<Live> for Reader {
     }
 }
 
-impl Reader {
+impl IndexReader {
     /// What all keys begin with.
     fn prefix(&self) -> String {
         format!("{}/", self.paths.root())

@@ -15,7 +15,7 @@ use dubbo_proto::url::encode_key;
 use etcd_client::{Error, GetOptions, GetResponse, KvClient, SortOrder, SortTarget};
 use tonic::Code;
 
-use super::connection::Connection;
+use super::connection::SharedConnection;
 use crate::definitions::{Allowance, Away, Document, Origin, Unread};
 
 /// The most documents of one interface: its variants, and the applications that offer them.
@@ -40,7 +40,7 @@ const MAX_KEY_LEN: usize = 64 << 10;
 
 /// The documents of an interface, the newest first.
 pub(super) async fn read(
-    connection: &Connection,
+    connection: &SharedConnection,
     root: &str,
     interface: &str,
 ) -> Result<Vec<Document>, Away> {

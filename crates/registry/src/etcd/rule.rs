@@ -6,19 +6,19 @@ use etcd_client::{EventType, WatchOptions};
 
 use crate::store::{RuleWatch, StoreError, Wait};
 
-use super::connection::{Connection, EtcdError, Live};
+use super::connection::{EtcdError, Live, SharedConnection};
 use super::stream::{OpenWatch, Range};
 
 pub(super) struct EtcdRule {
     key: String,
-    connection: Connection,
+    connection: SharedConnection,
     live: Option<Arc<Live>>,
     /// Open from the revision after the one that was read.
     open: Option<OpenWatch>,
 }
 
 impl EtcdRule {
-    pub(super) fn new(key: String, connection: Connection) -> Self {
+    pub(super) fn new(key: String, connection: SharedConnection) -> Self {
         Self { key, connection, live: None, open: None }
     }
 

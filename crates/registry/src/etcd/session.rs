@@ -15,7 +15,7 @@ use etcd_client::{
 use crate::layout::{Placed, Value};
 use crate::store::{Session, StoreError, Wait};
 
-use super::connection::{Connection, EtcdError, Live};
+use super::connection::{EtcdError, Live, SharedConnection};
 use super::settings::Settings;
 
 /// A list that changes this often while a name is added to it is written later.
@@ -25,14 +25,14 @@ const MAX_TRIES: usize = 8;
 const RENEWALS: u32 = 3;
 
 pub(super) struct EtcdSession {
-    connection: Connection,
+    connection: SharedConnection,
     ttl_s: i64,
     live: Option<Arc<Live>>,
     lease: Option<i64>,
 }
 
 impl EtcdSession {
-    pub(super) fn new(settings: &Settings, connection: &Connection) -> Self {
+    pub(super) fn new(settings: &Settings, connection: &SharedConnection) -> Self {
         let connection = connection.clone();
         Self { connection, ttl_s: settings.lease_ttl_s, live: None, lease: None }
     }

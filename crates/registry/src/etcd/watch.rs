@@ -11,7 +11,7 @@ use etcd_client::{
 use crate::layout::{Entry, Paths};
 use crate::store::{Change, Item, News, StoreError, Wait, Watch};
 
-use super::connection::{Connection, EtcdError, Live};
+use super::connection::{EtcdError, Live, SharedConnection};
 use super::stream::{MAX_MESSAGE_LEN, OpenWatch, Range};
 
 type ReadItem<E> = Box<dyn Fn(&[u8], &[u8]) -> Item<E> + Send>;
@@ -22,7 +22,7 @@ pub(super) struct EtcdWatch<E> {
     prefixes: Vec<String>,
     /// Makes an item of a key and its value.
     read: ReadItem<E>,
-    connection: Connection,
+    connection: SharedConnection,
     live: Option<Arc<Live>>,
     stage: Stage,
     /// The revision up to which our reader knows everything.
@@ -38,7 +38,11 @@ enum Stage {
 
 impl EtcdWatch<Entry> {
     /// That of a service.
-    pub(super) fn of_service(paths: Paths, connection: Connection, wanted: ServiceKey) -> Self {
+    pub(super) fn of_service(
+        paths: Paths,
+        connection: SharedConnection,
+        wanted: ServiceKey,
+    ) -> Self {
         let folders = paths.folders(&wanted.interface).into_iter();
         let prefixes = folders.map(|folder| folder + "/").collect();
         let read = move |key: &[u8], value: &[u8]| Item {
@@ -53,7 +57,7 @@ impl<E: Send> EtcdWatch<E> {
     pub(super) fn new(
         prefixes: Vec<String>,
         read: impl Fn(&[u8], &[u8]) -> Item<E> + Send + 'static,
-        connection: Connection,
+        connection: SharedConnection,
     ) -> Self {
         let (live, stage, read) = (None, Stage::Unread, Box::new(read));
         Self { prefixes, read, connection, live, stage, revision: 0 }
@@ -180,7 +184,8 @@ mod tests {
         let paths = Paths::new(&Layout::contest()).unwrap();
         let config = EtcdConfig::new([etcd.client_url()], Layout::contest());
         let settings = Arc::new(Settings::new(config).unwrap());
-        let (connection, _connector) = Connection::start(&settings, &paths, &Handle::current());
+        let (connection, _connector) =
+            SharedConnection::start(&settings, &paths, &Handle::current());
         let mut watch = EtcdWatch::of_service(paths, connection, "a.B".parse().unwrap());
 
         assert_eq!(whole_len(&mut watch).await, 0);
@@ -200,7 +205,8 @@ mod tests {
         let paths = Paths::new(&Layout::contest()).unwrap();
         let config = EtcdConfig::new([etcd.client_url()], Layout::contest());
         let settings = Arc::new(Settings::new(config).unwrap());
-        let (connection, _connector) = Connection::start(&settings, &paths, &Handle::current());
+        let (connection, _connector) =
+            SharedConnection::start(&settings, &paths, &Handle::current());
         let live = connection.lent.live().await.expect("a connection");
         let mut rule = EtcdRule::new("/a".into(), connection.clone());
         let mut watch = EtcdWatch::of_service(paths, connection, "a.B".parse().unwrap());

@@ -67,18 +67,18 @@ impl ApiError {
 }
 
 /// An answer that began well. Dropping it closes its connection.
-pub(super) struct Answer {
+pub(super) struct OpenResponse {
     body: Incoming,
     connection: AbortHandle,
 }
 
-impl Drop for Answer {
+impl Drop for OpenResponse {
     fn drop(&mut self) {
         self.connection.abort();
     }
 }
 
-impl Answer {
+impl OpenResponse {
     /// The next piece of the body, `None` at its end.
     pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, ApiError> {
         loop {
@@ -106,7 +106,7 @@ impl Answer {
 }
 
 /// Asks, and waits until the answer begins. An answer that refuses is an error.
-pub(super) async fn get(settings: &Settings, path: &str) -> Result<Answer, ApiError> {
+pub(super) async fn get(settings: &Settings, path: &str) -> Result<OpenResponse, ApiError> {
     settings.renew_tls().await;
     let token = settings.token().await?;
     let deadline = Instant::now() + settings.request_timeout;
@@ -133,7 +133,7 @@ pub(super) async fn get(settings: &Settings, path: &str) -> Result<Answer, ApiEr
     let answered = timeout_at(deadline, sender.send_request(request)).await;
     let answered: Response<Incoming> = answered.map_err(late)??;
     let status = answered.status();
-    let mut answer = Answer { body: answered.into_body(), connection };
+    let mut answer = OpenResponse { body: answered.into_body(), connection };
     if status == StatusCode::OK {
         return Ok(answer);
     }
@@ -142,7 +142,7 @@ pub(super) async fn get(settings: &Settings, path: &str) -> Result<Answer, ApiEr
 }
 
 /// What an answer that refuses says, but never the token.
-async fn reason(answer: &mut Answer, deadline: Instant, token: &str) -> String {
+async fn reason(answer: &mut OpenResponse, deadline: Instant, token: &str) -> String {
     // A token that begins in what is shown is read to its end, and then known.
     let max_len = MAX_REASON_LEN + token.len();
     let mut text = Vec::new();

@@ -29,7 +29,7 @@ const MAX_SERVICES: usize = 1_000;
 
 /// Which objects are listed and watched.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum ObjectKind {
     Slices,
     Services,
 }
@@ -224,10 +224,10 @@ struct ServiceText {
 }
 
 /// Reads one page of a list.
-pub(super) fn parse_page(kind: Kind, text: &[u8]) -> Result<Page, BadObject> {
+pub(super) fn parse_page(kind: ObjectKind, text: &[u8]) -> Result<Page, BadObject> {
     match kind {
-        Kind::Slices => page(serde_json::from_slice(text)?, slice),
-        Kind::Services => page(serde_json::from_slice(text)?, service),
+        ObjectKind::Slices => page(serde_json::from_slice(text)?, slice),
+        ObjectKind::Services => page(serde_json::from_slice(text)?, service),
     }
 }
 
@@ -250,15 +250,15 @@ fn page<T>(list: ListText<T>, object: fn(T) -> Option<Object>) -> Result<Page, B
 }
 
 /// Reads one line of a watch.
-pub(super) fn parse_event(kind: Kind, line: &[u8]) -> Result<Event, BadObject> {
+pub(super) fn parse_event(kind: ObjectKind, line: &[u8]) -> Result<Event, BadObject> {
     let EventHead { kind: event, object } = serde_json::from_slice(line)?;
     let ObjectHead { metadata, code, message } = object;
     let version = metadata.resource_version.clone().unwrap_or_default();
     match event.as_str() {
         "ADDED" | "MODIFIED" => {
             let object = match kind {
-                Kind::Slices => slice(serde_json::from_slice::<EventText<_>>(line)?.object),
-                Kind::Services => service(ServiceText { metadata }),
+                ObjectKind::Slices => slice(serde_json::from_slice::<EventText<_>>(line)?.object),
+                ObjectKind::Services => service(ServiceText { metadata }),
             };
             Ok(Event::Put { object: object.ok_or(BadObject::Nameless)?, version })
         }
@@ -332,7 +332,7 @@ fn service(text: ServiceText) -> Option<Object> {
 /// What fuzz targets and tests call: whatever is read must be usable.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) fn exercise(data: &[u8]) {
-    for kind in [Kind::Slices, Kind::Services] {
+    for kind in [ObjectKind::Slices, ObjectKind::Services] {
         let page = parse_page(kind, data).unwrap_or_default();
         let event = parse_event(kind, data).ok();
         let put = event.and_then(|event| match event {
@@ -360,7 +360,7 @@ mod tests {
             "ports":[{{"name":"dubbo","port":20880,"protocol":"TCP"}},{{"name":"u","port":1,"protocol":"UDP"}},
             {{"port":null}},{{"port":99999}},7],"endpoints":{endpoints}}}}}"#
         );
-        let event = parse_event(Kind::Slices, text.as_bytes()).unwrap();
+        let event = parse_event(ObjectKind::Slices, text.as_bytes()).unwrap();
         match event {
             Event::Put { object: Object { content: Content::Slice(slice), .. }, version } => {
                 assert_eq!((&*version, &*slice.service, slice.ports.len()), ("7", "orders", 1));
@@ -410,7 +410,7 @@ mod tests {
         let page = br#"{"metadata":{"resourceVersion":"9","continue":"c"},"items":[5,{"metadata":7},
             {"metadata":{"name":"a"}},{"metadata":{"name":"a","namespace":"n","annotations":
             {"dubmesh.io/services":"g/a.B:1.0, , not a name,a.C","dubmesh.io/params":"timeout=9&x"}}}]}"#;
-        let page = parse_page(Kind::Services, page).unwrap();
+        let page = parse_page(ObjectKind::Services, page).unwrap();
         assert_eq!((page.n_bad, &*page.version, page.rest.as_deref()), (3, "9", Some("c")));
         let Content::Service(offer) = &page.objects[0].content else { panic!() };
         let names: Vec<_> = offer.services.iter().map(ToString::to_string).collect();
@@ -421,10 +421,10 @@ mod tests {
     #[test]
     fn the_end_of_the_history_comes_as_an_event() {
         let line = br#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}"#;
-        let event = parse_event(Kind::Slices, line).unwrap();
+        let event = parse_event(ObjectKind::Slices, line).unwrap();
         assert_eq!(event, Event::Failed { code: 410, message: "too old".into() });
         for line in ["", "{}", "null", r#"{"type":"NEW","object":{}}"#, r#"{"type":"ADDED"}"#] {
-            assert!(parse_event(Kind::Slices, line.as_bytes()).is_err(), "{line}");
+            assert!(parse_event(ObjectKind::Slices, line.as_bytes()).is_err(), "{line}");
             exercise(line.as_bytes());
         }
     }

@@ -13,7 +13,7 @@ use wire::{Destination, SocketOptions};
 use crate::config::{KubernetesConfig, RegistryTls};
 use crate::error::RegistryError;
 
-use super::objects::{Kind, ObjectName};
+use super::objects::{ObjectKind, ObjectName};
 use super::state::Mapped;
 
 /// Where a pod finds who it is.
@@ -109,10 +109,10 @@ impl Settings {
     }
 
     /// The path of all objects of a kind, with these parameters.
-    pub(super) fn path(&self, kind: Kind, params: &[(&str, &str)]) -> String {
+    pub(super) fn path(&self, kind: ObjectKind, params: &[(&str, &str)]) -> String {
         let (api, objects) = match kind {
-            Kind::Slices => ("/apis/discovery.k8s.io/v1", "endpointslices"),
-            Kind::Services => ("/api/v1", "services"),
+            ObjectKind::Slices => ("/apis/discovery.k8s.io/v1", "endpointslices"),
+            ObjectKind::Services => ("/api/v1", "services"),
         };
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(params);
@@ -210,13 +210,13 @@ mod tests {
     #[test]
     fn paths_name_the_namespace_and_the_selector() {
         let one = settings(|_| {}).unwrap();
-        let path = one.path(Kind::Slices, &[("limit", "5")]);
+        let path = one.path(ObjectKind::Slices, &[("limit", "5")]);
         assert_eq!(path, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?limit=5");
         let all = settings(|config| {
             config.namespace = Some("*".into());
             config.label_selector = Some("mesh=a b&c".into());
         });
-        let path = all.unwrap().path(Kind::Services, &[]);
+        let path = all.unwrap().path(ObjectKind::Services, &[]);
         assert_eq!(path, "/api/v1/services?labelSelector=mesh%3Da+b%26c");
     }
 

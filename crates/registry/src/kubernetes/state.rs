@@ -11,7 +11,7 @@ use crate::endpoint::{Endpoint, Level, NotUsed, Protocol, Unused};
 use crate::listing::{Leftover, Listing};
 use crate::table::Row;
 
-use super::objects::{Address, Content, Kind, Object, ObjectName, Offer, Port, Slice};
+use super::objects::{Address, Content, Object, ObjectKind, ObjectName, Offer, Port, Slice};
 
 /// More than any cluster of Kubernetes has pods.
 const MAX_ADDRESSES: usize = 200_000;
@@ -49,13 +49,13 @@ impl State {
     }
 
     /// Takes a whole list over.
-    pub(super) fn replace(&mut self, kind: Kind, objects: Vec<Object>) {
+    pub(super) fn replace(&mut self, kind: ObjectKind, objects: Vec<Object>) {
         match kind {
-            Kind::Slices => {
+            ObjectKind::Slices => {
                 self.slices.clear();
                 self.n_addresses = 0;
             }
-            Kind::Services => self.offers.clear(),
+            ObjectKind::Services => self.offers.clear(),
         }
         for object in objects {
             self.put(object);
@@ -81,13 +81,13 @@ impl State {
     }
 
     /// An object is gone; false if nothing follows from that.
-    pub(super) fn remove(&mut self, kind: Kind, name: &ObjectName) -> bool {
+    pub(super) fn remove(&mut self, kind: ObjectKind, name: &ObjectName) -> bool {
         match kind {
-            Kind::Slices => self.slices.remove(name).is_some_and(|slice| {
+            ObjectKind::Slices => self.slices.remove(name).is_some_and(|slice| {
                 self.n_addresses -= slice.addresses.len();
                 true
             }),
-            Kind::Services => self.offers.remove(name).is_some(),
+            ObjectKind::Services => self.offers.remove(name).is_some(),
         }
     }
 
@@ -215,8 +215,8 @@ mod tests {
         assert!(!state.put(offer(&["a.B"], Some("20881"))), "nothing new");
         assert_eq!(urls(&state), ["a.B dubbo://10.0.0.1:20881", "a.C dubbo://10.0.0.1:20880"]);
         assert!(state.put(offer(&[], None)), "the annotation is gone");
-        assert!(state.remove(Kind::Slices, &named("orders-1")));
-        assert!(!state.remove(Kind::Slices, &named("orders-1")));
+        assert!(state.remove(ObjectKind::Slices, &named("orders-1")));
+        assert!(!state.remove(ObjectKind::Slices, &named("orders-1")));
         assert_eq!((urls(&state).len(), state.n_addresses), (0, 0));
     }
 
@@ -231,8 +231,8 @@ mod tests {
             (&[("a", 1), ("b", 2)], Some("c"), ""),
         ] {
             let mut state = State::new(Vec::new());
-            state.replace(Kind::Services, vec![offer(&["a.B"], wanted)]);
-            state.replace(Kind::Slices, vec![slice("s", ports, &["10.0.0.1"])]);
+            state.replace(ObjectKind::Services, vec![offer(&["a.B"], wanted)]);
+            state.replace(ObjectKind::Slices, vec![slice("s", ports, &["10.0.0.1"])]);
             let (rows, leftovers) = state.rows();
             let urls: Vec<_> = rows.into_iter().map(|row| row.url).collect();
             assert_eq!(urls.join(" "), expected);
@@ -246,12 +246,12 @@ mod tests {
         state.put(offer(&["a.B"], None));
         let ports = [("dubbo", 20880)];
         state.replace(
-            Kind::Slices,
+            ObjectKind::Slices,
             vec![slice("s1", &ports, &["10.0.0.1"]), slice("s2", &ports, &["10.0.0.1"])],
         );
-        state.remove(Kind::Slices, &named("s1"));
+        state.remove(ObjectKind::Slices, &named("s1"));
         assert_eq!(urls(&state), ["a.B dubbo://10.0.0.1:20880"]);
-        state.replace(Kind::Slices, Vec::new());
+        state.replace(ObjectKind::Slices, Vec::new());
         assert!(urls(&state).is_empty());
     }
 }

@@ -11,7 +11,7 @@ use crate::follow::new_backoff;
 
 use super::api::{self, ApiError};
 use super::lines::Lines;
-use super::objects::{Event, Kind, Object, ObjectName, parse_event, parse_page};
+use super::objects::{Event, Object, ObjectKind, ObjectName, parse_event, parse_page};
 use super::settings::Settings;
 
 /// How long a watch lasts. A short one costs one request a minute, and finds out about an API
@@ -47,9 +47,9 @@ pub(super) enum News {
 
 /// The task of one kind.
 pub(super) struct Watcher {
-    pub(super) kind: Kind,
+    pub(super) kind: ObjectKind,
     pub(super) settings: Arc<Settings>,
-    pub(super) news: Sender<(Kind, News)>,
+    pub(super) news: Sender<(ObjectKind, News)>,
 }
 
 /// Nobody wants to know any more.
@@ -84,8 +84,8 @@ impl Watcher {
 
     fn words(&self, error: &ApiError) -> String {
         let objects = match self.kind {
-            Kind::Slices => "endpointslices",
-            Kind::Services => "services",
+            ObjectKind::Slices => "endpointslices",
+            ObjectKind::Services => "services",
         };
         let remedy = match error {
             ApiError::Refused { status, .. } if status.as_u16() == 403 => {

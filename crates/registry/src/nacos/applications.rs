@@ -15,7 +15,7 @@ use crate::layout::{Placed, Value};
 use crate::registrar::Registrar;
 use crate::store::{Applications, RuleWatch, Wait, Watch, Withdraw};
 
-use super::connection::Connection;
+use super::connection::SharedConnection;
 use super::index::list_names;
 use super::names;
 use super::offers;
@@ -26,8 +26,8 @@ use super::watch::{NacosWatch, Wanted};
 #[derive(Debug)]
 pub(super) struct NacosApplications {
     pub(super) settings: Arc<Settings>,
-    pub(super) naming: Connection,
-    pub(super) documents: Connection,
+    pub(super) naming: SharedConnection,
+    pub(super) documents: SharedConnection,
     pub(super) registrar: Registrar,
 }
 

@@ -53,7 +53,7 @@ const LOG_IN_EVERY: Duration = Duration::from_secs(5);
 const MAX_RESETS: usize = 3;
 
 /// A shared handle on a connection.
-pub(super) type Connection = Lent<Live>;
+pub(super) type SharedConnection = Lent<Live>;
 
 /// A connection that can be used.
 pub(super) struct Live {
@@ -121,7 +121,7 @@ pub(super) fn start(
     settings: &Arc<Settings>,
     login: &Arc<Login>,
     runtime: &Handle,
-) -> (Connection, AbortHandle) {
+) -> (SharedConnection, AbortHandle) {
     let (lender, connection) = lend(settings.request_timeout);
     let (settings, login) = (Arc::clone(settings), Arc::clone(login));
     let connector = Connector { module, settings, login, lender };

@@ -19,7 +19,7 @@ use crate::directory::{Directory, Presence};
 use crate::lookups::Lookups;
 use crate::on_demand::{self, LastAsked, OnDemand, Progress};
 
-use super::connection::{Connection, Live, NacosError};
+use super::connection::{Live, NacosError, SharedConnection};
 use super::names;
 use super::rule::MAPPING;
 
@@ -51,8 +51,8 @@ pub(super) async fn list_names(live: &Live, group: &str) -> Result<Vec<String>, 
 #[derive(Debug)]
 pub(super) struct Index {
     group: String,
-    naming: Connection,
-    documents: Connection,
+    naming: SharedConnection,
+    documents: SharedConnection,
     state: watch::Sender<KnownServices>,
     /// Somebody waits for a mapping.
     wanted: Arc<Notify>,
@@ -85,7 +85,7 @@ impl KnownServices {
 }
 
 impl Index {
-    pub(super) fn new(group: &str, naming: Connection, documents: Connection) -> Self {
+    pub(super) fn new(group: &str, naming: SharedConnection, documents: SharedConnection) -> Self {
         let (state, wanted, task) = Default::default();
         Self { group: group.to_owned(), naming, documents, state, wanted, task }
     }
@@ -128,7 +128,7 @@ impl Index {
     fn keep_running(&self, runtime: &Handle) {
         self.task.keep_running(runtime, |asked| {
             let _ = self.state.send_replace(KnownServices::default());
-            let reader = Reader {
+            let reader = IndexReader {
                 group: self.group.clone(),
                 documents: self.documents.clone(),
                 state: self.state.clone(),
@@ -140,15 +140,15 @@ impl Index {
     }
 }
 
-struct Reader {
+struct IndexReader {
     group: String,
-    documents: Connection,
+    documents: SharedConnection,
     state: watch::Sender<KnownServices>,
     wanted: Arc<Notify>,
     asked: Arc<LastAsked>,
 }
 
-impl on_demand::Reader<Live> for Reader {
+impl on_demand::Reader<Live> for IndexReader {
     type Error = NacosError;
 
     fn set_stale(&self) {
@@ -184,7 +184,7 @@ impl on_demand::Reader<Live> for Reader {
     }
 }
 
-impl Reader {
+impl IndexReader {
     /// Reads the mappings that somebody waits for. One that cannot be read counts as there: its
     /// subscriber learns why.
     async fn look(&self) {

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::definitions::{Allowance, Away, Document, Origin, Unread};
 
-use super::connection::{Connection, Live, NacosError};
+use super::connection::{Live, NacosError, SharedConnection};
 use super::index::list_names;
 use super::names::{self, PROVIDERS};
 use super::rule::{self, MAPPING};
@@ -23,8 +23,8 @@ const MAX_DOCUMENTS: usize = 64;
 
 /// The documents of an interface, the newest first. `definitions` is their group.
 pub(super) async fn read(
-    naming: &Connection,
-    documents: &Connection,
+    naming: &SharedConnection,
+    documents: &SharedConnection,
     group: &str,
     definitions: &str,
     interface: &str,

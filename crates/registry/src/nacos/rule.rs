@@ -11,7 +11,7 @@ use wire::jitter;
 use crate::layout::{Placed, Value};
 use crate::store::{RuleWatch, StoreError, Wait};
 
-use super::connection::{Connection, Live, NacosError};
+use super::connection::{Live, NacosError, SharedConnection};
 use super::hub::Listening;
 
 /// The group of the documents that say which applications offer an interface. Source:
@@ -96,7 +96,7 @@ async fn change(
 
 pub(super) struct NacosRule {
     key: ConfigKey,
-    connection: Connection,
+    connection: SharedConnection,
     live: Option<Arc<Live>>,
     listening: Option<Listening>,
     /// Of the text that was told last.
@@ -104,7 +104,7 @@ pub(super) struct NacosRule {
 }
 
 impl NacosRule {
-    pub(super) fn new(key: ConfigKey, connection: Connection) -> Self {
+    pub(super) fn new(key: ConfigKey, connection: SharedConnection) -> Self {
         Self { key, connection, live: None, listening: None, known: None }
     }
 

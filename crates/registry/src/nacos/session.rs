@@ -13,13 +13,13 @@ use tokio::task::AbortHandle;
 use crate::layout::{Placed, Value};
 use crate::store::{Session, StoreError, Wait};
 
-use super::connection::{Connection, Live, NacosError};
+use super::connection::{Live, NacosError, SharedConnection};
 use super::offers::unplaced;
 use super::rule::{self, MAPPING};
 
 pub(super) struct NacosSession {
-    naming: Connection,
-    documents: Connection,
+    naming: SharedConnection,
+    documents: SharedConnection,
     live: Option<Arc<Live>>,
     /// The connection that our instances belong to.
     owner: Option<Arc<Live>>,
@@ -33,8 +33,8 @@ pub(super) struct NacosSession {
 
 impl NacosSession {
     pub(super) fn new(
-        naming: &Connection,
-        documents: &Connection,
+        naming: &SharedConnection,
+        documents: &SharedConnection,
         keep_every: Duration,
         connectors: [AbortHandle; 2],
     ) -> Self {

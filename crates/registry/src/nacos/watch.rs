@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::store::{Item, News, StoreError, Wait, Watch};
 
-use super::connection::{Connection, Live, NacosError};
+use super::connection::{Live, NacosError, SharedConnection};
 use super::hub::Subscribed;
 use super::index::list_names;
 use super::names;
@@ -38,7 +38,7 @@ pub(super) type ReadLists<E> =
     Box<dyn Fn(&[(ServiceName, Arc<ServiceInfo>)]) -> Vec<Item<E>> + Send>;
 
 pub(super) struct NacosWatch<E> {
-    connection: Connection,
+    connection: SharedConnection,
     group: String,
     wanted: Wanted,
     read: ReadLists<E>,
@@ -67,7 +67,7 @@ pub(super) enum Wanted {
 
 impl<E: Send> NacosWatch<E> {
     pub(super) fn new(
-        connection: Connection,
+        connection: SharedConnection,
         group: &str,
         wanted: Wanted,
         read: ReadLists<E>,

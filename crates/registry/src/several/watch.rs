@@ -38,7 +38,7 @@ async fn open_change<T>(receiver: &mut watch::Receiver<T>) {
 }
 
 /// One service in one of the registries.
-struct Watched {
+struct WatchedRegistry {
     terms: Terms,
     snapshots: watch::Receiver<Snapshot>,
     status: watch::Receiver<RegistryStatus>,
@@ -48,7 +48,7 @@ struct Watched {
 pub(super) struct SeveralWatch {
     wanted: ServiceKey,
     mode: SeveralMode,
-    members: Vec<Watched>,
+    members: Vec<WatchedRegistry>,
     /// Until when a registry may be silent.
     patient_until: Instant,
 }
@@ -57,7 +57,7 @@ impl SeveralWatch {
     pub(super) fn new(wanted: &ServiceKey, mode: SeveralMode, members: &[Member]) -> Self {
         let members = members.iter().map(|Member { terms, registry }| {
             let subscription = registry.subscribe(wanted);
-            Watched {
+            WatchedRegistry {
                 terms: terms.clone(),
                 snapshots: subscription.snapshots(),
                 status: registry.status(),
@@ -70,7 +70,7 @@ impl SeveralWatch {
 
     fn combined(&mut self) -> Option<Known> {
         let is_late = self.patient_until <= Instant::now();
-        let part = |member: &mut Watched| {
+        let part = |member: &mut WatchedRegistry| {
             let status = member.status.borrow_and_update();
             let is_away = !status.connected && status.last_error.is_some();
             let snapshot = member.snapshots.borrow_and_update().clone();

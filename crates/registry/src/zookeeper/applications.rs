@@ -15,7 +15,7 @@ use crate::layout::applications::ApplicationPaths;
 use crate::registrar::Registrar;
 use crate::store::{Applications, RuleWatch, Wait, Watch, Withdraw};
 
-use super::connection::{Connection, bounded};
+use super::connection::{SharedConnection, bounded};
 use super::instances::Instances;
 use super::rule::ZooKeeperRule;
 use super::settings::Settings;
@@ -24,7 +24,7 @@ use super::settings::Settings;
 pub(super) struct ZooKeeperApplications {
     pub(super) paths: ApplicationPaths,
     pub(super) settings: Arc<Settings>,
-    pub(super) connection: Connection,
+    pub(super) connection: SharedConnection,
     pub(super) registrar: Registrar,
 }
 

@@ -22,7 +22,7 @@ const MAX_REFUSED_ROUNDS: usize = 3;
 const MIN_REFUSED_TIME: Duration = Duration::from_secs(2);
 
 /// A shared handle on the connection.
-pub(super) type Connection = Lent<Live>;
+pub(super) type SharedConnection = Lent<Live>;
 
 /// A connection whose session is there.
 pub(super) struct Live {
@@ -48,7 +48,7 @@ pub(super) enum ZooKeeperError {
 }
 
 /// Starts the task that connects and reconnects until it is aborted.
-pub(super) fn start(settings: &Arc<Settings>, runtime: &Handle) -> (Connection, AbortHandle) {
+pub(super) fn start(settings: &Arc<Settings>, runtime: &Handle) -> (SharedConnection, AbortHandle) {
     let (lender, connection) = lend(settings.request_timeout);
     let connector = Connector { settings: Arc::clone(settings), lender, memory: Memory::default() };
     (connection, runtime.spawn(connector.run()).abort_handle())
@@ -56,7 +56,7 @@ pub(super) fn start(settings: &Arc<Settings>, runtime: &Handle) -> (Connection, 
 
 /// Waits for requests, but not for longer than one may take.
 pub(super) async fn bounded<T>(
-    connection: &Connection,
+    connection: &SharedConnection,
     what: &'static str,
     requests: impl Future<Output = Result<T, ZooKeeperError>>,
 ) -> Result<T, ZooKeeperError> {

@@ -24,7 +24,7 @@ use crate::layout::Paths;
 use crate::lookups::Lookups;
 use crate::on_demand::{self, LastAsked, OnDemand, Progress};
 
-use super::connection::{Connection, Live, ZooKeeperError, is_about_node};
+use super::connection::{Live, SharedConnection, ZooKeeperError, is_about_node};
 use super::node::Node;
 
 /// Interfaces that are kept at most: a registry of more is not asked for its services.
@@ -39,7 +39,7 @@ pub(super) struct Index {
     paths: Paths,
     /// The folder of mappings.
     mappings: String,
-    connection: Connection,
+    connection: SharedConnection,
     state: watch::Sender<KnownServices>,
     /// Somebody waits for versions and groups.
     wanted: Arc<Notify>,
@@ -78,7 +78,7 @@ impl KnownServices {
 }
 
 impl Index {
-    pub(super) fn new(paths: Paths, mappings: String, connection: Connection) -> Self {
+    pub(super) fn new(paths: Paths, mappings: String, connection: SharedConnection) -> Self {
         let (state, wanted, task) = Default::default();
         Self { paths, mappings, connection, state, wanted, task }
     }
@@ -123,7 +123,7 @@ impl Index {
     fn keep_running(&self, runtime: &Handle) {
         self.task.keep_running(runtime, |asked| {
             let _ = self.state.send_replace(KnownServices::default());
-            let reader = Reader {
+            let reader = IndexReader {
                 paths: self.paths.clone(),
                 mappings: self.mappings.clone(),
                 state: self.state.clone(),
@@ -135,7 +135,7 @@ impl Index {
     }
 }
 
-struct Reader {
+struct IndexReader {
     paths: Paths,
     mappings: String,
     state: watch::Sender<KnownServices>,
@@ -143,7 +143,7 @@ struct Reader {
     asked: Arc<LastAsked>,
 }
 
-impl on_demand::Reader<Live> for Reader {
+impl on_demand::Reader<Live> for IndexReader {
     type Error = ZooKeeperError;
 
     fn set_stale(&self) {
@@ -179,7 +179,7 @@ impl on_demand::Reader<Live> for Reader {
     }
 }
 
-impl Reader {
+impl IndexReader {
     fn take_interfaces(&self, names: Vec<String>, mapped: Vec<String>) {
         let is_full = MAX_INTERFACES < names.len().max(mapped.len());
         let decoded = |names: Vec<String>| -> HashSet<Box<str>> {

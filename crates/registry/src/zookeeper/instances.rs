@@ -18,7 +18,7 @@ use crate::kept::MAX_ENTRIES;
 use crate::layout::BadEntry;
 use crate::store::{Change, Item, News, StoreError, Wait, Watch};
 
-use super::connection::{Connection, Live, ZooKeeperError, is_about_node};
+use super::connection::{Live, SharedConnection, ZooKeeperError, is_about_node};
 use super::node::Node;
 
 /// Nodes that are read at the same time.
@@ -31,7 +31,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 const RETRY_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) struct Instances {
-    connection: Connection,
+    connection: SharedConnection,
     live: Option<Arc<Live>>,
     /// Woken when the folder or one of its nodes may have changed.
     wake: Arc<Notify>,
@@ -52,7 +52,7 @@ struct InstanceNode {
 type Changes = Vec<Change<Arc<Instance>>>;
 
 impl Instances {
-    pub(super) fn new(folder: String, connection: Connection) -> Self {
+    pub(super) fn new(folder: String, connection: SharedConnection) -> Self {
         let wake = Arc::new(Notify::new());
         let folder = Node::new(folder, &wake);
         let (live, nodes, is_whole, history) = (None, BTreeMap::new(), false, None);

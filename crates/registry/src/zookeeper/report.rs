@@ -13,7 +13,7 @@ use dubbo_proto::url::encode_key;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use zookeeper_proto::{Answer, Refusal, Request, Stat};
 
-use super::connection::{Connection, Live, ZooKeeperError, bounded, is_about_node};
+use super::connection::{Live, SharedConnection, ZooKeeperError, bounded, is_about_node};
 use crate::definitions::{Allowance, Away, Document, Origin, Unread};
 
 /// The most documents of one interface: its variants, and the applications that offer them.
@@ -35,7 +35,7 @@ const PROVIDER: &str = "provider";
 
 /// The documents of an interface, the newest first. `root` has a slash in front.
 pub(super) async fn read(
-    connection: &Connection,
+    connection: &SharedConnection,
     root: &str,
     interface: &str,
 ) -> Result<Vec<Document>, Away> {
@@ -47,7 +47,7 @@ pub(super) async fn read(
 }
 
 async fn documents(live: &Live, top: String) -> Result<Vec<Document>, ZooKeeperError> {
-    let Found { paths, mut documents } = find(live, top).await?;
+    let FoundDocuments { paths, mut documents } = find(live, top).await?;
     let stats = stream::iter(paths).map(|path| stat(live, path)).buffered(MAX_ASKED);
     let mut nodes = Vec::new();
     for found in stats.try_collect::<Vec<_>>().await?.into_iter().flatten() {
@@ -97,12 +97,12 @@ fn unread(live: &Live, path: &str, refusal: Refusal) -> Result<Unread, ZooKeeper
 }
 
 /// Where the documents of an interface are, and what may not be looked into.
-struct Found {
+struct FoundDocuments {
     paths: Vec<String>,
     documents: Vec<Document>,
 }
 
-async fn find(live: &Live, top: String) -> Result<Found, ZooKeeperError> {
+async fn find(live: &Live, top: String) -> Result<FoundDocuments, ZooKeeperError> {
     let (mut paths, mut documents) = (Vec::new(), Vec::new());
     let (mut folders, mut n_folders) = (vec![(top, 0)], 0);
     while let Some((folder, depth)) = folders.pop() {
@@ -121,7 +121,7 @@ async fn find(live: &Live, top: String) -> Result<Found, ZooKeeperError> {
         }
     }
     paths.truncate(MAX_NODES);
-    Ok(Found { paths, documents })
+    Ok(FoundDocuments { paths, documents })
 }
 
 /// The names in a folder. One that may not be read is told as a document that cannot be.

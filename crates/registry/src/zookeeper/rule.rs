@@ -6,19 +6,19 @@ use tokio::sync::Notify;
 
 use crate::store::{RuleWatch, StoreError, Wait};
 
-use super::connection::{Connection, Live, ZooKeeperError};
+use super::connection::{Live, SharedConnection, ZooKeeperError};
 use super::node::Node;
 
 pub(super) struct ZooKeeperRule {
     node: Node,
-    connection: Connection,
+    connection: SharedConnection,
     live: Option<Arc<Live>>,
     wake: Arc<Notify>,
     is_read: bool,
 }
 
 impl ZooKeeperRule {
-    pub(super) fn new(path: String, connection: Connection) -> Self {
+    pub(super) fn new(path: String, connection: SharedConnection) -> Self {
         let wake = Arc::new(Notify::new());
         Self { node: Node::new(path, &wake), connection, live: None, wake, is_read: false }
     }

@@ -15,7 +15,7 @@ use zookeeper_proto::{Acl, Answer, Refusal, Request, Stat};
 use crate::layout::{Placed, Value};
 use crate::store::{Session, StoreError, Wait};
 
-use super::connection::{Connection, Live, ZooKeeperError, bounded};
+use super::connection::{Live, SharedConnection, ZooKeeperError, bounded};
 use super::settings::Settings;
 
 /// Nodes are looked after this many times in the life of a session.
@@ -25,7 +25,7 @@ const KEEPS: u32 = 3;
 const MAX_TRIES: usize = 8;
 
 pub(super) struct ZooKeeperSession {
-    connection: Connection,
+    connection: SharedConnection,
     acl: Acl,
     /// Until there is a session.
     wanted_timeout: Duration,
@@ -39,7 +39,7 @@ pub(super) struct ZooKeeperSession {
 impl ZooKeeperSession {
     pub(super) fn new(
         settings: &Arc<Settings>,
-        connection: &Connection,
+        connection: &SharedConnection,
         connector: AbortHandle,
     ) -> Self {
         Self {

@@ -12,7 +12,7 @@ use crate::kept::MAX_ENTRIES;
 use crate::layout::Paths;
 use crate::store::{Change, Item, News, StoreError, Wait, Watch};
 
-use super::connection::{Connection, Live, ZooKeeperError};
+use super::connection::{Live, SharedConnection, ZooKeeperError};
 use super::node::Node;
 
 /// The longest pause between two reads of a folder that changes all the time.
@@ -20,7 +20,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct ZooKeeperWatch {
     paths: Paths,
-    connection: Connection,
+    connection: SharedConnection,
     wanted: ServiceKey,
     live: Option<Arc<Live>>,
     /// Woken when one of the folders may have changed.
@@ -47,7 +47,7 @@ const MAX_PARSED: usize = 2 * MAX_ENTRIES;
 const SCHEME_END: &str = "%3A%2F%2F";
 
 impl ZooKeeperWatch {
-    pub(super) fn new(paths: Paths, connection: Connection, wanted: ServiceKey) -> Self {
+    pub(super) fn new(paths: Paths, connection: SharedConnection, wanted: ServiceKey) -> Self {
         let wake = Arc::new(Notify::new());
         let folders = paths.folders(&wanted.interface).into_iter();
         let folders = folders.map(|path| (Node::new(path, &wake), Names::new())).collect();
