@@ -48,16 +48,16 @@ const IDLE_TTL: Duration = Duration::from_secs(30);
 pub struct Clusters {
     /// The registries of the configuration, in its order.
     registries: Vec<(String, Registry)>,
-    entries: RefCell<HashMap<(usize, ServiceKey), Entry>>,
+    entries: RefCell<HashMap<(usize, ServiceKey), RunningCluster>>,
     unsure: Cell<Unsure>,
 }
 
-struct Entry {
+struct RunningCluster {
     cluster: Rc<Cluster>,
     updates: AbortHandle,
 }
 
-impl Drop for Entry {
+impl Drop for RunningCluster {
     fn drop(&mut self) {
         self.cluster.forget();
         self.updates.abort();
@@ -65,7 +65,7 @@ impl Drop for Entry {
 }
 
 /// What became of a look-up.
-pub enum Found {
+pub enum ClusterLookup {
     /// Its cluster, looked up now or before.
     Cluster(Rc<Cluster>),
     /// The registry is being asked for the list of its services.
@@ -183,16 +183,16 @@ impl Clusters {
         registry: usize,
         service: ServiceKey,
         make: impl FnOnce(&str, &ServiceKey) -> Cluster,
-    ) -> Result<Found, CallError> {
+    ) -> Result<ClusterLookup, CallError> {
         let key = (registry, service);
         if let Some(entry) = self.entries.borrow().get(&key) {
-            return Ok(Found::Cluster(Rc::clone(&entry.cluster)));
+            return Ok(ClusterLookup::Cluster(Rc::clone(&entry.cluster)));
         }
         let Some((name, known)) = self.registries.get(registry) else {
             return Err(CallError::new(Code::Internal, "the listener has no registry"));
         };
         if !self.admit(name, known, &key.1)? {
-            return Ok(Found::Asking);
+            return Ok(ClusterLookup::Asking);
         }
         let cluster = Rc::new(make(name, &key.1));
         let subscription = known.subscribe(&key.1);
@@ -210,9 +210,10 @@ impl Clusters {
             documents,
         };
         let updates = tokio::task::spawn_local(follower.run(subscription));
-        let entry = Entry { cluster: Rc::clone(&cluster), updates: updates.abort_handle() };
+        let entry =
+            RunningCluster { cluster: Rc::clone(&cluster), updates: updates.abort_handle() };
         self.entries.borrow_mut().insert(key, entry);
-        Ok(Found::Cluster(cluster))
+        Ok(ClusterLookup::Cluster(cluster))
     }
 
     /// Whether a service may be watched; false while that is being found out.

@@ -64,7 +64,7 @@ pub enum Direction {
 }
 
 /// One connection of the table.
-pub struct Entry {
+pub struct ListedConnection {
     /// Who is at its other end, since when, and what is spoken.
     pub facts: Facts,
     /// Who opened it.
@@ -74,7 +74,7 @@ pub struct Entry {
     session: Weak<dyn Session>,
 }
 
-impl Entry {
+impl ListedConnection {
     /// What it does just now; `None` if it has ended.
     pub fn activity(&self) -> Option<Activity> {
         Some(self.session.upgrade()?.activity())
@@ -93,7 +93,7 @@ impl Entry {
 
 /// The table. A clone is another handle to the same.
 #[derive(Clone, Default)]
-pub struct Connections(Rc<RefCell<Vec<Entry>>>);
+pub struct Connections(Rc<RefCell<Vec<ListedConnection>>>);
 
 impl Connections {
     /// Adds a connection. It is in the table for as long as `session` lives.
@@ -105,7 +105,7 @@ impl Connections {
         session: &Rc<S>,
     ) {
         let session: Weak<S> = Rc::downgrade(session);
-        self.0.borrow_mut().push(Entry { facts, direction, meter, session });
+        self.0.borrow_mut().push(ListedConnection { facts, direction, meter, session });
     }
 
     /// Has all of them take no new calls.
@@ -130,7 +130,7 @@ impl Connections {
     }
 
     /// Shows the open connections to `look`, in the order in which they were added.
-    pub fn each(&self, look: impl FnMut(&Entry)) {
+    pub fn each(&self, look: impl FnMut(&ListedConnection)) {
         self.0.borrow().iter().filter(|entry| entry.is_open()).for_each(look);
     }
 

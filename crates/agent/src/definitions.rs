@@ -17,10 +17,10 @@ use crate::routes::RouteTable;
 /// What one worker knows.
 #[derive(Default)]
 pub struct Definitions {
-    entries: RefCell<Vec<Entry>>,
+    entries: RefCell<Vec<WatchedDefinition>>,
 }
 
-struct Entry {
+struct WatchedDefinition {
     cluster: Weak<Cluster>,
     watch: DefinitionWatch,
 }
@@ -46,14 +46,15 @@ impl Definitions {
 
     fn watch(&self, registry: &Registry, cluster: &Rc<Cluster>) -> DefinitionWatch {
         let mut entries = self.entries.borrow_mut();
-        let is_of_cluster = |entry: &&Entry| std::ptr::eq(entry.cluster.as_ptr(), &**cluster);
+        let is_of_cluster =
+            |entry: &&WatchedDefinition| std::ptr::eq(entry.cluster.as_ptr(), &**cluster);
         if let Some(entry) = entries.iter().find(is_of_cluster) {
             return entry.watch.clone();
         }
         let mut watch = registry.definition(&cluster.service);
         // What is known by now makes the first routes; only what comes later is a change.
         let _ = watch.current();
-        entries.push(Entry { cluster: Rc::downgrade(cluster), watch: watch.clone() });
+        entries.push(WatchedDefinition { cluster: Rc::downgrade(cluster), watch: watch.clone() });
         watch
     }
 

@@ -94,7 +94,7 @@ pub enum Fault {
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct ErrorRow {
     /// Stable name, as in JSON errors and metrics.
     pub name: &'static str,
     /// Whose fault it is.
@@ -118,8 +118,8 @@ const fn row(
     link_status: LinkStatus,
     dubbo_status: DubboStatus,
     retry: Retry,
-) -> Row {
-    Row { name, fault, http_status, link_status, dubbo_status, retry }
+) -> ErrorRow {
+    ErrorRow { name, fault, http_status, link_status, dubbo_status, retry }
 }
 
 impl Code {
@@ -172,7 +172,7 @@ impl Code {
 
     /// What the table says of this code.
     #[rustfmt::skip] // A table: one line a code.
-    pub const fn row(self) -> Row {
+    pub const fn row(self) -> ErrorRow {
         use Fault::{Downstream, Local, Upstream};
         use Retry::{Elsewhere, IfIdempotent, Never, Rewritten, Safe};
         type S = LinkStatus;

@@ -98,7 +98,7 @@ pub struct Metered<M> {
     /// What the account was told.
     counted: Cell<usize>,
     /// Clocks of calls that wait to be written.
-    watched: Watched,
+    watched: WatchedClocks,
     waits: Waits,
     /// Nothing is read for a while.
     rests: bool,
@@ -107,7 +107,7 @@ pub struct Metered<M> {
 impl<M> Metered<M> {
     /// A machine of a new connection.
     pub fn new(machine: M, account: Rc<Account>) -> Self {
-        let (counted, watched, waits) = (Cell::new(0), Watched::default(), Waits::default());
+        let (counted, watched, waits) = (Cell::new(0), WatchedClocks::default(), Waits::default());
         let (input_len, taken_len, rests) = (0, 0, false);
         Self { machine, account, input_len, taken_len, counted, watched, waits, rests }
     }
@@ -137,14 +137,14 @@ impl<M> Metered<M> {
 
 /// Clocks of calls whose bytes wait to be written. There are few: one call in many has one.
 #[derive(Default)]
-struct Watched {
+struct WatchedClocks {
     /// The machine has their bytes.
     queued: Vec<Rc<StageClock>>,
     /// The driver has their bytes.
     taken: Vec<Rc<StageClock>>,
 }
 
-impl Watched {
+impl WatchedClocks {
     fn is_empty(&self) -> bool {
         self.queued.is_empty() && self.taken.is_empty()
     }

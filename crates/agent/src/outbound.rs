@@ -11,7 +11,7 @@ use registry::Registry;
 
 use crate::backend::{Backend, GateSetup};
 use crate::cluster::Cluster;
-use crate::clusters::{Clusters, Found};
+use crate::clusters::{ClusterLookup, Clusters};
 use crate::config::{ClusterPolicy, ClusterRules, ExportConfig};
 use crate::definitions::Definitions;
 use crate::error::{CallError, Code};
@@ -173,8 +173,8 @@ impl Outbound {
             Cluster::new(service.clone(), name, &policy, Rc::clone(&self.pool), self.hub.clone())
         };
         match self.clusters.find(registry, service, make)? {
-            Found::Cluster(cluster) => Ok(Some(cluster)),
-            Found::Asking => Ok(None),
+            ClusterLookup::Cluster(cluster) => Ok(Some(cluster)),
+            ClusterLookup::Asking => Ok(None),
         }
     }
 }

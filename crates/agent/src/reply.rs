@@ -45,7 +45,7 @@ pub struct ReplyReader<'a> {
     body: &'a [u8],
     endpoint: &'a str,
     options: &'a JsonOptions,
-    known: Known<'a>,
+    known: DefinedResult<'a>,
     form: Form,
 }
 
@@ -101,7 +101,7 @@ impl OwnReply {
             body: &self.body,
             endpoint: &self.endpoint,
             options: &self.options,
-            known: Known::new(self.result.as_ref(), self.definition.as_deref()),
+            known: DefinedResult::new(self.result.as_ref(), self.definition.as_deref()),
             form: self.form,
         }
     }
@@ -145,7 +145,7 @@ impl<'a> ReplyReader<'a> {
                 // in its parts.
                 let refs = RefStyle::default();
                 let named = JsonOptions { class_name: true, refs, ..self.options.clone() };
-                write_value(&outcome, Known::default(), &named, &mut json)?;
+                write_value(&outcome, DefinedResult::default(), &named, &mut json)?;
             }
         }
         match self.form {
@@ -216,7 +216,7 @@ fn untold(error: impl Display) -> CallError {
 /// Appends the value or the exception of a reply.
 fn write_value(
     outcome: &Outcome<'_>,
-    known: Known<'_>,
+    known: DefinedResult<'_>,
     options: &JsonOptions,
     out: &mut Vec<u8>,
 ) -> Result<(), CallError> {
@@ -229,20 +229,22 @@ fn write_value(
 
 /// What a definition tells of a result.
 #[derive(Clone, Copy, Default)]
-struct Known<'a> {
+struct DefinedResult<'a> {
     ty: Option<&'a JavaType>,
     schema: Option<&'a dyn Schema>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> DefinedResult<'a> {
     fn new(ty: Option<&'a JavaType>, definition: Option<&'a Definition>) -> Self {
         Self { ty, schema: definition.map(|definition| &definition.service as &dyn Schema) }
     }
 }
 
-fn known_type(reply: &Reply) -> Known<'_> {
-    let Some(plan) = reply.route.as_ref().map(|route| &route.plan) else { return Known::default() };
-    Known::new(plan.result.as_ref(), plan.schema.as_deref())
+fn known_type(reply: &Reply) -> DefinedResult<'_> {
+    let Some(plan) = reply.route.as_ref().map(|route| &route.plan) else {
+        return DefinedResult::default();
+    };
+    DefinedResult::new(plan.result.as_ref(), plan.schema.as_deref())
 }
 
 /// What every provider attaches to every reply: its version of Dubbo's protocol. Replies that end

@@ -88,12 +88,12 @@ impl RuleKind {
 /// The watches of a service's documents.
 #[derive(Default)]
 pub struct RuleDocuments {
-    watched: Vec<Watched>,
+    watched: Vec<WatchedDocument>,
     /// Whether others are watched than those that were read last.
     is_new: bool,
 }
 
-struct Watched {
+struct WatchedDocument {
     name: RuleName,
     /// Ends the watch when it is dropped.
     _subscription: RuleSubscription,
@@ -130,7 +130,8 @@ impl RuleDocuments {
             let document = subscription.document();
             let (text, rule, problem, refusal) = Default::default();
             let _subscription = subscription;
-            let watched = Watched { name, _subscription, document, text, rule, problem, refusal };
+            let watched =
+                WatchedDocument { name, _subscription, document, text, rule, problem, refusal };
             self.watched.push(watched);
         }
     }
@@ -203,7 +204,7 @@ impl RuleDocuments {
     }
 }
 
-impl Watched {
+impl WatchedDocument {
     async fn read(&mut self, text: Option<Arc<str>>) {
         self.text.clone_from(&text);
         self.problem = None;

@@ -26,7 +26,7 @@ pub struct Describer {
 
 /// Why there is no answer.
 #[derive(Debug, Eq, PartialEq)]
-pub(super) enum Refusal {
+pub(super) enum DescribeRefusal {
     /// The query is wrong.
     Query(String),
     /// Others are looking.
@@ -42,11 +42,11 @@ impl Describer {
 
     /// Describes the service that the query of a URL names, once for each registry that knows it;
     /// if none does, once for each.
-    pub(super) async fn answer(&self, query: &str) -> Result<Page<Description>, Refusal> {
-        let service = service_of(query).map_err(Refusal::Query)?;
+    pub(super) async fn answer(&self, query: &str) -> Result<Page<Description>, DescribeRefusal> {
+        let service = service_of(query).map_err(DescribeRefusal::Query)?;
         let Ok(_seat) = self.seats.try_acquire() else {
             let message = format!("{MAX_LOOKS} services are being looked for; ask again");
-            return Err(Refusal::Busy(message));
+            return Err(DescribeRefusal::Busy(message));
         };
         let registries = self.registries.iter();
         let looks: Vec<_> =
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(found.total, 0, "there is no registry");
         let seats = describer.seats.clone().try_acquire_many_owned(2).unwrap();
         let refused = describer.answer("service=a.B").await.unwrap_err();
-        assert!(matches!(refused, Refusal::Busy(_)), "{refused:?}");
+        assert!(matches!(refused, DescribeRefusal::Busy(_)), "{refused:?}");
         drop(seats);
         assert!(describer.answer("service=a.B").await.is_ok());
     }

@@ -57,7 +57,7 @@ pub(super) const ROUTES: &str = "\
 /loglevel     what is logged; PUT a filter such as info,agent=debug to change it
 ";
 
-type Answer = Response<Full<Bytes>>;
+type PageResponse = Response<Full<Bytes>>;
 
 /// Answers a request; with calls as they end, if it asks for that.
 pub(super) async fn answer(
@@ -70,14 +70,18 @@ pub(super) async fn answer(
     }
     let answer = match tap::begin(state, request.uri().query().unwrap_or_default()) {
         Ok(lines) => return response(StatusCode::OK, JSON_LINES, Either::Right(lines)),
-        Err(tap::Refusal::Query(problem)) => text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
-        Err(tap::Refusal::Forbidden(why)) => text(StatusCode::FORBIDDEN, format!("{why}\n")),
-        Err(tap::Refusal::Full(why)) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+        Err(tap::TapRefusal::Query(problem)) => {
+            text(StatusCode::BAD_REQUEST, format!("{problem}\n"))
+        }
+        Err(tap::TapRefusal::Forbidden(why)) => text(StatusCode::FORBIDDEN, format!("{why}\n")),
+        Err(tap::TapRefusal::Full(why)) => {
+            text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"))
+        }
     };
     answer.map(Either::Left)
 }
 
-async fn page(state: &AdminState, request: Request<Incoming>) -> Answer {
+async fn page(state: &AdminState, request: Request<Incoming>) -> PageResponse {
     if let Err(host) = known_host(&request, &state.hosts) {
         let message = format!(
             "{:?} is not a known name of this agent; use an IP address, or add the name to hosts \
@@ -102,7 +106,7 @@ async fn page(state: &AdminState, request: Request<Incoming>) -> Answer {
     }
 }
 
-async fn get(state: &AdminState, request: &Request<Incoming>) -> Answer {
+async fn get(state: &AdminState, request: &Request<Incoming>) -> PageResponse {
     let query = request.uri().query().unwrap_or_default();
     match request.uri().path() {
         "/" => text(StatusCode::OK, ROUTES.to_owned()),
@@ -135,8 +139,10 @@ async fn get(state: &AdminState, request: &Request<Incoming>) -> Answer {
         }
         "/describe" => match state.describer.answer(query).await {
             Ok(page) => json(&page),
-            Err(describe::Refusal::Query(why)) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
-            Err(describe::Refusal::Busy(why)) => {
+            Err(describe::DescribeRefusal::Query(why)) => {
+                text(StatusCode::BAD_REQUEST, format!("{why}\n"))
+            }
+            Err(describe::DescribeRefusal::Busy(why)) => {
                 text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"))
             }
         },
@@ -165,7 +171,7 @@ async fn ask<T: Snapshot + Serialize>(
     query: &str,
     known: &[&str],
     question: impl Fn(Query<T>) -> Question,
-) -> Answer {
+) -> PageResponse {
     match Filter::of_query(query, known) {
         Ok(filter) => json(&state.inspector.ask(filter, question).await),
         Err(problem) => text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
@@ -196,7 +202,7 @@ async fn certificates(state: &AdminState) -> Vec<CertificateExpiry> {
     chains.iter().filter_map(expiry).collect()
 }
 
-fn apps(state: &AdminState, query: &str) -> Answer {
+fn apps(state: &AdminState, query: &str) -> PageResponse {
     let filter = match Filter::of_query(query, &[]) {
         Ok(filter) => filter,
         Err(problem) => return text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
@@ -220,7 +226,7 @@ fn apps(state: &AdminState, query: &str) -> Answer {
     json(&Page { total, truncated: items.len() < total, silent_workers: Vec::new(), items })
 }
 
-fn stages(state: &AdminState, query: &str) -> Answer {
+fn stages(state: &AdminState, query: &str) -> PageResponse {
     let filter = match Filter::of_query(query, &["service"]) {
         Ok(filter) => filter,
         Err(problem) => return text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
@@ -244,7 +250,7 @@ fn stages(state: &AdminState, query: &str) -> Answer {
     json(&Page { total, truncated: items.len() < total, silent_workers: Vec::new(), items })
 }
 
-fn registries(state: &AdminState, query: &str) -> Answer {
+fn registries(state: &AdminState, query: &str) -> PageResponse {
     let filter = match Filter::of_query(query, &[]) {
         Ok(filter) => filter,
         Err(problem) => return text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
@@ -271,7 +277,7 @@ fn unix_s(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-async fn change_log_level(log_level: &dyn LogLevel, request: Request<Incoming>) -> Answer {
+async fn change_log_level(log_level: &dyn LogLevel, request: Request<Incoming>) -> PageResponse {
     if is_from_another_site(request.headers()) {
         let message = "web pages of other sites may not change the log filter\n";
         return text(StatusCode::FORBIDDEN, message.to_owned());
@@ -323,13 +329,13 @@ fn known_host(request: &Request<Incoming>, hosts: &[String]) -> Result<(), Strin
     if is_known && names.next().is_none() { Ok(()) } else { Err(name.to_owned()) }
 }
 
-fn not_allowed(message: &str, methods: &'static str) -> Answer {
+fn not_allowed(message: &str, methods: &'static str) -> PageResponse {
     let mut response = text(StatusCode::METHOD_NOT_ALLOWED, message.to_owned());
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
     response
 }
 
-fn json(value: &impl Serialize) -> Answer {
+fn json(value: &impl Serialize) -> PageResponse {
     match serde_json::to_vec(value) {
         Ok(mut bytes) => {
             bytes.push(b'\n');
@@ -339,7 +345,7 @@ fn json(value: &impl Serialize) -> Answer {
     }
 }
 
-fn text(status: StatusCode, body: String) -> Answer {
+fn text(status: StatusCode, body: String) -> PageResponse {
     response(status, TEXT, Full::new(body.into()))
 }
 

@@ -24,7 +24,7 @@ const MAX_SLOWER_MS: u64 = 3_600_000;
 const KNOWN: &str = "service, method, failed, slower_ms, sample and arguments";
 
 /// Why nothing is shown.
-pub(super) enum Refusal {
+pub(super) enum TapRefusal {
     /// The query is wrong.
     Query(String),
     /// It is not allowed.
@@ -34,18 +34,18 @@ pub(super) enum Refusal {
 }
 
 /// Shows calls to one who asks by the query of a URL.
-pub(super) fn begin(state: &AdminState, query: &str) -> Result<TapBody, Refusal> {
-    let filter = read(query).map_err(Refusal::Query)?;
+pub(super) fn begin(state: &AdminState, query: &str) -> Result<TapBody, TapRefusal> {
+    let filter = read(query).map_err(TapRefusal::Query)?;
     let shows_arguments =
         state.config.borrow().admin.as_ref().is_some_and(|admin| admin.shows_arguments);
     if filter.arguments && !shows_arguments {
-        return Err(Refusal::Forbidden(
+        return Err(TapRefusal::Forbidden(
             "arguments may be secret, and this listener asks for no password; to have it show \
              them, write tap_arguments = true below [admin]",
         ));
     }
     let with_arguments = filter.arguments;
-    let tap = state.journal.tap(filter).map_err(|error| Refusal::Full(error.to_string()))?;
+    let tap = state.journal.tap(filter).map_err(|error| TapRefusal::Full(error.to_string()))?;
     let end = Box::pin(tokio::time::sleep(LONGEST));
     Ok(TapBody { tap, with_arguments, end, records: Vec::new(), has_begun: false })
 }

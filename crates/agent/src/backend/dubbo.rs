@@ -43,13 +43,13 @@ pub struct DubboApp {
 
 /// Dropped, it ends.
 struct Asking {
-    known: Rc<Known>,
+    known: Rc<OfferState>,
     task: AbortHandle,
 }
 
 /// What is known of an app that can be reached.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Answer {
+enum ServiceOffer {
     /// It has the service, or need not be asked.
     #[default]
     Offered,
@@ -60,8 +60,8 @@ enum Answer {
 }
 
 #[derive(Default)]
-struct Known {
-    answer: Cell<Answer>,
+struct OfferState {
+    answer: Cell<ServiceOffer>,
     changed: Notify,
 }
 
@@ -72,7 +72,7 @@ impl DubboApp {
         serialization: Serialization,
         upstream: Rc<Lanes<DubboPeer>>,
     ) -> Self {
-        let known: Rc<Known> = Rc::default();
+        let known: Rc<OfferState> = Rc::default();
         let question = Question::new(service, serialization, &upstream, &known);
         let task = tokio::task::spawn_local(question.keep_asking()).abort_handle();
         Self { serialization, upstream, asking: Rc::new(Asking { known, task }) }
@@ -106,8 +106,8 @@ impl Drop for Asking {
     }
 }
 
-impl Known {
-    fn note(&self, answer: Answer) {
+impl OfferState {
+    fn note(&self, answer: ServiceOffer) {
         if self.answer.replace(answer) != answer {
             self.changed.notify_waiters();
         }
@@ -115,9 +115,9 @@ impl Known {
 }
 
 /// The standing of a service whose app has this one, and has given this answer.
-fn standing(app: Standing, answer: Answer) -> Standing {
+fn standing(app: Standing, answer: ServiceOffer) -> Standing {
     match answer {
-        Answer::Unknown | Answer::Absent if is_up(app) => Standing::Down,
+        ServiceOffer::Unknown | ServiceOffer::Absent if is_up(app) => Standing::Down,
         _ => app,
     }
 }
@@ -131,7 +131,7 @@ struct Question {
     service: ServiceKey,
     serialization: Serialization,
     lanes: Rc<Lanes<DubboPeer>>,
-    known: Rc<Known>,
+    known: Rc<OfferState>,
     echo: Rc<Route>,
 }
 
@@ -140,7 +140,7 @@ impl Question {
         service: &ServiceKey,
         serialization: Serialization,
         lanes: &Rc<Lanes<DubboPeer>>,
-        known: &Rc<Known>,
+        known: &Rc<OfferState>,
     ) -> Self {
         let parameters = Parameters::Given(vec![JavaType::class("java.lang.Object")]);
         // It is in no table.
@@ -155,11 +155,11 @@ impl Question {
         let mut has_hung_up = false;
         loop {
             self.until(|standing| standing == Standing::Down).await;
-            self.known.note(Answer::Unknown);
+            self.known.note(ServiceOffer::Unknown);
             self.until(is_up).await;
             // Whoever hangs up when asked may know no better. It is not asked twice in a row.
             if std::mem::take(&mut has_hung_up) {
-                self.known.note(Answer::Offered);
+                self.known.note(ServiceOffer::Offered);
             } else {
                 has_hung_up = self.ask().await;
             }
@@ -179,7 +179,7 @@ impl Question {
         while is_up(self.lanes.standing()) {
             match self.echo().await {
                 Err(error) if error.code == Code::ServiceNotFound => {
-                    self.known.note(Answer::Absent);
+                    self.known.note(ServiceOffer::Absent);
                     if WARN_AFTER <= since.elapsed() && !std::mem::replace(&mut is_told, true) {
                         warn!(
                             service = %self.service, app = %self.lanes.address(),
@@ -191,7 +191,7 @@ impl Question {
                 }
                 Err(error) if error.code == Code::ConnectionBroken => return true,
                 _ => {
-                    self.known.note(Answer::Offered);
+                    self.known.note(ServiceOffer::Offered);
                     return false;
                 }
             }
@@ -225,14 +225,14 @@ mod tests {
     fn only_an_app_that_offers_the_service_takes_its_calls() {
         use Standing::{Connecting, Down, Full, Ready};
         for (app, answer, expected) in [
-            (Connecting, Answer::Offered, Connecting),
-            (Ready, Answer::Offered, Ready),
-            (Full, Answer::Offered, Full),
-            (Down, Answer::Offered, Down),
-            (Down, Answer::Unknown, Down),
-            (Ready, Answer::Unknown, Down),
-            (Ready, Answer::Absent, Down),
-            (Full, Answer::Absent, Down),
+            (Connecting, ServiceOffer::Offered, Connecting),
+            (Ready, ServiceOffer::Offered, Ready),
+            (Full, ServiceOffer::Offered, Full),
+            (Down, ServiceOffer::Offered, Down),
+            (Down, ServiceOffer::Unknown, Down),
+            (Ready, ServiceOffer::Unknown, Down),
+            (Ready, ServiceOffer::Absent, Down),
+            (Full, ServiceOffer::Absent, Down),
         ] {
             assert_eq!(standing(app, answer), expected, "{app:?}, {answer:?}");
         }

@@ -43,7 +43,7 @@ pub(super) struct Circuits {
 pub(super) struct MethodCircuits {
     method: Box<str>,
     settings: BreakerSettings,
-    breakers: RefCell<HashMap<*const MemberState, Entry>>,
+    breakers: RefCell<HashMap<*const MemberState, MemberBreaker>>,
     used: Cell<u64>,
     /// How many are not closed. While there are none, nobody looks at them.
     n_broken: Cell<usize>,
@@ -61,7 +61,7 @@ struct Narrowed {
 }
 
 /// A weak reference keeps the address from being used again.
-struct Entry {
+struct MemberBreaker {
     member: Weak<MemberState>,
     breaker: Breaker,
 }
@@ -179,7 +179,7 @@ impl MethodCircuits {
             breakers.retain(|_, entry| 0 < entry.member.strong_count());
             self.n_broken.set(breakers.values().filter(|it| it.breaker.is_broken()).count());
         }
-        let entry = breakers.entry(at).or_insert_with(|| Entry {
+        let entry = breakers.entry(at).or_insert_with(|| MemberBreaker {
             member: Rc::downgrade(&member.0),
             breaker: Breaker::default(),
         });

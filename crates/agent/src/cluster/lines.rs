@@ -29,7 +29,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// The timers of a worker are kept to this precision.
 const TIMER_STEP: Duration = Duration::from_millis(1);
 
-type Outcome = Result<Attempt, CallError>;
+type AttemptOutcome = Result<Attempt, CallError>;
 
 /// The lines of a cluster.
 #[derive(Default)]
@@ -48,18 +48,18 @@ pub(super) struct Lines {
 /// Calls that may go to the same endpoints.
 struct CallLine {
     allowed: Option<Rc<Allowed>>,
-    line: RefCell<Line<oneshot::Sender<Outcome>>>,
+    line: RefCell<Line<oneshot::Sender<AttemptOutcome>>>,
 }
 
 /// A call that waits. Dropped, it does not.
-struct Waiting {
+struct CallInLine {
     line: Rc<CallLine>,
     key: Key,
-    outcome: oneshot::Receiver<Outcome>,
+    outcome: oneshot::Receiver<AttemptOutcome>,
     _counted: InLine,
 }
 
-impl Drop for Waiting {
+impl Drop for CallInLine {
     fn drop(&mut self) {
         // Without effect if it waits no longer.
         drop(self.line.line.borrow_mut().cancel(self.key));
@@ -115,7 +115,7 @@ impl Cluster {
         now: Instant,
         arrival: Arrival,
         allowed: Option<Rc<Allowed>>,
-    ) -> Outcome {
+    ) -> AttemptOutcome {
         let (pace, policy) = self.pace(allowed.as_deref());
         let n_waiting = self.lines.n_waiting();
         let (task, outcome) = oneshot::channel();
@@ -132,7 +132,7 @@ impl Cluster {
         }
         let key = waits.map_err(|(shed, _)| self.shed(shed, &pace))?;
         let _counted = self.pool.stand_in_line();
-        let mut waiting = Waiting { line, key, outcome, _counted };
+        let mut waiting = CallInLine { line, key, outcome, _counted };
         let outcome = (&mut waiting.outcome).await;
         outcome.unwrap_or_else(|_| {
             let message = "a call in line was forgotten; please report this";

@@ -19,10 +19,10 @@ pub(super) const ZONE: &str = "zone";
 pub(super) struct Preference {
     /// Whether anything has to be looked at at all.
     is_active: Cell<bool>,
-    state: RefCell<State>,
+    state: RefCell<AffinityState>,
 }
 
-struct State {
+struct AffinityState {
     routing: Arc<RoutingPolicy>,
     /// By keys.
     affinity: Option<Affinity>,
@@ -30,7 +30,7 @@ struct State {
 
 impl Preference {
     pub(super) fn new(policy: &ClusterPolicy) -> Self {
-        let state = State { routing: Arc::clone(&policy.routing), affinity: None };
+        let state = AffinityState { routing: Arc::clone(&policy.routing), affinity: None };
         Self { is_active: Cell::new(policy.routing.zone.is_some()), state: RefCell::new(state) }
     }
 

@@ -31,10 +31,10 @@ pub(super) struct Rules {
     service: ServiceKey,
     /// Whether anything has to be looked at at all.
     is_active: Cell<bool>,
-    state: RefCell<State>,
+    state: RefCell<RuleState>,
 }
 
-struct State {
+struct RuleState {
     routing: Arc<RoutingPolicy>,
     registry: RegistryRules,
     set: RuleSet,
@@ -72,7 +72,7 @@ struct Placed {
     endpoint: Endpoint,
 }
 
-fn allowed_of(state: &State, selection: &Selection) -> Allowed {
+fn allowed_of(state: &RuleState, selection: &Selection) -> Allowed {
     let kept = selection.kept().filter_map(|index| state.endpoints.get(index));
     let last = selection.steps.iter().rev().find(|step| !step.leaves_any());
     Allowed::new(kept.map(|placed| placed.member.clone()).collect(), || {
@@ -82,7 +82,7 @@ fn allowed_of(state: &State, selection: &Selection) -> Allowed {
 
 impl Rules {
     pub(super) fn new(service: &ServiceKey, routing: &Arc<RoutingPolicy>) -> Self {
-        let mut state = State {
+        let mut state = RuleState {
             routing: Arc::clone(routing),
             registry: RegistryRules::default(),
             set: RuleSet::default(),
@@ -222,7 +222,7 @@ impl Rules {
     }
 }
 
-impl State {
+impl RuleState {
     /// Puts the rules of the configuration and of the registry together.
     fn combine(&mut self, service: &ServiceKey) {
         let Self { routing, registry, .. } = self;

@@ -7,7 +7,7 @@ use wire::ListenAddress;
 
 use super::AppCapacity;
 use super::error::{KeyPlace, Problems};
-use super::registries::{Kind, RegistryDraft};
+use super::registries::{RegistryDraft, RegistryKind};
 
 /// What was found where, for the checks that look at more than one section.
 #[derive(Default)]
@@ -179,25 +179,26 @@ fn export_and_registry(
     };
     let name = &draft.name;
     let of = |index: &usize| registries.get(*index);
-    let refuses =
-        |kind: Option<Kind>| matches!(kind, Some(Kind::File | Kind::Static | Kind::Kubernetes));
+    let refuses = |kind: Option<RegistryKind>| {
+        matches!(kind, Some(RegistryKind::File | RegistryKind::Static | RegistryKind::Kubernetes))
+    };
     match (draft.kind, &export.qualifier_place) {
-        (Some(Kind::Several), _)
+        (Some(RegistryKind::Several), _)
             if registers && draft.members.iter().filter_map(of).all(|it| refuses(it.kind)) =>
         {
             let problem = format!("no registry that \"{name}\" is made of takes registrations");
             let remedy = "add one of kind \"etcd\", \"zookeeper\" or \"nacos\"";
             problems.add(&export.registry_place, problem, remedy);
         }
-        (Some(Kind::Several), Some(place)) => {
-            let is_contest = |it: &&RegistryDraft| it.kind == Some(Kind::EtcdContest);
+        (Some(RegistryKind::Several), Some(place)) => {
+            let is_contest = |it: &&RegistryDraft| it.kind == Some(RegistryKind::EtcdContest);
             if let Some(member) = draft.members.iter().filter_map(of).find(is_contest) {
                 let name = &member.name;
                 let problem = format!("layout \"contest\" of registry \"{name}\" cannot store it");
                 problems.add(place, problem, "remove it, or use layout = \"dubbo\"");
             }
         }
-        (Some(Kind::File), _) if registers => {
+        (Some(RegistryKind::File), _) if registers => {
             let problem = format!(
                 "registry \"{name}\" is a file; services cannot be registered \
                 in a file"
@@ -206,19 +207,19 @@ fn export_and_registry(
                           into it by hand";
             problems.add(&export.registry_place, problem, remedy);
         }
-        (Some(Kind::Static), _) if registers => {
+        (Some(RegistryKind::Static), _) if registers => {
             let problem =
                 format!("registry \"{name}\" is a list; services cannot be registered in it");
             let remedy = "export into a registry of kind \"etcd\", \"zookeeper\" or \"nacos\"";
             problems.add(&export.registry_place, problem, remedy);
         }
-        (Some(Kind::Kubernetes), _) if registers => {
+        (Some(RegistryKind::Kubernetes), _) if registers => {
             let problem = format!("registry \"{name}\" is Kubernetes, which registers pods itself");
             let remedy = "export into a registry of kind \"memory\", and name the agent's port \
                           \"link\" in the Service";
             problems.add(&export.registry_place, problem, remedy);
         }
-        (Some(Kind::EtcdContest), Some(place)) => {
+        (Some(RegistryKind::EtcdContest), Some(place)) => {
             let problem = format!("layout \"contest\" of registry \"{name}\" cannot store it");
             problems.add(place, problem, "remove it, or use layout = \"dubbo\"");
         }
@@ -233,7 +234,7 @@ fn dubbo_and_contest(places: &Places, registries: &[RegistryDraft], problems: &P
     };
     let used = places.exports.iter().filter_map(|export| export.registry);
     let mut used = used.flat_map(|index| with_members(index, registries));
-    if let Some(draft) = used.find(|draft| draft.kind == Some(Kind::EtcdContest)) {
+    if let Some(draft) = used.find(|draft| draft.kind == Some(RegistryKind::EtcdContest)) {
         let problem = format!("layout \"contest\" of registry \"{}\" cannot store it", draft.name);
         problems.add(place, problem, "remove [dubbo], or use layout = \"dubbo\"");
     }
@@ -252,7 +253,7 @@ fn with_members(
 /// What is in memory is seen by this process alone, so it has to write and read it.
 fn memory_registries(places: &Places, registries: &[RegistryDraft], problems: &Problems<'_>) {
     for (index, draft) in registries.iter().enumerate() {
-        if draft.kind != Some(Kind::Memory) {
+        if draft.kind != Some(RegistryKind::Memory) {
             continue;
         }
         let uses = |used: Option<usize>| {

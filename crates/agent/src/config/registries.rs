@@ -25,7 +25,7 @@ mod zookeeper;
 
 /// What kind a registry is of, as far as other sections have to know.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum RegistryKind {
     Memory,
     File,
     Static,
@@ -43,7 +43,7 @@ pub(super) struct RegistryDraft {
     /// Where the name is.
     pub(super) place: KeyPlace,
     /// `None` if the file does not tell.
-    pub(super) kind: Option<Kind>,
+    pub(super) kind: Option<RegistryKind>,
     /// The registries that it is made of, by their index.
     pub(super) members: Vec<usize>,
     /// Where they are named.
@@ -53,15 +53,15 @@ pub(super) struct RegistryDraft {
 }
 
 /// The kinds of registries, with the keys that not all of them have.
-const KINDS: [(&str, Kind, &[&str]); 8] = [
-    ("memory", Kind::Memory, &[]),
-    ("file", Kind::File, &FILE_KEYS),
-    ("static", Kind::Static, &STATIC_KEYS),
-    ("etcd", Kind::EtcdDubbo, &ETCD_KEYS),
-    ("zookeeper", Kind::ZooKeeper, &zookeeper::KEYS),
-    ("nacos", Kind::Nacos, &nacos::KEYS),
-    ("kubernetes", Kind::Kubernetes, &kubernetes::KEYS),
-    ("several", Kind::Several, &several::KEYS),
+const KINDS: [(&str, RegistryKind, &[&str]); 8] = [
+    ("memory", RegistryKind::Memory, &[]),
+    ("file", RegistryKind::File, &FILE_KEYS),
+    ("static", RegistryKind::Static, &STATIC_KEYS),
+    ("etcd", RegistryKind::EtcdDubbo, &ETCD_KEYS),
+    ("zookeeper", RegistryKind::ZooKeeper, &zookeeper::KEYS),
+    ("nacos", RegistryKind::Nacos, &nacos::KEYS),
+    ("kubernetes", RegistryKind::Kubernetes, &kubernetes::KEYS),
+    ("several", RegistryKind::Several, &several::KEYS),
 ];
 
 const FILE_KEYS: [&str; 1] = ["path"];
@@ -135,27 +135,29 @@ fn registry(mut section: Section<'_>, folder: &Path) -> RegistryDraft {
         refuse_keys_of_others(&mut section, kind);
     }
     let (kind, config) = match kind {
-        Some(Kind::Memory) => (kind, Some(RegistryConfig::Memory(MemoryHub::default()))),
-        Some(Kind::File) => (kind, file(&mut section, folder)),
-        Some(Kind::Static) => (kind, Some(RegistryConfig::Static(fixed(&mut section)))),
-        Some(Kind::EtcdDubbo | Kind::EtcdContest) => {
+        Some(RegistryKind::Memory) => (kind, Some(RegistryConfig::Memory(MemoryHub::default()))),
+        Some(RegistryKind::File) => (kind, file(&mut section, folder)),
+        Some(RegistryKind::Static) => (kind, Some(RegistryConfig::Static(fixed(&mut section)))),
+        Some(RegistryKind::EtcdDubbo | RegistryKind::EtcdContest) => {
             let config = etcd(&mut section, folder);
             let is_contest = matches!(config.layout, Layout::Contest { .. });
-            let kind = if is_contest { Kind::EtcdContest } else { Kind::EtcdDubbo };
+            let kind = if is_contest { RegistryKind::EtcdContest } else { RegistryKind::EtcdDubbo };
             (Some(kind), Some(RegistryConfig::Etcd(config)))
         }
-        Some(Kind::ZooKeeper) => {
+        Some(RegistryKind::ZooKeeper) => {
             let config = zookeeper::config(&mut section, folder);
             (kind, Some(RegistryConfig::ZooKeeper(config)))
         }
-        Some(Kind::Nacos) => {
+        Some(RegistryKind::Nacos) => {
             (kind, Some(RegistryConfig::Nacos(nacos::config(&mut section, folder))))
         }
-        Some(Kind::Kubernetes) => {
+        Some(RegistryKind::Kubernetes) => {
             let config = kubernetes::config(&mut section, folder);
             (kind, Some(RegistryConfig::Kubernetes(config)))
         }
-        Some(Kind::Several) => (kind, several::config(&mut section).map(RegistryConfig::Several)),
+        Some(RegistryKind::Several) => {
+            (kind, several::config(&mut section).map(RegistryConfig::Several))
+        }
         None => (None, None),
     };
     let definitions = definitions(&mut section, folder);
@@ -170,7 +172,7 @@ fn registry(mut section: Section<'_>, folder: &Path) -> RegistryDraft {
 }
 
 /// Refuses the keys that other kinds have, and this one does not.
-fn refuse_keys_of_others(section: &mut Section<'_>, kind: Kind) {
+fn refuse_keys_of_others(section: &mut Section<'_>, kind: RegistryKind) {
     let own = KINDS.iter().find(|(_, it, _)| *it == kind).map_or(&[][..], |(_, _, keys)| keys);
     let mut refused = Vec::new();
     for &key in KINDS.iter().flat_map(|(_, _, keys)| *keys) {

@@ -250,7 +250,7 @@ const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a registration ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum End {
+enum RegistrationEnd {
     /// The agent drains.
     Leaving,
     /// It is to be registered in another way.
@@ -297,13 +297,13 @@ impl Keeper {
             let Some(mut registered) = self.register() else { return };
             let end = loop {
                 match self.while_healthy(&registered).await {
-                    End::Changed => registered = self.register_anew(registered).await,
+                    RegistrationEnd::Changed => registered = self.register_anew(registered).await,
                     end => break end,
                 }
             };
             self.readiness.block(&self.part(), "is withdrawn, because its app cannot be reached");
             self.withdraw(registered).await;
-            if end == End::Leaving {
+            if end == RegistrationEnd::Leaving {
                 return;
             }
         }
@@ -375,7 +375,7 @@ impl Keeper {
     }
 
     /// Waits until the registration is to end.
-    async fn while_healthy(&self, registered: &Registered) -> End {
+    async fn while_healthy(&self, registered: &Registered) -> RegistrationEnd {
         let mut announced = false;
         let (mut leave, mut export) = (self.leave.clone(), self.export.clone());
         let mut health = self.health.clone();
@@ -386,12 +386,12 @@ impl Keeper {
                     self.readiness.clear(&self.part());
                     info!(service = %self.service, at = %registered.endpoint(), "registered");
                 }
-                _ = leave.wait_for(|leave| *leave) => return End::Leaving,
-                Ok(()) = export.changed() => return End::Changed,
+                _ = leave.wait_for(|leave| *leave) => return RegistrationEnd::Leaving,
+                Ok(()) = export.changed() => return RegistrationEnd::Changed,
                 Ok(()) = stays_down(&mut health) => {
                     warn!(service = %self.service, "the app cannot be reached; withdrawing \
                                                            its registration");
-                    return End::AppAway;
+                    return RegistrationEnd::AppAway;
                 }
             }
         }

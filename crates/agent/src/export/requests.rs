@@ -23,7 +23,7 @@ use crate::priority;
 use crate::route::WHOLE;
 use crate::stages::{self, Stage, StageClock};
 use crate::upstream::dubbo::{self, DubboClient, refused};
-use crate::upstream::{Found, MessageLen};
+use crate::upstream::{MessageLen, ReadyLane};
 
 /// A short payload that waits is copied rather than that it keeps the whole buffer alive that it
 /// was read into.
@@ -233,7 +233,7 @@ impl LinkSession {
                 tokio::task::spawn_local(async move {
                     let Times { now, deadline } = call.times;
                     match lanes.conn_soon(len, deadline, now, |_| true).await {
-                        Ok(Found { conn, now, .. }) => {
+                        Ok(ReadyLane { conn, now, .. }) => {
                             call.times.now = now;
                             session.pass_on(template.as_ref(), &target, &conn, &call, admitted);
                         }

@@ -45,7 +45,7 @@ pub struct Part<T> {
 pub struct Query<T> {
     filter: Arc<Filter>,
     reply: oneshot::Sender<Part<T>>,
-    _open: Open,
+    _open: OpenQuestion,
 }
 
 impl<T> Query<T> {
@@ -59,9 +59,9 @@ impl<T> Query<T> {
 }
 
 /// Counts a question that is not answered.
-struct Open(Arc<AtomicUsize>);
+struct OpenQuestion(Arc<AtomicUsize>);
 
-impl Drop for Open {
+impl Drop for OpenQuestion {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
@@ -118,7 +118,7 @@ impl Worker {
         filter: &Arc<Filter>,
         question: impl Fn(Query<T>) -> Question,
     ) -> Option<oneshot::Receiver<Part<T>>> {
-        let open = Open(Arc::clone(&self.n_open));
+        let open = OpenQuestion(Arc::clone(&self.n_open));
         if MAX_OPEN <= self.n_open.fetch_add(1, Relaxed) {
             return None;
         }

@@ -32,13 +32,13 @@ pub(super) struct AccessLog {
 /// What the workers and the thread share.
 #[derive(Debug, Default)]
 struct Queue {
-    state: Mutex<State>,
+    state: Mutex<AccessLogState>,
     changed: Condvar,
     counts: Arc<LineCounts>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct AccessLogState {
     waiting: Vec<Arc<Record>>,
     is_closed: bool,
     /// The thread has written all.
@@ -105,14 +105,14 @@ impl Drop for AccessLog {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, AccessLogState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What waits, as soon as there is anything, and a little later; `None` once it is closed and
     /// empty.
     fn next(&self) -> Option<Vec<Arc<Record>>> {
-        let is_idle = |state: &mut State| state.waiting.is_empty() && !state.is_closed;
+        let is_idle = |state: &mut AccessLogState| state.waiting.is_empty() && !state.is_closed;
         let state = self.changed.wait_while(self.lock(), is_idle);
         let state = state.unwrap_or_else(PoisonError::into_inner);
         let gathered = self.changed.wait_timeout_while(state, GATHER_TIME, |it| !it.is_closed);

@@ -55,10 +55,10 @@ thread_local! {
 
 /// What is told of calls, and to whom. A clone is another handle to the same.
 #[derive(Clone, Debug, Default)]
-pub struct Journal(Arc<Inner>);
+pub struct Journal(Arc<JournalState>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct JournalState {
     /// One of the constants above.
     level: AtomicU8,
     /// One call in so many has its time stopped; none if 0.

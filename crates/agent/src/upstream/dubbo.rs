@@ -14,7 +14,7 @@ use tracing::{debug, info};
 use wire::{Conn, Machine, TimedEvent};
 
 use super::{
-    DubboForm, Found, Lanes, MessageLen, Peer, Setup, Signs, encoded_offloaded, queued, sent,
+    DubboForm, Lanes, MessageLen, Peer, ReadyLane, Setup, Signs, encoded_offloaded, queued, sent,
 };
 use crate::call::{
     Call, Came, DubboAnswer, Encoded, Outcome, Payload, Reply, ReplyTo, RoutedCall, Times, Whole,
@@ -312,7 +312,7 @@ pub async fn call(lanes: &Lanes<DubboPeer>, call: &RoutedCall<'_>, form: DubboFo
     // Arguments are about as long in any form.
     let expected = &call.method.reply_len;
     let len = MessageLen { request: args.len_in_bytes(), reply: expected.get() };
-    let Found { upstream, conn, now } =
+    let ReadyLane { upstream, conn, now } =
         lanes.conn_soon(len, call.times.deadline, call.times.now, |_| true).await?;
     let peer = upstream.peer();
     let (route, serialization) = (call.method, form.serialization);
@@ -354,7 +354,7 @@ pub async fn call(lanes: &Lanes<DubboPeer>, call: &RoutedCall<'_>, form: DubboFo
 pub async fn pass_on(lanes: &Lanes<DubboPeer>, call: &Call<'_, (), Whole<'_>>) -> Outcome {
     let request = call.payload.body.len();
     let len = MessageLen { request, reply: 0 };
-    let Found { conn, now, .. } =
+    let ReadyLane { conn, now, .. } =
         lanes.conn_soon(len, call.times.deadline, call.times.now, |_| true).await?;
     check_room(&conn, request)?;
     let (to, outcome) = caller(call.one_way);

@@ -50,7 +50,7 @@ pub struct MessageLen {
 }
 
 /// A connection that takes a call, and the time at which it was had.
-pub struct Found<P: Peer> {
+pub struct ReadyLane<P: Peer> {
     /// Whose it is.
     pub upstream: Rc<Upstream<P>>,
     /// The connection.
@@ -159,19 +159,19 @@ impl<P: Peer> Lanes<P> {
         deadline: Instant,
         now: Instant,
         wanted: impl Fn(&P) -> bool,
-    ) -> Result<Found<P>, CallError> {
+    ) -> Result<ReadyLane<P>, CallError> {
         let picked = self.pick(len, now, &wanted);
         if picked.standing() != Standing::Connecting {
-            return Found::of(picked, deadline, now).await;
+            return ReadyLane::of(picked, deadline, now).await;
         }
-        let first = Found::of(picked, deadline, now).await;
+        let first = ReadyLane::of(picked, deadline, now).await;
         if !self.is_long(len) {
             return first;
         }
         // Either the endpoint is there, and a connection for long messages can be asked for; or
         // that one has failed, and the others are left.
         let now = first.as_ref().map_or(now, |found| found.now);
-        Found::of(self.pick(len, now, wanted), deadline, now).await.or(first)
+        ReadyLane::of(self.pick(len, now, wanted), deadline, now).await.or(first)
     }
 
     /// The connection for a call, also if it is still opened: one that is `wanted`, if there is
@@ -265,7 +265,7 @@ impl Lanes<DubboPeer> {
     }
 }
 
-impl<P: Peer> Found<P> {
+impl<P: Peer> ReadyLane<P> {
     async fn of(
         upstream: Rc<Upstream<P>>,
         deadline: Instant,

@@ -71,9 +71,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_RTTS: u32 = 4;
 
 /// One endpoint as this worker sees it. Dropping it closes the connection in order.
-pub struct Upstream<P: Peer>(Rc<Inner<P>>);
+pub struct Upstream<P: Peer>(Rc<UpstreamParts<P>>);
 
-struct Inner<P: Peer> {
+struct UpstreamParts<P: Peer> {
     peer: P,
     address: Rc<str>,
     connections: Connections,
@@ -114,7 +114,7 @@ impl<P: Peer> Upstream<P> {
         connections: Connections,
         reconnects: Reconnects,
     ) -> Self {
-        let inner = Rc::new(Inner {
+        let inner = Rc::new(UpstreamParts {
             peer,
             address: destination.to_string().into(),
             connections,
@@ -334,7 +334,7 @@ impl<P: Peer> Drop for Upstream<P> {
     }
 }
 
-impl<P: Peer> Inner<P> {
+impl<P: Peer> UpstreamParts<P> {
     async fn run(&self, destination: &Destination, connect_timeout: Duration) {
         let mut backoff = Backoff::new(MIN_BACKOFF, MAX_BACKOFF);
         let (mut is_known, mut down_since) = (false, None);

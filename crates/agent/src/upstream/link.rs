@@ -16,7 +16,7 @@ use wire::Conn;
 
 use self::request::{not_taken_whole, refused, request_out};
 use super::credits::{Credit, LinkCredits, LinkPurse};
-use super::lanes::{Found, Lanes, MessageLen};
+use super::lanes::{Lanes, MessageLen, ReadyLane};
 use super::links::LinkCall;
 use super::{Peer, Setup, Signs, encoded_offloaded, queued, sent};
 use crate::call::{
@@ -417,7 +417,7 @@ pub async fn call(
         Payload::Whole(whole) => MessageLen { request: whole.body.len(), reply: 0 },
     };
     let link_call = LinkCall { service, credit, len };
-    let Found { upstream, conn, mut now } =
+    let ReadyLane { upstream, conn, mut now } =
         lanes.link_soon(&link_call, deadline, call.times.now).await?;
     let peer = upstream.peer();
     let (route, serialization) = match peer.route(&conn, call.method)? {

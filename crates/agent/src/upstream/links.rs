@@ -10,7 +10,7 @@ use std::time::Instant;
 use dubbo_proto::Serialization;
 
 use super::credits::{Credit, LinkPurse};
-use super::lanes::{Found, Lanes, MessageLen};
+use super::lanes::{Lanes, MessageLen, ReadyLane};
 use super::link::LinkPeer;
 use super::{Standing, Upstream};
 use crate::error::CallError;
@@ -57,7 +57,7 @@ impl Lanes<LinkPeer> {
         call: &LinkCall<'_>,
         deadline: Instant,
         now: Instant,
-    ) -> Result<Found<LinkPeer>, CallError> {
+    ) -> Result<ReadyLane<LinkPeer>, CallError> {
         self.conn_soon(call.len(), deadline, now, |peer| call.may_take(peer)).await
     }
 

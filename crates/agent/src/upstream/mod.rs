@@ -36,7 +36,7 @@ use wire::{Account, Conn, Destination, SocketOptions};
 pub use self::credits::{Credit, LinkPurse};
 use self::dubbo::DubboPeer;
 pub use self::lane_group::Unwell;
-pub use self::lanes::{Found, Lanes, MessageLen};
+pub use self::lanes::{Lanes, MessageLen, ReadyLane};
 pub use self::lifecycle::{Peer, Upstream};
 use self::link::LinkPeer;
 pub use self::links::LinkCall;
@@ -224,8 +224,8 @@ pub struct Pool {
     threads: Threads,
     connections: Connections,
     reconnects: Reconnects,
-    links: RefCell<Shared<LinkPeer>>,
-    dubbos: RefCell<Shared<DubboPeer>>,
+    links: RefCell<SharedLanes<LinkPeer>>,
+    dubbos: RefCell<SharedLanes<DubboPeer>>,
     gates: OwnGates,
     n_in_line: Rc<Cell<usize>>,
 }
@@ -412,13 +412,13 @@ impl Pool {
 const MAX_TENDED: usize = 1024;
 
 /// The connections to endpoints that several clusters share.
-struct Shared<P: Peer> {
+struct SharedLanes<P: Peer> {
     /// By what endpoints have in common that share a connection.
     by_address: Swept<Weak<Lanes<P>>>,
     rounds: Rounds<Lanes<P>>,
 }
 
-impl<P: Peer> Default for Shared<P> {
+impl<P: Peer> Default for SharedLanes<P> {
     fn default() -> Self {
         Self { by_address: Swept::default(), rounds: Rounds::default() }
     }
@@ -426,7 +426,7 @@ impl<P: Peer> Default for Shared<P> {
 
 /// What is known at an address, or is made now.
 fn shared<P: Peer>(
-    known: &RefCell<Shared<P>>,
+    known: &RefCell<SharedLanes<P>>,
     at: EndpointAddress<'_>,
     make: impl FnOnce() -> Lanes<P>,
 ) -> Rc<Lanes<P>> {

@@ -25,10 +25,10 @@ const MAX_UNDER_WAY: usize = 2048;
 /// Counts the endpoints of a worker that are down, and has all of them take turns. A clone is
 /// another handle to the same.
 #[derive(Clone, Default)]
-pub struct Reconnects(Rc<Shared>);
+pub struct Reconnects(Rc<ReconnectTurns>);
 
 #[derive(Default)]
-struct Shared {
+struct ReconnectTurns {
     n_down: Cell<u32>,
     /// Of endpoints that nobody has reached yet. Others do not wait for them.
     unknown: Turns,
@@ -73,7 +73,7 @@ impl Reconnects {
     /// Waits until an attempt may begin; who no longer waits has no turn. `is_known` says whether
     /// the endpoint has been there before.
     pub(super) async fn turn(&self, is_known: bool) -> Turn<'_> {
-        let Shared { known, unknown, .. } = &*self.0;
+        let ReconnectTurns { known, unknown, .. } = &*self.0;
         let turns = if is_known { known } else { unknown };
         let _under_way = turns.room.acquire().await.ok();
         let mut pace = turns.pace.lock().await;

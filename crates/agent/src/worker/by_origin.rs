@@ -30,7 +30,7 @@ impl From<IpAddr> for Origin {
 /// Who waits.
 #[derive(Debug)]
 pub(super) struct ByOrigin<T> {
-    lines: BTreeMap<Origin, Line<T>>,
+    lines: BTreeMap<Origin, OriginLine<T>>,
     turns: VecDeque<Origin>,
 }
 
@@ -49,7 +49,7 @@ impl<T> ByOrigin<T> {
     pub(super) fn push(&mut self, origin: Origin, item: T) {
         let line = self.lines.entry(origin).or_insert_with(|| {
             self.turns.push_back(origin);
-            Line::new()
+            OriginLine::new()
         });
         line.items.push_back(item);
     }
@@ -85,12 +85,12 @@ impl<T> ByOrigin<T> {
 
 /// Those of one origin.
 #[derive(Debug)]
-struct Line<T> {
+struct OriginLine<T> {
     items: VecDeque<T>,
     is_turn_of_last: bool,
 }
 
-impl<T> Line<T> {
+impl<T> OriginLine<T> {
     fn new() -> Self {
         Self { items: VecDeque::new(), is_turn_of_last: true }
     }

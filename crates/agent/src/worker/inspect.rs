@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::Worker;
 use crate::cluster::Cluster;
-use crate::connections::{Connections, Direction, Entry};
+use crate::connections::{Connections, Direction, ListedConnection};
 use crate::inspect::snapshot::{
     ConnectionSnapshot, EndpointSnapshot, ExplanationSnapshot, RouteSnapshot, ServiceSnapshot,
     TcpSnapshot,
@@ -105,20 +105,20 @@ fn connections(all: &Connections, worker: usize, filter: &Filter) -> Part<Connec
     Part { items, n_all }
 }
 
-fn is_wanted(entry: &Entry, filter: &Filter) -> bool {
+fn is_wanted(entry: &ListedConnection, filter: &Filter) -> bool {
     filter.has_protocol(entry.facts.carries)
         && filter.has_direction(direction(entry))
         && (filter.address.is_none() || filter.has_address(&entry.facts.peer.to_string()))
 }
 
-fn direction(entry: &Entry) -> &'static str {
+fn direction(entry: &ListedConnection) -> &'static str {
     match entry.direction {
         Direction::Downstream => "downstream",
         Direction::Upstream => "upstream",
     }
 }
 
-fn describe(entry: &Entry, worker: usize, now: Instant) -> Option<ConnectionSnapshot> {
+fn describe(entry: &ListedConnection, worker: usize, now: Instant) -> Option<ConnectionSnapshot> {
     let (facts, activity) = (entry.facts, entry.activity()?);
     let age = now.saturating_duration_since(facts.opened);
     Some(ConnectionSnapshot {

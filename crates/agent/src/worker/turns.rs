@@ -69,7 +69,7 @@ const LONG_LINE_PAUSE: Duration = Duration::from_millis(1);
 /// What the sessions of a worker share that are not quick.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    waiting: RefCell<Waiting>,
+    waiting: RefCell<WaitingSessions>,
     /// What they have used since the last look at the sockets that was for them: when it is as
     /// much as they may use, the next of them waits for another.
     spent: Cell<Duration>,
@@ -90,7 +90,7 @@ pub(super) struct Turns {
 
 /// Who waits for time. Those who are new and those who are known take turns.
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingSessions {
     /// With their first calls.
     first: ByOrigin<Rc<Ticket>>,
     /// Those who were never answered.
@@ -99,7 +99,7 @@ struct Waiting {
     is_turn_of_known: bool,
 }
 
-impl Waiting {
+impl WaitingSessions {
     fn is_empty(&self) -> bool {
         self.is_empty_but_for_first() && self.first.is_empty()
     }

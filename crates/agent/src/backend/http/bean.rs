@@ -22,7 +22,7 @@ pub const OLD_CLASS: &str = "com.alibaba.dubbo.common.beanutil.JavaBeanDescripto
 
 /// What a class is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Kind {
+enum BeanKind {
     Class = 1,
     Enum = 2,
     Collection = 3,
@@ -33,7 +33,7 @@ enum Kind {
     Bean = 7,
 }
 
-impl Kind {
+impl BeanKind {
     const ALL: [Self; 7] = [
         Self::Class,
         Self::Enum,

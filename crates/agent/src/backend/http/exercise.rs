@@ -21,7 +21,7 @@ use tokio::task::LocalSet;
 use super::HttpApp;
 use super::bean;
 use super::generic::Mode;
-use super::pool::Answer;
+use super::pool::WholeResponse;
 use super::reply::{ATTACHMENT, EXCEPTION, Form};
 use crate::backend::{AppCall, AppMethod};
 use crate::call::{Encoded, Times};
@@ -185,7 +185,7 @@ pub fn answer(data: &[u8]) {
         }
     }
     let status = StatusCode::from_u16(pick(&STATUSES, *status)).unwrap_or_default();
-    let answer = Answer { status, headers, body: Bytes::copy_from_slice(body), hold: None };
+    let answer = WholeResponse { status, headers, body: Bytes::copy_from_slice(body), hold: None };
     let serialization = pick(&Serialization::WRITTEN, *how);
     // Calls for descriptors of beans are refused in fastjson, before there is an answer.
     let Ok(mode) = pick(&MODES, how >> 4).fitting(b"[]", serialization) else { return };
@@ -203,7 +203,7 @@ pub fn answer(data: &[u8]) {
     });
 }
 
-fn reply(form: &Form<'_>, answer: &Answer) {
+fn reply(form: &Form<'_>, answer: &WholeResponse) {
     let reply = match form.reply(answer) {
         Ok(reply) => reply,
         Err(error) => return assert!(error.message.len() <= 2 * super::reply::MAX_MESSAGE_LEN),
@@ -222,7 +222,7 @@ fn reply(form: &Form<'_>, answer: &Answer) {
     }
 }
 
-fn check_attachments(form: &Form<'_>, answer: &Answer, outcome: &Outcome<'_>) {
+fn check_attachments(form: &Form<'_>, answer: &WholeResponse, outcome: &Outcome<'_>) {
     let found = outcome.attachments(&BodyLimits::default()).expect("we wrote them");
     let name = format!("{ATTACHMENT}key");
     let sent = answer.headers.get(&name).filter(|_| form.takes_attachments);
@@ -231,7 +231,7 @@ fn check_attachments(form: &Form<'_>, answer: &Answer, outcome: &Outcome<'_>) {
 }
 
 /// Without a type, a value comes back as it was, unless something in it names a class.
-fn check_value(form: &Form<'_>, answer: &Answer, json: &[u8]) {
+fn check_value(form: &Form<'_>, answer: &WholeResponse, json: &[u8]) {
     let is_named = |text: &[u8]| {
         [b"class".as_slice(), b"@type", b"\\u"]
             .iter()

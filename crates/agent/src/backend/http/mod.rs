@@ -41,7 +41,7 @@ use self::request::Fixed;
 use super::AppCall;
 use crate::call::Outcome;
 use crate::config::HttpAppConfig;
-use crate::config::http_app::method::{BodyShape, Found, Method, StatusTable};
+use crate::config::http_app::method::{BodyShape, Method, MethodMatch, StatusTable};
 use crate::config::http_app::template::Template;
 use crate::error::{CallError, Code};
 use crate::upstream::Setup;
@@ -293,8 +293,8 @@ impl HttpApp {
         }
         // The words are Dubbo's, by which callers of either kind know what is wrong.
         let text = match self.config.methods.find(name, descriptor) {
-            Found::One(method) => return Ok(Cow::Borrowed(method)),
-            Found::None => {
+            MethodMatch::One(method) => return Ok(Cow::Borrowed(method)),
+            MethodMatch::None => {
                 let types = descriptor.map(parse).transpose()?.unwrap_or_default();
                 let types: Vec<String> = types.iter().map(JavaType::java_name).collect();
                 format!(
@@ -303,7 +303,7 @@ impl HttpApp {
                     self.config.methods.candidates(name)
                 )
             }
-            Found::Several(methods) => format!(
+            MethodMatch::Several(methods) => format!(
                 "Not unique method for method name({name}) in class({interface}), find {} methods: {}",
                 methods.len(),
                 self.config.methods.candidates(name)

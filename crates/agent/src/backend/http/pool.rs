@@ -138,7 +138,7 @@ impl Kept {
 
 /// An answer, whole.
 #[derive(Debug)]
-pub struct Answer {
+pub struct WholeResponse {
     /// Its status.
     pub status: StatusCode,
     /// Its headers.
@@ -186,7 +186,7 @@ impl Pool {
         &self,
         request: Request<Full<Bytes>>,
         deadline: Instant,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<WholeResponse, CallError> {
         let n_calls = self.n_calls.get();
         if self.limits.max_in_flight <= n_calls {
             return Err(self.error(
@@ -220,7 +220,7 @@ impl Pool {
         mut request: Request<Full<Bytes>>,
         request_bytes: usize,
         deadline: Instant,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<WholeResponse, CallError> {
         loop {
             let (mut kept, is_reused) = match self.take_idle().await {
                 Some(kept) => (kept, true),
@@ -235,7 +235,12 @@ impl Pool {
                     let (body, hold) = self.collect(body, &kept).await?;
                     kept.end();
                     self.idle.borrow_mut().push(Idle { kept, since: Instant::now() });
-                    return Ok(Answer { status: head.status, headers: head.headers, body, hold });
+                    return Ok(WholeResponse {
+                        status: head.status,
+                        headers: head.headers,
+                        body,
+                        hold,
+                    });
                 }
                 Err(error) => error,
             };

@@ -17,7 +17,7 @@ use http::{HeaderMap, StatusCode};
 
 use super::bean;
 use super::generic::{self, Mode};
-use super::pool::Answer;
+use super::pool::WholeResponse;
 use crate::attachments;
 use crate::call::{Outcome, Reply};
 use crate::config::http_app::method::{Classes, DEFAULT_EXCEPTION, ErrorRule, StatusTable};
@@ -82,7 +82,7 @@ impl Form<'_> {
     /// # Errors
     /// [`Code::BadReply`] if it cannot be read or does not fit, and whatever status the table of
     /// errors gives it.
-    pub fn reply(&self, answer: &Answer) -> Result<Reply, CallError> {
+    pub fn reply(&self, answer: &WholeResponse) -> Result<Reply, CallError> {
         let done = match answer.status.is_success() {
             true => self.value(answer)?,
             false => self.failure(answer)?,
@@ -119,7 +119,7 @@ impl Form<'_> {
         Ok(Reply::new(serialization, body, "".into()))
     }
 
-    fn value(&self, answer: &Answer) -> Result<Done, CallError> {
+    fn value(&self, answer: &WholeResponse) -> Result<Done, CallError> {
         let null = Done { kind: ReplyKind::Null, value: Vec::new() };
         if self.returns == Some(&JavaType::Void) {
             return Ok(null);
@@ -141,7 +141,7 @@ impl Form<'_> {
     }
 
     /// The answer's body as JSON: text is taken for a string where a string is returned.
-    fn json_of<'b>(&self, answer: &'b Answer) -> Result<Cow<'b, [u8]>, CallError> {
+    fn json_of<'b>(&self, answer: &'b WholeResponse) -> Result<Cow<'b, [u8]>, CallError> {
         let header = |name| answer.headers.get(name).and_then(|value| value.to_str().ok());
         if let Some(encoding) = header(CONTENT_ENCODING).filter(|it| *it != "identity") {
             return Err(bad_reply(format!(
@@ -224,7 +224,7 @@ impl Form<'_> {
     }
 
     /// What an answer with an error status becomes.
-    fn failure(&self, answer: &Answer) -> Result<Done, CallError> {
+    fn failure(&self, answer: &WholeResponse) -> Result<Done, CallError> {
         let named = answer.headers.get(EXCEPTION).and_then(|name| name.to_str().ok());
         let named = named.filter(|name| dubbo_proto::validate_interface(name).is_ok());
         let class = match (named, self.errors.rule(answer.status)) {
@@ -346,7 +346,7 @@ fn quoted(text: &str) -> Cow<'static, [u8]> {
 }
 
 /// What an error says: a member of its JSON, its text, or the status in words.
-fn message(answer: &Answer) -> String {
+fn message(answer: &WholeResponse) -> String {
     let members = members(&answer.body);
     let member = MESSAGES.iter().find_map(|name| {
         let (_, text) = members.iter().find(|(known, _)| known == name)?;

@@ -232,7 +232,7 @@ pub struct Methods(HashMap<Box<str>, Vec<Method>>);
 
 /// Which method a call means.
 #[derive(Debug)]
-pub enum Found<'a> {
+pub enum MethodMatch<'a> {
     /// This one.
     One(&'a Method),
     /// None has this name and these parameters.
@@ -272,19 +272,19 @@ impl Methods {
 
     /// The method of that name whose parameters are `descriptor`, or the only one if the call does
     /// not tell them. One whose types are configured goes before one that takes any.
-    pub fn find(&self, name: &str, descriptor: Option<&str>) -> Found<'_> {
+    pub fn find(&self, name: &str, descriptor: Option<&str>) -> MethodMatch<'_> {
         let overloads = self.0.get(name).map_or(&[][..], Vec::as_slice);
         let Some(descriptor) = descriptor else {
             return match overloads {
-                [] => Found::None,
-                [one] => Found::One(one),
-                several => Found::Several(several),
+                [] => MethodMatch::None,
+                [one] => MethodMatch::One(one),
+                several => MethodMatch::Several(several),
             };
         };
         let mut fitting: Vec<&Method> =
             overloads.iter().filter(|it| it.takes(descriptor)).collect();
         fitting.sort_by_key(|it| it.types.is_none());
-        fitting.first().map_or(Found::None, |it| Found::One(it))
+        fitting.first().map_or(MethodMatch::None, |it| MethodMatch::One(it))
     }
 
     /// The methods of that name, as a Java programmer would write them; all methods if none has
@@ -328,9 +328,9 @@ mod tests {
         methods.add(method("find", Some("Ljava/util/List;Z")));
         methods.add(method("one", Some("")));
         let found = |name, descriptor| match methods.find(name, descriptor) {
-            Found::One(method) => method.signature(),
-            Found::None => "none".to_owned(),
-            Found::Several(all) => all.len().to_string(),
+            MethodMatch::One(method) => method.signature(),
+            MethodMatch::None => "none".to_owned(),
+            MethodMatch::Several(all) => all.len().to_string(),
         };
         assert_eq!(found("find", Some("J")), "find(long)");
         assert_eq!(found("find", Some("Ljava/util/List;Z")), "find(java.util.List,boolean)");

@@ -111,8 +111,8 @@ fn methods_inherit_from_their_export() {
         returns = 'java.util.List<a.C>'\ntimeout_ms = 5\nheaders = { x-b = '3' }\n\
         errors = { 404 = 'a.NotFound' }\n\
         [[export.method]]\nname = 'm'\ntypes = []\npath = 'GET /m'\n");
-    use crate::config::http_app::method::Found;
-    let Found::One(method) = app.methods.find("m", Some("I")) else { panic!("no method") };
+    use crate::config::http_app::method::MethodMatch;
+    let MethodMatch::One(method) = app.methods.find("m", Some("I")) else { panic!("no method") };
     assert_eq!((&method.http, method.body), (&http::Method::PUT, BodyShape::Array));
     assert_eq!(method.timeout, Some(Duration::from_millis(5)));
     let values: Vec<_> = method.headers.iter().map(|(_, value)| value.to_str().unwrap()).collect();
@@ -120,7 +120,7 @@ fn methods_inherit_from_their_export() {
     let rule = |status| method.errors.rule(http::StatusCode::from_u16(status).unwrap());
     assert_eq!(rule(404), Some(&ErrorRule::Exception("a.NotFound".into())));
     assert_eq!(rule(500), Some(&ErrorRule::Status(DubboStatus::ServerThreadpoolExhausted)));
-    let Found::One(get) = app.methods.find("m", Some("")) else { panic!("no method") };
+    let MethodMatch::One(get) = app.methods.find("m", Some("")) else { panic!("no method") };
     assert_eq!(get.body, BodyShape::None);
     assert!(app.json.class_name && app.json.big_numbers_as_text && app.classes.knows("a.C"));
 }
@@ -128,8 +128,8 @@ fn methods_inherit_from_their_export() {
 #[test]
 fn a_method_without_a_path_is_where_every_method_is() {
     let app = app("[[export.method]]\nname = '$a'\ntypes = []\n");
-    use crate::config::http_app::method::Found;
-    let Found::One(method) = app.methods.find("$a", None) else { panic!("no method") };
+    use crate::config::http_app::method::MethodMatch;
+    let MethodMatch::One(method) = app.methods.find("$a", None) else { panic!("no method") };
     assert_eq!(method.path.render(|_| None).as_deref(), Ok("/a.B/%24a"));
 }
 

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use registry::{RegistryConfig, SeveralConfig, SeveralMode};
 
-use super::{Kind, RegistryDraft};
+use super::{RegistryDraft, RegistryKind};
 use crate::config::error::{KeyPlace, Problems};
 use crate::config::section::{Section, closest};
 
@@ -63,7 +63,7 @@ fn check_name(section: &Section<'_>, place: &KeyPlace, name: &str, of: &[String]
 /// Looks up the registries that others are made of.
 pub(super) fn find_members(drafts: &mut [RegistryDraft], problems: &Problems<'_>) {
     let names: Vec<String> = drafts.iter().map(|draft| draft.name.clone()).collect();
-    let kinds: Vec<Option<Kind>> = drafts.iter().map(|draft| draft.kind).collect();
+    let kinds: Vec<Option<RegistryKind>> = drafts.iter().map(|draft| draft.kind).collect();
     for draft in drafts {
         let Some(RegistryConfig::Several(config)) = draft.entry.as_ref().map(|it| &it.config)
         else {
@@ -72,7 +72,7 @@ pub(super) fn find_members(drafts: &mut [RegistryDraft], problems: &Problems<'_>
         for name in &config.of {
             let found = names.iter().position(|known| known == name);
             let problem = match found.and_then(|index| kinds.get(index)) {
-                Some(Some(Kind::Several)) => {
+                Some(Some(RegistryKind::Several)) => {
                     Some((format!("\"{name}\" is made of others itself"), REMEDY.to_owned()))
                 }
                 Some(_) => None,

@@ -61,14 +61,14 @@ pub(super) struct Export {
 pub(super) struct Services {
     worker: Rc<Worker>,
     listener: Arc<DubboListener>,
-    known: RefCell<Vec<Known>>,
+    known: RefCell<Vec<KnownService>>,
     seen: RefCell<Vec<Seen>>,
     /// Requests since one looked like one before.
     n_misses: Cell<u32>,
 }
 
 /// What is found of a request: who answers it, and what is known of its method.
-pub(super) struct Found {
+pub(super) struct RequestTarget {
     pub(super) service: Service,
     /// How long its caller waits, if it says so.
     pub(super) timeout: Option<Duration>,
@@ -82,11 +82,11 @@ struct Seen {
     service: Service,
     timeout: Option<Duration>,
     reply_len: Rc<ExpectedLen>,
-    /// As in [`Known`].
+    /// As in [`KnownService`].
     epoch: u32,
 }
 
-struct Known {
+struct KnownService {
     interface: Box<str>,
     version: Box<str>,
     group: Box<str>,
@@ -96,7 +96,7 @@ struct Known {
     epoch: u32,
 }
 
-impl Known {
+impl KnownService {
     #[inline]
     fn is(&self, interface: &str, version: &str, group: &str) -> bool {
         *self.interface == *interface && *self.version == *version && *self.group == *group
@@ -135,7 +135,7 @@ impl Services {
         &self,
         serialization: Serialization,
         body: &Bytes,
-    ) -> Result<Found, CallError> {
+    ) -> Result<RequestTarget, CallError> {
         let limits = BodyLimits::default();
         if let Some(found) = self.find_like(serialization, body, &limits) {
             return Ok(found);
@@ -143,13 +143,13 @@ impl Services {
         match Routing::read_likeness(serialization, body, &limits) {
             Ok((routing, likeness)) => {
                 let (service, reply_len) = self.find(&routing)?;
-                let found = Found { service, timeout: routing.timeout, reply_len };
+                let found = RequestTarget { service, timeout: routing.timeout, reply_len };
                 self.remember(likeness, &found);
                 Ok(found)
             }
             Err(error) => {
                 let service = self.unreadable(&error)?;
-                Ok(Found { service, timeout: None, reply_len: Rc::default() })
+                Ok(RequestTarget { service, timeout: None, reply_len: Rc::default() })
             }
         }
     }
@@ -178,7 +178,7 @@ impl Services {
         serialization: Serialization,
         body: &Bytes,
         limits: &BodyLimits,
-    ) -> Option<Found> {
+    ) -> Option<RequestTarget> {
         let mut seen = self.seen.borrow_mut();
         let at = seen.iter().position(|seen| seen.likeness.is_of(serialization, body, limits))?;
         let Seen { service, timeout, epoch, reply_len, .. } = &seen[at];
@@ -187,7 +187,7 @@ impl Services {
             return None;
         }
         let (service, reply_len) = (service.clone(), Rc::clone(reply_len));
-        let found = Found { service, timeout: *timeout, reply_len };
+        let found = RequestTarget { service, timeout: *timeout, reply_len };
         self.n_misses.set(0);
         if at != 0 {
             // Found at once the next time.
@@ -196,7 +196,7 @@ impl Services {
         Some(found)
     }
 
-    fn remember(&self, likeness: Option<Likeness>, found: &Found) {
+    fn remember(&self, likeness: Option<Likeness>, found: &RequestTarget) {
         let (n_misses, is_remembered) = one_more_miss(self.n_misses.get());
         self.n_misses.set(n_misses);
         let (Some(likeness), true) = (likeness, is_remembered) else { return };
@@ -234,7 +234,7 @@ impl Services {
         let epoch = self.worker.rules_epoch();
         let found = (service.clone(), Rc::default());
         let reply_len = Rc::clone(&found.1);
-        known.insert(0, Known { interface, version, group, service, reply_len, epoch });
+        known.insert(0, KnownService { interface, version, group, service, reply_len, epoch });
         Ok(found)
     }
 

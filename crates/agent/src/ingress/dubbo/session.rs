@@ -21,7 +21,7 @@ use super::DubboListener;
 use super::flights::{Again, Counted, Flight, Flights};
 use super::machine::DubboServer;
 use super::metadata::{self, Told};
-use super::services::{Found, Service, Services};
+use super::services::{RequestTarget, Service, Services};
 use super::waiting::Waiting;
 use crate::call::{Call, Consumer, DubboAnswer, Outcome, Reply, Times, Whole, note_reply, watch};
 use crate::cluster::too_late;
@@ -172,13 +172,13 @@ impl DubboSession {
             name_clock(clock, found.as_ref().ok());
         }
         match found {
-            Ok(Found { service: Service::Route(route), timeout, reply_len }) => {
+            Ok(RequestTarget { service: Service::Route(route), timeout, reply_len }) => {
                 self.send_to_route(received, route, timeout, reply_len);
             }
-            Ok(Found { service: Service::Export(export), timeout, reply_len }) => {
+            Ok(RequestTarget { service: Service::Export(export), timeout, reply_len }) => {
                 self.send_to_export(received, export, timeout, reply_len);
             }
-            Ok(Found { service: Service::Metadata, .. }) => self.tell_metadata(received),
+            Ok(RequestTarget { service: Service::Metadata, .. }) => self.tell_metadata(received),
             Err(error) => self.refuse(received, &error),
         }
     }
@@ -481,7 +481,7 @@ impl Consumer for DubboSession {
 
 /// Says which service a timed call is of. The names that callers make up are all one.
 #[cold]
-fn name_clock(clock: &StageClock, found: Option<&Found>) {
+fn name_clock(clock: &StageClock, found: Option<&RequestTarget>) {
     match found.map(|found| &found.service) {
         Some(Service::Route(route)) => clock.name(&route.def.service),
         Some(Service::Export(export)) => clock.name(&export.backend.service.to_string()),

@@ -11,7 +11,7 @@ use http::{HeaderMap, Response, StatusCode, Version};
 use wire::Account;
 
 use super::call_headers::ATTACHMENT;
-use super::{Answer, Style};
+use super::{HttpAnswer, Style};
 use crate::attachments::{HEADER, MAX_LEN, Replied};
 use crate::call::Reply;
 use crate::error::{CallError, Code, Fault};
@@ -63,7 +63,7 @@ pub(super) async fn value(
     reply: &Reply,
     account: &Rc<Account>,
     threads: &Threads,
-) -> Result<Answer, CallError> {
+) -> Result<HttpAnswer, CallError> {
     let contents = match reply.body.len() < LONG_LEN {
         true => Contents::read(style, &ReplyReader::new(reply, options))?,
         // Long ones are rare: their future need not be a part of every call's.
@@ -123,7 +123,7 @@ fn attach(attachments: &Replied, headers: &mut HeaderMap) {
 }
 
 /// The answer to a call that failed.
-pub(super) fn error(error: &CallError, version: Version) -> Answer {
+pub(super) fn error(error: &CallError, version: Version) -> HttpAnswer {
     let row = error.code.row();
     let mut response = Response::new(Bytes::from(body_of(error)));
     *response.status_mut() =

@@ -78,7 +78,7 @@ enum Style {
 }
 
 /// What a request is answered with.
-type Answer = Response<Bytes>;
+type HttpAnswer = Response<Bytes>;
 
 /// Answers one request; a failure is an answer, too.
 async fn handle(
@@ -88,7 +88,7 @@ async fn handle(
     room: Result<(), CallError>,
     head: &Parts,
     body: Incoming,
-) -> Answer {
+) -> HttpAnswer {
     let (session, started) = (active.session(), Instant::now());
     let cors = listener.config.cors.as_ref();
     let facts = room.and_then(|()| Facts::read(head));
@@ -149,7 +149,7 @@ async fn call(
     request: CallRequest<'_>,
     started: Instant,
     entry: &mut Option<Box<Entry>>,
-) -> Result<Answer, CallError> {
+) -> Result<HttpAnswer, CallError> {
     let session = request.session;
     let replied = answer_request(worker, &listener.config, request, started, entry).await;
     match replied {

@@ -42,7 +42,7 @@ use self::io::{LocalExecutor, SessionIo};
 use super::chunks::Chunks;
 use super::last_read::LAST_READ;
 use super::outgoing_answer::{Leaving, Pieces, StreamAnswer};
-use super::{Answer, HttpListener, answer, prepared_answers};
+use super::{HttpAnswer, HttpListener, answer, prepared_answers};
 use crate::connections::{Activity, Session};
 use crate::memory::{no_room_for_reply, write_timeout};
 use crate::stages::StageClock;
@@ -426,7 +426,7 @@ impl Active {
     }
 
     /// Hands an answer to hyper, piece by piece.
-    fn leave(self, answer: Answer, stream: Option<Rc<StreamAnswer>>) -> Response<Leaving> {
+    fn leave(self, answer: HttpAnswer, stream: Option<Rc<StreamAnswer>>) -> Response<Leaving> {
         let session = &self.session;
         session.is_known.set(session.is_known.get() || answer.status().is_success());
         let len = answer.body().len();

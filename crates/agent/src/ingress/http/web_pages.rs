@@ -21,7 +21,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
 use wire::address::split_authority;
 
-use super::Answer;
+use super::HttpAnswer;
 use super::call_headers::TRACE;
 use super::head::{Facts, PREFIX};
 use crate::config::Cors;
@@ -113,7 +113,7 @@ pub(super) fn is_preflight(head: &Parts, facts: &Facts<'_>) -> bool {
 }
 
 /// The answer to that question, for a page that may call.
-pub(super) fn preflight(head: &Parts, cors: &Cors) -> Answer {
+pub(super) fn preflight(head: &Parts, cors: &Cors) -> HttpAnswer {
     let mut response = Response::new(Bytes::new());
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();

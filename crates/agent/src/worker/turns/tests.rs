@@ -12,11 +12,11 @@ fn elsewhere() -> Origin {
 }
 
 /// A session that was answered, or never was.
-struct Caller {
+struct AnsweredSession {
     is_known: bool,
 }
 
-impl Session for Caller {
+impl Session for AnsweredSession {
     fn drain(&self) {}
     fn check_time(&self, _: Instant) {}
     fn is_known(&self) -> bool {
@@ -28,11 +28,11 @@ impl Session for Caller {
 }
 
 fn new_from(origin: Origin) -> Who {
-    Who::new(origin, Rc::new(Caller { is_known: false }))
+    Who::new(origin, Rc::new(AnsweredSession { is_known: false }))
 }
 
 fn known() -> Who {
-    let mut who = Who::new(here(), Rc::new(Caller { is_known: true }));
+    let mut who = Who::new(here(), Rc::new(AnsweredSession { is_known: true }));
     who.note_turn();
     who
 }

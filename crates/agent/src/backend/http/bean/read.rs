@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use hessian::Limits;
 use hessian::json::{self, JsonError, JsonReader};
 
-use super::{CLASS, Kind, OLD_CLASS};
+use super::{BeanKind, CLASS, OLD_CLASS};
 use crate::error::{CallError, Code};
 
 /// The longest JSON of a descriptor, each byte of which is looked at once for each level that it
@@ -49,7 +49,7 @@ fn broken(error: JsonError) -> CallError {
 struct Descriptor<'a> {
     own_class: &'static str,
     class: Cow<'a, str>,
-    kind: Kind,
+    kind: BeanKind,
     properties: Members<'a>,
 }
 
@@ -65,7 +65,8 @@ impl<'a> Descriptor<'a> {
         let class = string("className").filter(|class| !class.trim().is_empty());
         let class = class.ok_or_else(|| bad("a JavaBeanDescriptor has no className"))?;
         let ty = member("type").unwrap_or(b"0");
-        let kind = Kind::ALL.into_iter().find(|kind| (*kind as u8).to_string().as_bytes() == ty);
+        let kind =
+            BeanKind::ALL.into_iter().find(|kind| (*kind as u8).to_string().as_bytes() == ty);
         let kind = kind.ok_or_else(|| {
             let ty = String::from_utf8_lossy(ty);
             bad(format!("the JavaBeanDescriptor of {class} is of type {ty}, expected 1 to 7"))
@@ -75,7 +76,7 @@ impl<'a> Descriptor<'a> {
             .ok_or_else(|| bad(format!("the JavaBeanDescriptor of {class} has no properties")))?;
         let mut properties = self::members(properties).map_err(broken)?;
         // The class of the map itself. Properties are descriptors, and no texts.
-        if kind != Kind::Primitive {
+        if kind != BeanKind::Primitive {
             properties.retain(|(name, it)| name != "class" || it.first() != Some(&b'"'));
         }
         Ok(Some(Self { own_class, class, kind, properties }))
@@ -84,7 +85,7 @@ impl<'a> Descriptor<'a> {
     /// The depth is bounded by the reader.
     fn write(&self, out: &mut Vec<u8>) -> Result<(), CallError> {
         match self.kind {
-            Kind::Class | Kind::Enum => {
+            BeanKind::Class | BeanKind::Enum => {
                 let name = self.property("name")?;
                 let name = string_of(name).ok_or_else(|| {
                     bad(format!(
@@ -94,8 +95,8 @@ impl<'a> Descriptor<'a> {
                 })?;
                 json::write_string(out, &name);
             }
-            Kind::Primitive => out.extend_from_slice(self.property("value")?),
-            Kind::Collection | Kind::Array => {
+            BeanKind::Primitive => out.extend_from_slice(self.property("value")?),
+            BeanKind::Collection | BeanKind::Array => {
                 out.push(b'[');
                 for (index, text) in self.elements()?.into_iter().enumerate() {
                     if index != 0 {
@@ -105,8 +106,8 @@ impl<'a> Descriptor<'a> {
                 }
                 out.push(b']');
             }
-            Kind::Map => self.write_members(None, out)?,
-            Kind::Bean => self.write_members(Some(&self.class), out)?,
+            BeanKind::Map => self.write_members(None, out)?,
+            BeanKind::Bean => self.write_members(Some(&self.class), out)?,
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use hessian::transcode::named::field_type;
 use hessian::transcode::{TranscodeError, json_to_hessian_with};
 use hessian::{ClassType, Decoder, Encoder, JavaType, Limits, Value};
 
-use super::Kind;
+use super::BeanKind;
 use super::read::{members, string_of};
 use crate::config::http_app::method::Classes;
 
@@ -69,15 +69,15 @@ impl Descriptors<'_, '_> {
                 Ok(())
             }
             (JsonKind::Array, ..) if is_open => {
-                self.elements(Kind::Collection, "java.util.ArrayList", None)
+                self.elements(BeanKind::Collection, "java.util.ArrayList", None)
             }
             (JsonKind::Object, ..) if is_open => self.object(None, ty),
             (JsonKind::Array, Some(JavaType::Array(element)), _) if !element.is_primitive() => {
-                self.elements(Kind::Array, &class_name(element), Some(element))
+                self.elements(BeanKind::Array, &class_name(element), Some(element))
             }
             (JsonKind::Array, _, Some((class, Some(Builtin::List)))) => {
                 let name = Builtin::list_type(class.name()).unwrap_or("java.util.ArrayList");
-                self.elements(Kind::Collection, name, class.args().first())
+                self.elements(BeanKind::Collection, name, class.args().first())
             }
             (JsonKind::Object, _, Some((class, Some(Builtin::Map)))) => {
                 let name = map_class(class.name());
@@ -86,7 +86,7 @@ impl Descriptors<'_, '_> {
             (JsonKind::Object, _, Some((class, None))) => self.object(Some(class.key()), ty),
             (JsonKind::String, _, Some((class, None))) => {
                 let name = self.json.read_string()?;
-                self.begin(Kind::Enum, class.name());
+                self.begin(BeanKind::Enum, class.name());
                 self.out.string("name");
                 self.out.string(&name);
                 self.end();
@@ -97,7 +97,7 @@ impl Descriptors<'_, '_> {
     }
 
     /// Begins a descriptor; its properties follow, as keys and values in turn.
-    fn begin(&mut self, kind: Kind, class: &str) {
+    fn begin(&mut self, kind: BeanKind, class: &str) {
         self.out.begin_object(self.own_class, &["className", "type", "properties"]);
         self.out.field("className");
         self.out.string(class);
@@ -114,7 +114,7 @@ impl Descriptors<'_, '_> {
 
     fn elements(
         &mut self,
-        kind: Kind,
+        kind: BeanKind,
         class: &str,
         element: Option<&JavaType>,
     ) -> Result<(), BeanError> {
@@ -138,7 +138,7 @@ impl Descriptors<'_, '_> {
         value: Option<&JavaType>,
         is_named: bool,
     ) -> Result<(), BeanError> {
-        self.begin(Kind::Map, class);
+        self.begin(BeanKind::Map, class);
         let mut object = self.json.begin_object()?;
         while let Some(name) = self.json.next_key(&mut object)? {
             if is_named && name == "class" {
@@ -177,7 +177,7 @@ impl Descriptors<'_, '_> {
     }
 
     fn bean(&mut self, class: &ClassType, declared: Option<&str>) -> Result<(), BeanError> {
-        self.begin(Kind::Bean, class.name());
+        self.begin(BeanKind::Bean, class.name());
         let mut object = self.json.begin_object()?;
         while let Some(name) = self.json.next_key(&mut object)? {
             let is_class = name == "class" && self.json.peek()? == JsonKind::String;
@@ -211,7 +211,7 @@ impl Descriptors<'_, '_> {
             (_, Some(ty)) => boxed_name(ty),
             _ => "java.lang.String".to_owned(),
         };
-        self.begin(Kind::Primitive, &class);
+        self.begin(BeanKind::Primitive, &class);
         self.out.string("value");
         self.out.json_with_type(text, ty, self.classes)?;
         self.end();

@@ -6,11 +6,15 @@ use http::{HeaderName, HeaderValue};
 use super::*;
 use crate::config::http_app::method::Statuses;
 
-fn answer(status: u16, headers: &[(&'static str, &'static str)], body: &'static str) -> Answer {
+fn answer(
+    status: u16,
+    headers: &[(&'static str, &'static str)],
+    body: &'static str,
+) -> WholeResponse {
     let pair = |&(name, value): &(&'static str, &'static str)| {
         (HeaderName::from_static(name), HeaderValue::from_static(value))
     };
-    Answer {
+    WholeResponse {
         status: StatusCode::from_u16(status).unwrap(),
         headers: headers.iter().map(pair).collect(),
         body: Bytes::from_static(body.as_bytes()),
@@ -35,7 +39,7 @@ fn with_form<T>(
     })
 }
 
-fn value(returns: &str, answer: &Answer) -> Result<ReplyKind, CallError> {
+fn value(returns: &str, answer: &WholeResponse) -> Result<ReplyKind, CallError> {
     with_form(Some(returns), &StatusTable::default(), |form| {
         form.value(answer).map(|done| done.kind)
     })
