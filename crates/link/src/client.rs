@@ -41,9 +41,9 @@ use thread::Driver;
 /// A connection that breaks is made again. When the last clone is dropped, what was sent is
 /// finished and the server is left in good order; [`Client::close`] also waits for that.
 #[derive(Clone)]
-pub struct Client(Arc<Inner>);
+pub struct Client(Arc<ClientState>);
 
-struct Inner {
+struct ClientState {
     lanes: Arc<Lanes>,
     /// The methods that calls have numbers of.
     methods: Mutex<Vec<Arc<RouteDef>>>,
@@ -51,7 +51,7 @@ struct Inner {
     driver: Option<Driver>,
 }
 
-impl Drop for Inner {
+impl Drop for ClientState {
     fn drop(&mut self) {
         self.lanes.iter().for_each(|lane| lane.close());
         if let Some(driver) = self.driver.take() {
@@ -96,7 +96,11 @@ impl Client {
     pub fn lazy(address: impl Into<Address>, config: ClientConfig) -> Result<Self, SetupError> {
         let dialer = Dialer::new(&address.into(), &config)?;
         let methods = Mutex::new(Vec::new());
-        Ok(Self(Arc::new(Inner { lanes: Lanes::open(dialer, config), methods, driver: None })))
+        Ok(Self(Arc::new(ClientState {
+            lanes: Lanes::open(dialer, config),
+            methods,
+            driver: None,
+        })))
     }
 
     /// A client for a program without a runtime: a thread of its own drives the connections, and

@@ -121,25 +121,25 @@ tuples_are_sets! { (A) (A, B) (A, B, C) (A, B, C, D) }
 
 /// The serializations of one type, by number.
 pub struct Codecs<T> {
-    entries: [Option<Entry<T>>; MAX_CODECS],
+    entries: [Option<CodecFunctions<T>>; MAX_CODECS],
     preferred: u8,
 }
 
 /// One serialization of one type, as functions.
-struct Entry<T> {
+struct CodecFunctions<T> {
     name: &'static str,
     encode: fn(&T, &mut Vec<u8>) -> Result<(), CodecError>,
     decode: fn(Bytes) -> Result<T, CodecError>,
     shared: fn(&T) -> Option<&Bytes>,
 }
 
-impl<T> Clone for Entry<T> {
+impl<T> Clone for CodecFunctions<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Entry<T> {}
+impl<T> Copy for CodecFunctions<T> {}
 
 impl<T> Default for Codecs<T> {
     fn default() -> Self {
@@ -162,8 +162,12 @@ impl<T> Codecs<T> {
         let number = C::NUMBER as usize;
         assert!(number != 0 && number < MAX_CODECS, "codec numbers go from 1 to 31");
         assert!(self.entries[number].is_none(), "two codecs of one set have the same number");
-        self.entries[number] =
-            Some(Entry { name: C::NAME, encode: C::encode, decode: C::decode, shared: C::shared });
+        self.entries[number] = Some(CodecFunctions {
+            name: C::NAME,
+            encode: C::encode,
+            decode: C::decode,
+            shared: C::shared,
+        });
         if self.preferred == 0 {
             self.preferred = C::NUMBER;
         }
@@ -187,12 +191,12 @@ impl<T> Codecs<T> {
     }
 
     #[inline]
-    fn entry(&self, number: u8) -> Result<&Entry<T>, CodecError> {
+    fn entry(&self, number: u8) -> Result<&CodecFunctions<T>, CodecError> {
         self.find(number).ok_or_else(|| self.unknown(number))
     }
 
     #[inline]
-    fn find(&self, number: u8) -> Option<&Entry<T>> {
+    fn find(&self, number: u8) -> Option<&CodecFunctions<T>> {
         self.entries.get(usize::from(number))?.as_ref()
     }
 

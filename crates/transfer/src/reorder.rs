@@ -22,14 +22,14 @@ const BATCH_LINES: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
-    lines: Vec<Entry>,
+    lines: Vec<BatchLine>,
     /// How many of the lines have not been given out; kept by [`Reorder`].
     left: usize,
 }
 
 /// One line of a batch; it begins where the one before it ends.
 #[derive(Debug)]
-struct Entry {
+struct BatchLine {
     number: u64,
     sent: Sent,
     begin: u32,
@@ -57,7 +57,7 @@ impl Batch {
         // A batch is given away at 64 KiB and takes one line of 1 MiB beyond that.
         let [begin, end] =
             [begin, self.bytes.len()].map(|at| u32::try_from(at).unwrap_or(u32::MAX));
-        self.lines.push(Entry { number, sent: Sent::of(number, line), begin, end });
+        self.lines.push(BatchLine { number, sent: Sent::of(number, line), begin, end });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -70,7 +70,7 @@ impl Batch {
 
     /// The memory it takes, in bytes, however few lines are in it.
     pub(crate) fn footprint(&self) -> usize {
-        self.bytes.capacity() + self.lines.capacity() * size_of::<Entry>()
+        self.bytes.capacity() + self.lines.capacity() * size_of::<BatchLine>()
     }
 
     /// Makes it ready for other lines. Memory of an unusually long line is not kept.

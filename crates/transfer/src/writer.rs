@@ -67,14 +67,14 @@ pub struct Written {
 /// See the module.
 #[derive(Debug)]
 pub struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<WriterState>,
     batches: Sender<Message>,
     thread: Option<JoinHandle<Result<Option<Written>, TransferError>>>,
 }
 
 /// What the lanes and the writer's thread both see.
 #[derive(Debug)]
-struct Shared {
+struct WriterState {
     /// What ends lines, as the server says.
     ends: LineEnds,
     window: u64,
@@ -85,14 +85,14 @@ struct Shared {
     failed: OnceLock<TransferError>,
     /// Whether anybody waits in `waiting`; kept apart so that nobody needs the lock to see that.
     any_waiting: AtomicBool,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<RoomWaiters>,
     state: Mutex<WrittenSoFar>,
     spare: Mutex<Vec<Batch>>,
 }
 
 /// Who waits for room, by the line's number: those who may go on first come first.
 #[derive(Debug, Default)]
-struct Waiting {
+struct RoomWaiters {
     wakers: BTreeMap<(u64, u64), Waker>,
     /// Tells apart those who wait with the same line.
     next_id: u64,
@@ -129,7 +129,7 @@ impl Writer {
         let ends = subject.source.ends;
         let (output, totals) = Output::open(output, subject)?;
         let window = options.window.max(1).next_power_of_two();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WriterState {
             ends,
             window: window as u64,
             budget: options.budget as u64,
@@ -230,7 +230,7 @@ impl Drop for Writer {
 /// One receiving thread's way to the writer.
 #[derive(Debug)]
 pub struct Lane {
-    shared: Arc<Shared>,
+    shared: Arc<WriterState>,
     batches: Sender<Message>,
     batch: Batch,
     step: &'static dyn Process,
@@ -296,7 +296,7 @@ impl Drop for Lane {
     }
 }
 
-impl Shared {
+impl WriterState {
     fn has_room(&self, number: u64) -> bool {
         self.has_room_within(number, self.budget)
     }
@@ -329,7 +329,7 @@ impl Shared {
         ready.into_iter().for_each(Waker::wake);
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, RoomWaiters> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -344,7 +344,7 @@ impl Shared {
 
 /// What the writer's thread owns.
 struct Work {
-    shared: Arc<Shared>,
+    shared: Arc<WriterState>,
     reorder: Reorder,
     output: Output,
     /// Lines in order that wait for a whole write.

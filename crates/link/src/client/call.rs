@@ -16,7 +16,7 @@ use link_proto::{Meta, Payload, RouteDef, SendError, Status};
 use super::Bound;
 use super::lane::Session;
 use super::lanes::Lanes;
-use super::session::{Head, Key, NotTaken, Outcome, Response};
+use super::session::{CallEnd, Head, Key, NotTaken, Response};
 use crate::error::{CallError, Failure, Full};
 use crate::method::Method;
 use crate::observe::{self, CallInfo, Observer, Side};
@@ -157,10 +157,10 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
             // Breaks come as slowly as connections are made, so time alone may limit them.
             let may_repeat = may_restart || self.deadline.is_some_and(|due| Instant::now() < due);
             match outcome {
-                Outcome::Answer(response) if response.status == Status::REFUSED && may_restart => {}
-                Outcome::Broken(_) if self.bound.method.is_idempotent && may_repeat => {}
+                CallEnd::Answer(response) if response.status == Status::REFUSED && may_restart => {}
+                CallEnd::Broken(_) if self.bound.method.is_idempotent && may_repeat => {}
                 // It goes on to the next connection, and waits there as long as it may.
-                Outcome::NotBegun => continue,
+                CallEnd::NotBegun => continue,
                 outcome => return Poll::Ready(self.response(outcome)),
             }
             self.n_restarts += 1;
@@ -295,9 +295,9 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
     }
 
     #[inline]
-    fn response(&self, outcome: Outcome) -> Result<Option<Response>, Failure> {
+    fn response(&self, outcome: CallEnd) -> Result<Option<Response>, Failure> {
         match outcome {
-            Outcome::Answer(response) => Ok(Some(response)),
+            CallEnd::Answer(response) => Ok(Some(response)),
             outcome => {
                 let timeout = self.timeout.unwrap_or_default();
                 settled(outcome, timeout, self.bound.client.0.lanes.dialer())
@@ -308,7 +308,7 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
 
 /// What a call that ended gives: `None` for a one-way call that was sent.
 pub(super) fn settled(
-    outcome: Outcome,
+    outcome: CallEnd,
     timeout: Duration,
     endpoint: &(impl ToString + ?Sized),
 ) -> Result<Option<Response>, Failure> {
@@ -317,15 +317,15 @@ pub(super) fn settled(
         reason: reason.to_string(),
     };
     match outcome {
-        Outcome::Answer(response) => Ok(Some(response)),
-        Outcome::Sent => Ok(None),
-        Outcome::Expired(None) => Err(Failure::Timeout(timeout)),
-        Outcome::Expired(Some(reason)) | Outcome::Unreachable(reason) => Err(unreachable(reason)),
-        Outcome::Broken(reason) => Err(Failure::Broken(reason.to_string())),
-        Outcome::NotBegun => {
+        CallEnd::Answer(response) => Ok(Some(response)),
+        CallEnd::Sent => Ok(None),
+        CallEnd::Expired(None) => Err(Failure::Timeout(timeout)),
+        CallEnd::Expired(Some(reason)) | CallEnd::Unreachable(reason) => Err(unreachable(reason)),
+        CallEnd::Broken(reason) => Err(Failure::Broken(reason.to_string())),
+        CallEnd::NotBegun => {
             Err(unreachable("the connection ended before the call was sent".into()))
         }
-        Outcome::Unsendable(error) => Err(unsendable(error)),
+        CallEnd::Unsendable(error) => Err(unsendable(error)),
     }
 }
 

@@ -159,7 +159,7 @@ impl Lane {
     async fn run(self: Arc<Self>, mut session: Arc<Session>, mut pauses: bool) {
         let mut backoff = Backoff::new(self.config.min_backoff, self.config.max_backoff);
         loop {
-            let mut ending = End { lane: &self, session: Arc::clone(&session), reason: None };
+            let mut ending = RunnerEnd { lane: &self, session: Arc::clone(&session), reason: None };
             if pauses {
                 // If the lane was closed meanwhile, connecting will find out.
                 let _ = pause(&mut backoff, &session).await;
@@ -284,13 +284,13 @@ struct Served {
 
 /// Ends a session when it is dropped; without a reason its runner was aborted, and the lane ends,
 /// too.
-struct End<'a> {
+struct RunnerEnd<'a> {
     lane: &'a Lane,
     session: Arc<Session>,
     reason: Option<Arc<str>>,
 }
 
-impl Drop for End<'_> {
+impl Drop for RunnerEnd<'_> {
     fn drop(&mut self) {
         let end = |session: &Session, reason| {
             session.lock(|session| session.end(reason));

@@ -23,9 +23,9 @@ use link_proto::{
 };
 use slab::Slab;
 
-pub(crate) use self::outcome::{NotTaken, Outcome, Response};
+pub(crate) use self::outcome::{CallEnd, NotTaken, Response};
 use self::streams::Streams;
-use self::waiting_calls::{Parked, Waiting};
+use self::waiting_calls::{Parked, WaitingCalls};
 use super::config::{ClientConfig, WhenDown};
 use super::queueing_delay::Queueing;
 use wire::{Machine, slice_len};
@@ -41,7 +41,7 @@ pub(crate) struct SessionMachine {
     calls: Slab<Slot>,
     /// The connection's numbers of methods, by the client's numbers.
     routes: Vec<Option<RouteId>>,
-    waiting: Waiting,
+    waiting: WaitingCalls,
     streams: Streams,
     events: VecDeque<SessionEvent>,
     phase: Phase,
@@ -69,7 +69,7 @@ enum Slot {
         id: CallId,
         waker: Waker,
     },
-    Done(Outcome),
+    Done(CallEnd),
     /// The outcome was fetched; the caller still holds the call's streams.
     Fetched,
 }
@@ -129,7 +129,7 @@ impl SessionMachine {
             link: None,
             calls: Slab::new(),
             routes: Vec::new(),
-            waiting: Waiting::default(),
+            waiting: WaitingCalls::default(),
             streams: Streams::default(),
             events: VecDeque::new(),
             phase: Phase::Open,
@@ -158,9 +158,9 @@ impl SessionMachine {
     pub(crate) fn handle_connect_error(&mut self, reason: Arc<str>) {
         if self.config.when_down == WhenDown::Fail {
             while let Some((_, key)) = self.waiting.keys.pop_first() {
-                self.finish(key, Outcome::Unreachable(Arc::clone(&reason)));
+                self.finish(key, CallEnd::Unreachable(Arc::clone(&reason)));
             }
-            self.waiting = Waiting::default();
+            self.waiting = WaitingCalls::default();
         }
         self.trouble = Some(reason);
     }
@@ -182,12 +182,12 @@ impl SessionMachine {
     pub(crate) fn end(&mut self, reason: &Arc<str>) {
         self.phase = Phase::Over;
         for key in std::mem::take(&mut self.waiting).keys.into_values() {
-            self.finish(key, Outcome::NotBegun);
+            self.finish(key, CallEnd::NotBegun);
         }
         let pending: Vec<Key> =
             self.link.as_mut().map_or_else(Vec::new, |link| link.drain_pending().collect());
         for key in pending {
-            self.finish(key, Outcome::Broken(Arc::clone(reason)));
+            self.finish(key, CallEnd::Broken(Arc::clone(reason)));
         }
         if let (Some(link), Some(traffic)) = (self.link.take(), &self.config.traffic) {
             traffic.count_link(&link);
@@ -222,7 +222,7 @@ impl SessionMachine {
                 Ok(Some(id)) => {
                     return Ok(self.calls.insert(Slot::Out { id, waker: waker.clone() }));
                 }
-                Ok(None) => return Ok(self.calls.insert(Slot::Done(Outcome::Sent))),
+                Ok(None) => return Ok(self.calls.insert(Slot::Done(CallEnd::Sent))),
                 Err(error) => self.check_wait(error)?,
             }
         }
@@ -313,7 +313,7 @@ impl SessionMachine {
 
     /// The outcome of a call, once it is there; the call is then forgotten.
     #[inline]
-    pub(crate) fn poll_outcome(&mut self, key: Key, waker: &Waker) -> Poll<Outcome> {
+    pub(crate) fn poll_outcome(&mut self, key: Key, waker: &Waker) -> Poll<CallEnd> {
         let known = match self.calls.get_mut(key) {
             Some(slot @ Slot::Done(_)) => {
                 let slot = match self.streams.has(key) {
@@ -329,7 +329,7 @@ impl SessionMachine {
             Some(Slot::Waiting(parked)) => &mut parked.waker,
             Some(Slot::Fetched) | None => {
                 debug_assert!(false, "a call is asked for its outcome only once");
-                return Poll::Ready(Outcome::NotBegun);
+                return Poll::Ready(CallEnd::NotBegun);
             }
         };
         if !known.will_wake(waker) {
@@ -356,7 +356,7 @@ impl SessionMachine {
         }
     }
 
-    fn finish(&mut self, key: Key, outcome: Outcome) {
+    fn finish(&mut self, key: Key, outcome: CallEnd) {
         let Some(slot) = self.calls.get_mut(key) else {
             return;
         };
@@ -374,11 +374,11 @@ impl SessionMachine {
             match event {
                 Event::Response { token, status, codec, meta, payload } => {
                     let response = Response { status, codec, meta, payload };
-                    self.finish(token, Outcome::Answer(response));
+                    self.finish(token, CallEnd::Answer(response));
                 }
                 Event::Item { id, codec, payload } => self.handle_item(id, codec, payload),
                 Event::Writable { id } => self.handle_writable(id),
-                Event::Expired { token } => self.finish(token, Outcome::Expired(None)),
+                Event::Expired { token } => self.finish(token, CallEnd::Expired(None)),
                 Event::Ready(_) => {
                     self.trouble = None;
                     self.events.push_back(SessionEvent::Ready);
@@ -397,7 +397,7 @@ impl SessionMachine {
     fn leave(&mut self) {
         self.phase = Phase::Closing;
         for key in std::mem::take(&mut self.waiting).keys.into_values() {
-            self.finish(key, Outcome::NotBegun);
+            self.finish(key, CallEnd::NotBegun);
         }
     }
 

@@ -22,8 +22,8 @@ use link_proto::{CallId, Meta, Payload, RouteId, Status};
 use tracing::Span;
 
 use super::context::{Context, Scope};
-use super::observed_call::{Watch, Watched};
-use super::service::{Answer, Entry, Refusal, Running};
+use super::observed_call::{Watch, WatchedCall};
+use super::service::{AnswerHead, CallRefusal, Running, ServedMethod};
 use super::session::{Routes, Session};
 use super::streams::CallStreams;
 use crate::observe::Observer;
@@ -67,7 +67,7 @@ pub(crate) struct Slice {
 struct Begun {
     id: CallId,
     one_way: bool,
-    entry: Arc<Entry>,
+    entry: Arc<ServedMethod>,
     scope: Arc<Scope>,
 }
 
@@ -78,7 +78,7 @@ impl Slice {
         if n_taken < self.jobs.len() {
             let rest = self.jobs.split_off(n_taken);
             let text = "the server is working on as many calls as it allows";
-            let refusal = Refusal { status: Status::OVERLOADED, text: text.to_owned() };
+            let refusal = CallRefusal { status: Status::OVERLOADED, text: text.to_owned() };
             for job in rest.iter().filter(|job| !job.one_way) {
                 self.session.refuse(job.id, &refusal);
             }
@@ -145,13 +145,19 @@ impl Slice {
         Context::new(&self.scope, job.id.to_wire(), std::mem::take(&mut job.meta), deadline)
     }
 
-    fn begun(&self, job: &Job, entry: &Arc<Entry>) -> Begun {
+    fn begun(&self, job: &Job, entry: &Arc<ServedMethod>) -> Begun {
         let (entry, scope) = (Arc::clone(entry), Arc::clone(&self.scope));
         Begun { id: job.id, one_way: job.one_way, entry, scope }
     }
 
     /// Does the first step of a call here.
-    fn step(&self, entry: &Arc<Entry>, mut job: Job, received: Instant, answers: &mut Answers<'_>) {
+    fn step(
+        &self,
+        entry: &Arc<ServedMethod>,
+        mut job: Job,
+        received: Instant,
+        answers: &mut Answers<'_>,
+    ) {
         let (id, one_way) = (job.id, job.one_way);
         let first = First {
             context: self.context(&mut job, received),
@@ -178,7 +184,7 @@ impl Slice {
     }
 
     /// Begins a call in a task of its own.
-    fn begin_alone(&self, mut job: Job, received: Instant, entry: &Arc<Entry>) {
+    fn begin_alone(&self, mut job: Job, received: Instant, entry: &Arc<ServedMethod>) {
         let begun = self.begun(&job, entry);
         let context = self.context(&mut job, received);
         let streams = job.streams.then(|| CallStreams::new(Arc::clone(&self.session), job.id));
@@ -187,7 +193,7 @@ impl Slice {
     }
 
     /// Begins a call in a thread that may block.
-    fn begin_blocking(&self, mut job: Job, received: Instant, entry: &Arc<Entry>) {
+    fn begin_blocking(&self, mut job: Job, received: Instant, entry: &Arc<ServedMethod>) {
         let begun = self.begun(&job, entry);
         let context = self.context(&mut job, received);
         let first = First { context, codec: job.codec, payload: job.payload, streams: None };
@@ -208,7 +214,7 @@ impl Slice {
         if let Err(full) = self.session.server.pool.submit(Box::new(work))
             && !job.one_way
         {
-            let refusal = Refusal { status: Status::OVERLOADED, text: full.to_string() };
+            let refusal = CallRefusal { status: Status::OVERLOADED, text: full.to_string() };
             self.session.refuse(job.id, &refusal);
         }
     }
@@ -250,7 +256,7 @@ struct First {
 }
 
 enum HandlerRun {
-    Done(Answer),
+    Done(AnswerHead),
     Waits(Pin<Box<dyn Running>>),
 }
 
@@ -258,7 +264,7 @@ impl First {
     /// Decodes the arguments and works until the handler waits for something.
     fn step(
         self,
-        entry: &Arc<Entry>,
+        entry: &Arc<ServedMethod>,
         observer: Option<&Arc<dyn Observer>>,
         cx: &mut TaskContext<'_>,
         out: &mut Vec<u8>,
@@ -277,7 +283,7 @@ impl First {
             Ok(Ok(running)) => {
                 let running = match watch.take() {
                     None => running,
-                    Some(watch) => Box::pin(Watched { running, watch }),
+                    Some(watch) => Box::pin(WatchedCall { running, watch }),
                 };
                 return Self::work(running, cx, out);
             }
@@ -309,7 +315,12 @@ enum Work {
 }
 
 /// Works on a call until it is done. Tells the method's entry how long its first step took.
-async fn finish(session: &Session, entry: &Arc<Entry>, work: Work, out: &mut Vec<u8>) -> Answer {
+async fn finish(
+    session: &Session,
+    entry: &Arc<ServedMethod>,
+    work: Work,
+    out: &mut Vec<u8>,
+) -> AnswerHead {
     let (mut first, mut running) = match work {
         Work::New(first) => (Some(first), None),
         Work::Begun(running) => (None, Some(running)),
@@ -337,32 +348,32 @@ fn step(
     running: Pin<&mut dyn Running>,
     cx: &mut TaskContext<'_>,
     out: &mut Vec<u8>,
-) -> Poll<Answer> {
+) -> Poll<AnswerHead> {
     match catch_unwind(AssertUnwindSafe(|| running.poll(cx, out))) {
         Ok(poll) => poll,
         Err(panic) => Poll::Ready(panicked(&*panic)),
     }
 }
 
-pub(super) fn panicked(panic: &(dyn Any + Send)) -> Answer {
+pub(super) fn panicked(panic: &(dyn Any + Send)) -> AnswerHead {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     error(Status::SERVER_ERROR, format!("the handler panicked: {}", text.unwrap_or("no text")))
 }
 
-fn error(status: Status, text: String) -> Answer {
-    Answer { status, codec: 0, payload: Some(text.into()) }
+fn error(status: Status, text: String) -> AnswerHead {
+    AnswerHead { status, codec: 0, payload: Some(text.into()) }
 }
 
 /// Answers that leave together.
 struct Answers<'a> {
     scratch: &'a mut Vec<u8>,
-    list: Vec<(CallId, Answer, Range<usize>)>,
+    list: Vec<(CallId, AnswerHead, Range<usize>)>,
 }
 
 impl Answers<'_> {
     /// Keeps an answer whose payload, if it has none of its own, is in the buffer from `start` on.
-    fn push(&mut self, id: CallId, mut answer: Answer, start: usize) {
+    fn push(&mut self, id: CallId, mut answer: AnswerHead, start: usize) {
         let mut range = start..self.scratch.len();
         if answer.payload.is_none() && SHARE_LEN <= range.len() {
             answer.payload = Some(self.scratch.split_off(start).into());
@@ -377,7 +388,7 @@ impl Answers<'_> {
         }
         let scratch = &*self.scratch;
         session.respond(self.list.drain(..).map(|(id, answer, range)| {
-            let Answer { status, codec, payload } = answer;
+            let AnswerHead { status, codec, payload } = answer;
             let meta = scope.take_reply_meta(id.to_wire());
             (
                 id,

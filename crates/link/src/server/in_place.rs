@@ -13,7 +13,7 @@ use link_proto::{Connection, Event, InPlace, LinkError, RouteId, Status};
 
 use super::call_batch::panicked;
 use super::context::Context;
-use super::service::{Answer, Entry, Handler, Once, Refusal, Running};
+use super::service::{AnswerHead, CallRefusal, Handler, Once, Running, ServedMethod};
 use crate::codec::{Codec, Raw};
 use crate::traffic::Traffic;
 use wire::Machine;
@@ -43,16 +43,21 @@ impl<F: Answerer + 'static> Handler for Method<F> {
         Some(&*self.0)
     }
 
-    fn begin(&self, _: Context, codec: u8, args: Bytes) -> Result<Pin<Box<dyn Running>>, Refusal> {
+    fn begin(
+        &self,
+        _: Context,
+        codec: u8,
+        args: Bytes,
+    ) -> Result<Pin<Box<dyn Running>>, CallRefusal> {
         if !matches!(codec, 0 | CODEC) {
             let text = format!("this method takes raw bytes (codec {CODEC}), not codec {codec}");
-            return Err(Refusal { status: Status::BAD_REQUEST, text });
+            return Err(CallRefusal { status: Status::BAD_REQUEST, text });
         }
         let method = Arc::clone(&self.0);
         Ok(Box::pin(Once(Some(move |_: &mut Vec<u8>| {
             let mut reply = BytesMut::new();
             method.answer(&args, &mut reply);
-            Answer { status: Status::OK, codec: CODEC, payload: Some(reply.freeze()) }
+            AnswerHead { status: Status::OK, codec: CODEC, payload: Some(reply.freeze()) }
         }))))
     }
 }
@@ -74,7 +79,7 @@ impl Drop for ServerLink {
 
 /// By the route's number.
 #[derive(Default)]
-struct Routes(Vec<Option<Arc<Entry>>>);
+struct Routes(Vec<Option<Arc<ServedMethod>>>);
 
 impl ServerLink {
     pub(crate) fn new(link: Connection<()>, traffic: Option<Arc<Traffic>>) -> Self {
@@ -82,7 +87,7 @@ impl ServerLink {
     }
 
     /// Calls of this route are answered in place from now on, if `method` is such a one.
-    pub(crate) fn set_route(&mut self, route: RouteId, method: Option<&Arc<Entry>>) {
+    pub(crate) fn set_route(&mut self, route: RouteId, method: Option<&Arc<ServedMethod>>) {
         let method = method.filter(|entry| entry.handler.in_place().is_some());
         let Routes(routes) = &mut self.routes;
         if method.is_some() && routes.len() <= route.index() {
@@ -116,7 +121,7 @@ impl InPlace<()> for Routes {
         let answered = catch_unwind(AssertUnwindSafe(|| method.answer(args, reply)));
         let Err(panic) = answered else { return Some((Status::OK, CODEC)) };
         reply.truncate(start);
-        let Answer { status, payload, .. } = panicked(&*panic);
+        let AnswerHead { status, payload, .. } = panicked(&*panic);
         reply.extend_from_slice(&payload.unwrap_or_default());
         Some((status, 0))
     }

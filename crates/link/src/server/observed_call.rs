@@ -9,13 +9,13 @@ use link_proto::Status;
 use tracing::Span;
 
 use super::context::{Context, Peer};
-use super::service::{Answer, Entry, Running};
+use super::service::{AnswerHead, Running, ServedMethod};
 use crate::observe::{CallInfo, Observer, Outcome, Side};
 
 /// A call that is watched; the observer is told of its end when this is dropped.
 pub(crate) struct Watch {
     observer: Arc<dyn Observer>,
-    entry: Arc<Entry>,
+    entry: Arc<ServedMethod>,
     peer: Arc<Peer>,
     start: Instant,
     span: Span,
@@ -25,7 +25,7 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn begin(
         observer: &Arc<dyn Observer>,
-        entry: &Arc<Entry>,
+        entry: &Arc<ServedMethod>,
         context: &Context,
     ) -> Self {
         let (peer, trace) = (Arc::clone(&context.scope().peer), context.trace());
@@ -55,19 +55,23 @@ impl Drop for Watch {
     }
 }
 
-fn info<'a>(entry: &'a Entry, peer: &'a Peer) -> CallInfo<'a> {
+fn info<'a>(entry: &'a ServedMethod, peer: &'a Peer) -> CallInfo<'a> {
     let (service, method) = (&*entry.service, &*entry.method);
     CallInfo { side: Side::Server, service, method, peer: &peer.address }
 }
 
 /// A call at work that is watched.
-pub(crate) struct Watched {
+pub(crate) struct WatchedCall {
     pub running: Pin<Box<dyn Running>>,
     pub watch: Watch,
 }
 
-impl Running for Watched {
-    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>, out: &mut Vec<u8>) -> Poll<Answer> {
+impl Running for WatchedCall {
+    fn poll(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        out: &mut Vec<u8>,
+    ) -> Poll<AnswerHead> {
         let span = self.watch.span.clone();
         // That is how it ends if the handler panics now.
         self.watch.end(Status::SERVER_ERROR);

@@ -15,9 +15,9 @@ const IDLE_TIME: Duration = Duration::from_secs(10);
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Threads that are started when they are needed and end when they are not.
-pub(crate) struct Pool(Arc<Shared>);
+pub(crate) struct Pool(Arc<PoolState>);
 
-struct Shared {
+struct PoolState {
     max_threads: usize,
     max_waiting: usize,
     state: Mutex<JobQueue>,
@@ -45,7 +45,7 @@ impl Pool {
     pub(crate) fn new(max_threads: usize, max_waiting: usize) -> Self {
         let (state, arrived) = (Mutex::default(), Condvar::new());
         let max_threads = max_threads.max(1);
-        Self(Arc::new(Shared { max_threads, max_waiting, state, arrived }))
+        Self(Arc::new(PoolState { max_threads, max_waiting, state, arrived }))
     }
 
     /// Has a job run as soon as a thread is free.
@@ -79,7 +79,7 @@ impl Pool {
     }
 }
 
-impl Shared {
+impl PoolState {
     fn lock(&self) -> MutexGuard<'_, JobQueue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -29,11 +29,11 @@ use crate::streaming::{Receiver, Sender, StreamEnd};
 /// ```
 pub struct Service {
     pub(crate) name: String,
-    pub(crate) methods: HashMap<String, Arc<Entry>>,
+    pub(crate) methods: HashMap<String, Arc<ServedMethod>>,
 }
 
 /// A method as the server keeps it.
-pub(crate) struct Entry {
+pub(crate) struct ServedMethod {
     pub service: String,
     pub method: String,
     pub handler: Box<dyn Handler>,
@@ -41,7 +41,7 @@ pub(crate) struct Entry {
     is_slow: AtomicBool,
 }
 
-impl Entry {
+impl ServedMethod {
     pub(crate) fn is_slow(&self) -> bool {
         self.is_slow.load(Ordering::Relaxed)
     }
@@ -75,7 +75,7 @@ pub(crate) trait Handler: Send + Sync {
         context: Context,
         codec: u8,
         payload: Bytes,
-    ) -> Result<Pin<Box<dyn Running>>, Refusal>;
+    ) -> Result<Pin<Box<dyn Running>>, CallRefusal>;
 
     /// As [`Handler::begin`], of a call with streams.
     ///
@@ -87,10 +87,10 @@ pub(crate) trait Handler: Send + Sync {
         codec: u8,
         payload: Bytes,
         end: Arc<CallStreams>,
-    ) -> Result<Pin<Box<dyn Running>>, Refusal> {
+    ) -> Result<Pin<Box<dyn Running>>, CallRefusal> {
         let _ = (context, codec, payload, end);
         let text = "this method does not stream".to_owned();
-        Err(Refusal { status: Status::BAD_REQUEST, text })
+        Err(CallRefusal { status: Status::BAD_REQUEST, text })
     }
 }
 
@@ -98,11 +98,11 @@ pub(crate) trait Handler: Send + Sync {
 pub(crate) trait Running: Send {
     /// Works on; when it is done, its answer is appended to `out` or given as bytes. In the
     /// latter case `out` may hold the beginning of something that failed.
-    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>, out: &mut Vec<u8>) -> Poll<Answer>;
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>, out: &mut Vec<u8>) -> Poll<AnswerHead>;
 }
 
 /// An answer, but for a payload that was appended to a buffer.
-pub(crate) struct Answer {
+pub(crate) struct AnswerHead {
     pub status: Status,
     pub codec: u8,
     /// The payload, if it is not in the buffer.
@@ -111,12 +111,12 @@ pub(crate) struct Answer {
 
 /// An answer that is an error of the link's own.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct CallRefusal {
     pub status: Status,
     pub text: String,
 }
 
-impl Refusal {
+impl CallRefusal {
     fn bad_arguments(error: &CodecError) -> Self {
         Self { status: Status::BAD_REQUEST, text: format!("cannot decode the arguments: {error}") }
     }
@@ -131,7 +131,7 @@ impl Service {
     fn insert(&mut self, method: &str, handler: Box<dyn Handler>) {
         let (service, method) = (self.name.clone(), method.to_owned());
         let name = method.clone();
-        let entry = Entry { service, method, handler, is_slow: AtomicBool::new(true) };
+        let entry = ServedMethod { service, method, handler, is_slow: AtomicBool::new(true) };
         self.methods.insert(name, Arc::new(entry));
     }
 
@@ -339,9 +339,11 @@ where
         context: Context,
         codec: u8,
         payload: Bytes,
-    ) -> Result<Pin<Box<dyn Running>>, Refusal> {
-        let args =
-            self.requests.decode(codec, payload).map_err(|error| Refusal::bad_arguments(&error))?;
+    ) -> Result<Pin<Box<dyn Running>>, CallRefusal> {
+        let args = self
+            .requests
+            .decode(codec, payload)
+            .map_err(|error| CallRefusal::bad_arguments(&error))?;
         let future = (self.handle)(context, args);
         Ok(Box::pin(Work { future, codec, encode: self.encode.clone() }))
     }
@@ -362,11 +364,11 @@ where
     Fut: Future + Send,
     N: EncodeAnswer<Fut::Output>,
 {
-    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>, out: &mut Vec<u8>) -> Poll<Answer> {
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>, out: &mut Vec<u8>) -> Poll<AnswerHead> {
         let this = self.project();
         let value = ready!(this.future.poll(cx));
         let (status, payload) = this.encode.encode(*this.codec, value, out);
-        Poll::Ready(Answer { status, codec: *this.codec, payload })
+        Poll::Ready(AnswerHead { status, codec: *this.codec, payload })
     }
 }
 
@@ -387,9 +389,9 @@ where
     Fut: Future<Output = T> + Send + 'static,
     N: EncodeAnswer<T>,
 {
-    fn begin(&self, _: Context, _: u8, _: Bytes) -> Result<Pin<Box<dyn Running>>, Refusal> {
+    fn begin(&self, _: Context, _: u8, _: Bytes) -> Result<Pin<Box<dyn Running>>, CallRefusal> {
         let text = "this method streams, but the call does not".to_owned();
-        Err(Refusal { status: Status::BAD_REQUEST, text })
+        Err(CallRefusal { status: Status::BAD_REQUEST, text })
     }
 
     fn begin_stream(
@@ -398,10 +400,10 @@ where
         codec: u8,
         payload: Bytes,
         end: Arc<CallStreams>,
-    ) -> Result<Pin<Box<dyn Running>>, Refusal> {
+    ) -> Result<Pin<Box<dyn Running>>, CallRefusal> {
         let StreamParts { requests, inputs, outputs } = self.method;
         let args =
-            requests.decode(codec, payload).map_err(|error| Refusal::bad_arguments(&error))?;
+            requests.decode(codec, payload).map_err(|error| CallRefusal::bad_arguments(&error))?;
         let near: Arc<dyn StreamEnd> = Arc::clone(&end) as Arc<dyn StreamEnd>;
         let receiver = Receiver::new(Arc::clone(&near), inputs);
         let work = (self.handle)(context, args, receiver, Sender::new(near, outputs, codec));
@@ -437,14 +439,16 @@ where
         context: Context,
         codec: u8,
         payload: Bytes,
-    ) -> Result<Pin<Box<dyn Running>>, Refusal> {
-        let args =
-            self.requests.decode(codec, payload).map_err(|error| Refusal::bad_arguments(&error))?;
+    ) -> Result<Pin<Box<dyn Running>>, CallRefusal> {
+        let args = self
+            .requests
+            .decode(codec, payload)
+            .map_err(|error| CallRefusal::bad_arguments(&error))?;
         let (handle, encode) = (Arc::clone(&self.handle), self.encode.clone());
         Ok(Box::pin(Once(Some(move |out: &mut Vec<u8>| {
             let value = handle(&context, args);
             let (status, payload) = encode.encode(codec, value, out);
-            Answer { status, codec, payload }
+            AnswerHead { status, codec, payload }
         }))))
     }
 }
@@ -454,8 +458,12 @@ pub(crate) struct Once<F>(pub Option<F>);
 
 impl<F> Unpin for Once<F> {}
 
-impl<F: FnOnce(&mut Vec<u8>) -> Answer + Send> Running for Once<F> {
-    fn poll(mut self: Pin<&mut Self>, _: &mut TaskContext<'_>, out: &mut Vec<u8>) -> Poll<Answer> {
+impl<F: FnOnce(&mut Vec<u8>) -> AnswerHead + Send> Running for Once<F> {
+    fn poll(
+        mut self: Pin<&mut Self>,
+        _: &mut TaskContext<'_>,
+        out: &mut Vec<u8>,
+    ) -> Poll<AnswerHead> {
         match self.0.take() {
             Some(work) => Poll::Ready(work(out)),
             None => Poll::Pending,

@@ -13,7 +13,7 @@ use super::Shared;
 use super::call_batch::{Job, Slice};
 use super::context::{Peer, Scope};
 use super::in_place::ServerLink;
-use super::service::{Answer, Entry, Refusal};
+use super::service::{AnswerHead, CallRefusal, ServedMethod};
 use super::streams::Streams;
 use crate::client::as_strs;
 use crate::link_stream::LinkStream;
@@ -35,7 +35,7 @@ pub(crate) struct Session {
 type Ready<'a> = (CallId, Status, u8, Payload<'a>, Vec<(String, String)>);
 
 /// What a client's numbers stand for: methods, or why there are none.
-pub(crate) type Routes = Vec<Result<Arc<Entry>, Arc<Refusal>>>;
+pub(crate) type Routes = Vec<Result<Arc<ServedMethod>, Arc<CallRefusal>>>;
 
 impl Session {
     pub(crate) fn new(server: Arc<Shared>) -> Arc<Self> {
@@ -58,7 +58,7 @@ impl Session {
     pub(crate) async fn serve(self: Arc<Self>, stream: LinkStream, peer: Peer) {
         let mut client =
             Client { session: Arc::clone(&self), peer: Arc::new(peer), routes: Arc::default() };
-        let _end = End(&self);
+        let _end = SessionEnd(&self);
         let ending =
             drive_slices(stream, &self.conn, begin_len, |events| client.handle(events)).await;
         tracing::debug!(client = %client.peer.address, %ending, "connection ended");
@@ -94,12 +94,12 @@ impl Session {
         &self,
         id: CallId,
         one_way: bool,
-        answer: Answer,
+        answer: AnswerHead,
         scope: &Scope,
         out: Vec<u8>,
     ) {
         if !one_way {
-            let Answer { status, codec, payload } = answer;
+            let AnswerHead { status, codec, payload } = answer;
             let meta = scope.take_reply_meta(id.to_wire());
             let payload = Payload::Bytes(payload.unwrap_or_else(|| out.into()));
             self.respond(std::iter::once((id, status, codec, payload, meta)));
@@ -107,8 +107,8 @@ impl Session {
     }
 
     /// Answers one call with an error of the link's own.
-    pub(crate) fn refuse(&self, id: CallId, refusal: &Refusal) {
-        let Refusal { status, text } = refusal;
+    pub(crate) fn refuse(&self, id: CallId, refusal: &CallRefusal) {
+        let CallRefusal { status, text } = refusal;
         self.streams.forget(id);
         self.with(|machine| machine.respond(id, Reply::error(*status, text)));
     }
@@ -157,9 +157,9 @@ fn begin_len(ServerLink { link: machine, .. }: &ServerLink) -> usize {
 }
 
 /// Ends a session's calls when its driver ends, however that comes.
-struct End<'a>(&'a Session);
+struct SessionEnd<'a>(&'a Session);
 
-impl Drop for End<'_> {
+impl Drop for SessionEnd<'_> {
     fn drop(&mut self) {
         self.0.end();
     }
@@ -223,11 +223,11 @@ impl Client {
         let found = entry.cloned().ok_or_else(|| match service {
             Some(_) => {
                 let text = format!("service '{}' has no method '{}'", def.service, def.method);
-                Arc::new(Refusal { status: Status::NOT_FOUND_METHOD, text })
+                Arc::new(CallRefusal { status: Status::NOT_FOUND_METHOD, text })
             }
             None => {
                 let text = format!("there is no service '{}' here", def.service);
-                Arc::new(Refusal { status: Status::NOT_FOUND_SERVICE, text })
+                Arc::new(CallRefusal { status: Status::NOT_FOUND_SERVICE, text })
             }
         });
         // Calls that are told to an observer take the ordinary way.

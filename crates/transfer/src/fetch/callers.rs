@@ -16,7 +16,7 @@ use link::{ClientConfig, Failure, Status};
 use tokio::task::JoinSet;
 
 use super::caller_tasks::Crew;
-use super::connection::{Answer, Connection};
+use super::connection::{FetchConnection, PayloadResult};
 use crate::TransferError;
 use crate::handout::{Ask, Handed};
 use crate::messages::{Code, Next, Refusal, Reply};
@@ -65,7 +65,7 @@ impl Round {
     /// [`TransferError::UnknownSession`] if the server has forgotten the transfer; or why lines
     /// can no longer be had, or be written.
     pub(super) async fn run(self: Rc<Self>) -> Result<(), TransferError> {
-        let _end = End(&self);
+        let _end = RoundEnd(&self);
         let mut flushing = JoinSet::new();
         flushing.spawn_local(Rc::clone(&self).flush_each_turn());
         // Dropped with the first error, and all callers with it.
@@ -86,7 +86,7 @@ impl Round {
         let Source { address, config, patience, connections, callers, .. } = &self.source;
         let step = usize::try_from(*connections).unwrap_or(1).max(1);
         let callers: Vec<u32> = (first..*callers).step_by(step).collect();
-        let connection = Connection::new(address, config.clone(), *patience, callers.len());
+        let connection = FetchConnection::new(address, config.clone(), *patience, callers.len());
         let seats = 0_u32..;
         let crew =
             Crew::new(seats.zip(callers).map(|(seat, caller)| self.ask(&connection, seat, caller)));
@@ -96,7 +96,7 @@ impl Round {
     /// One caller.
     async fn ask(
         &self,
-        connection: &Connection,
+        connection: &FetchConnection,
         seat: u32,
         caller: u32,
     ) -> Result<(), TransferError> {
@@ -117,7 +117,7 @@ impl Round {
     #[inline]
     fn poll_take(
         &self,
-        answer: Answer<'_>,
+        answer: PayloadResult<'_>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<AfterAnswer, TransferError>> {
         let answer = match answer {
@@ -173,9 +173,9 @@ impl Round {
 
 /// Passes on what was taken in and lets go of the writer, however the round ends: tasks that are
 /// aborted are dropped only later.
-struct End<'a>(&'a Round);
+struct RoundEnd<'a>(&'a Round);
 
-impl Drop for End<'_> {
+impl Drop for RoundEnd<'_> {
     fn drop(&mut self) {
         self.0.lane.borrow_mut().take();
     }

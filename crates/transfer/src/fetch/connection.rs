@@ -33,10 +33,10 @@ use crate::methods::{NEXT, NUMBER, SERVICE};
 pub(super) type Question = [u8; Next::LEN];
 
 /// An answer's payload, or why there is none.
-pub(super) type Answer<'a> = Result<&'a [u8], &'a Arc<Failure>>;
+pub(super) type PayloadResult<'a> = Result<&'a [u8], &'a Arc<Failure>>;
 
 /// See the module.
-pub(super) struct Connection {
+pub(super) struct FetchConnection {
     config: ClientConfig,
     address: String,
     patience: Duration,
@@ -55,7 +55,7 @@ struct Current {
     failure: RefCell<Option<Arc<Failure>>>,
 }
 
-impl Connection {
+impl FetchConnection {
     /// For `n_callers` callers, with numbers from 0. It is given up when there was none for
     /// `patience`.
     pub(super) fn new(
@@ -74,7 +74,7 @@ impl Connection {
         }
     }
 
-    /// Asks a caller's question. To be followed by [`Connection::answered`].
+    /// Asks a caller's question. To be followed by [`FetchConnection::answered`].
     #[inline]
     pub(super) fn ask(&self, caller: u32, question: Question) {
         self.questions.borrow_mut().push_back((caller, question));
@@ -85,7 +85,7 @@ impl Connection {
     pub(super) async fn answered<T>(
         &self,
         caller: u32,
-        take: impl Fn(Answer<'_>, &mut Context<'_>) -> Poll<T>,
+        take: impl Fn(PayloadResult<'_>, &mut Context<'_>) -> Poll<T>,
     ) -> T {
         poll_fn(|cx| {
             // A caller is polled right where its answer comes in.
@@ -151,7 +151,7 @@ impl Connection {
         loop {
             let reason = match socket::dial(&address, &self.config).await {
                 Ok(stream) => {
-                    let conn = Conn::new(Caller::new(self, crew));
+                    let conn = Conn::new(ClientEnd::new(self, crew));
                     let ending = drive(stream, &conn, |event| conn.with(|link| link.handle(event)));
                     let ending = ending.await.to_string();
                     let reason = conn
@@ -184,7 +184,7 @@ impl Connection {
     }
 
     /// The connection is gone: all that is out on it has failed.
-    fn fail<F>(&self, conn: &Conn<Caller<'_, F>>, reason: &str, crew: &Crew<F>)
+    fn fail<F>(&self, conn: &Conn<ClientEnd<'_, F>>, reason: &str, crew: &Crew<F>)
     where
         F: Future<Output = Result<(), TransferError>>,
     {
@@ -197,7 +197,7 @@ impl Connection {
 
     /// Lets a caller work on its answer.
     #[inline]
-    fn give<F>(&self, caller: u32, answer: Answer<'_>, crew: &Crew<F>)
+    fn give<F>(&self, caller: u32, answer: PayloadResult<'_>, crew: &Crew<F>)
     where
         F: Future<Output = Result<(), TransferError>>,
     {
@@ -217,7 +217,7 @@ impl Connection {
 }
 
 /// The client's end of a link, with the callers on it.
-struct Caller<'a, F> {
+struct ClientEnd<'a, F> {
     link: link_proto::Connection<u32>,
     /// Once the server has greeted.
     route: Option<RouteId>,
@@ -229,7 +229,7 @@ struct Caller<'a, F> {
 }
 
 struct Callers<'a, F> {
-    connection: &'a Connection,
+    connection: &'a FetchConnection,
     crew: &'a Crew<F>,
     /// An answer has come.
     is_useful: bool,
@@ -254,7 +254,7 @@ impl<F: Future<Output = Result<(), TransferError>>> InPlace<u32> for Callers<'_,
     }
 }
 
-impl<F> Drop for Caller<'_, F> {
+impl<F> Drop for ClientEnd<'_, F> {
     fn drop(&mut self) {
         if let Some(traffic) = &self.callers.connection.config.traffic {
             traffic.count_link(&self.link);
@@ -262,8 +262,8 @@ impl<F> Drop for Caller<'_, F> {
     }
 }
 
-impl<'a, F: Future<Output = Result<(), TransferError>>> Caller<'a, F> {
-    fn new(connection: &'a Connection, crew: &'a Crew<F>) -> Self {
+impl<'a, F: Future<Output = Result<(), TransferError>>> ClientEnd<'a, F> {
+    fn new(connection: &'a FetchConnection, crew: &'a Crew<F>) -> Self {
         let start = Instant::now();
         let link = link_proto::Connection::client(connection.config.link(), start);
         let callers = Callers { connection, crew, is_useful: false };
@@ -313,7 +313,7 @@ impl<'a, F: Future<Output = Result<(), TransferError>>> Caller<'a, F> {
     }
 }
 
-impl<F: Future<Output = Result<(), TransferError>>> Machine for Caller<'_, F> {
+impl<F: Future<Output = Result<(), TransferError>>> Machine for ClientEnd<'_, F> {
     type Event = Event<u32>;
     type Error = LinkError;
 

@@ -47,13 +47,13 @@ pub(crate) struct Sessions {
 
 #[derive(Debug, Default)]
 struct Table {
-    entries: HashMap<u64, Entry>,
+    entries: HashMap<u64, SessionSlot>,
     n_opened: u64,
     n_callers: usize,
 }
 
 #[derive(Debug)]
-enum Entry {
+enum SessionSlot {
     Open(Arc<Session>),
     /// Kept for a while for those who did not get the answer.
     Closed {
@@ -95,7 +95,7 @@ impl Sessions {
     /// How many transfers are open.
     pub(crate) fn n_open(&self) -> usize {
         let table = self.table();
-        table.entries.values().filter(|entry| matches!(entry, Entry::Open(_))).count()
+        table.entries.values().filter(|entry| matches!(entry, SessionSlot::Open(_))).count()
     }
 
     /// Begins a transfer and returns its number. `begin` may block.
@@ -114,7 +114,7 @@ impl Sessions {
         let number = self.random.hash_one(table.n_opened).max(1);
         let last_used = AtomicU64::new(self.now());
         let session = Session { number, hand_out, last_used, is_over: AtomicBool::new(false) };
-        table.entries.insert(number, Entry::Open(Arc::new(session)));
+        table.entries.insert(number, SessionSlot::Open(Arc::new(session)));
         Ok(number)
     }
 
@@ -134,11 +134,11 @@ impl Sessions {
         let mut table = self.table();
         let totals = match table.entries.get(&number) {
             None => return Err(TransferError::UnknownSession { session: number }),
-            Some(Entry::Closed { totals, .. }) => return Ok(*totals),
-            Some(Entry::Open(session)) => session.hand_out.totals(),
+            Some(SessionSlot::Closed { totals, .. }) => return Ok(*totals),
+            Some(SessionSlot::Open(session)) => session.hand_out.totals(),
         };
         table.end(number);
-        table.entries.insert(number, Entry::Closed { totals, at: self.now() });
+        table.entries.insert(number, SessionSlot::Closed { totals, at: self.now() });
         drop(table);
         let_go();
         Ok(totals)
@@ -160,8 +160,8 @@ impl Sessions {
             .entries
             .iter()
             .filter(|(_, entry)| match entry {
-                Entry::Open(session) => is_late(session.last_used.load(Ordering::Relaxed)),
-                Entry::Closed { at, .. } => is_late(*at),
+                SessionSlot::Open(session) => is_late(session.last_used.load(Ordering::Relaxed)),
+                SessionSlot::Closed { at, .. } => is_late(*at),
             })
             .map(|(number, _)| *number)
             .collect();
@@ -214,7 +214,7 @@ impl Sessions {
 
     fn find(&self, number: u64) -> Result<Arc<Session>, TransferError> {
         match self.table().entries.get(&number) {
-            Some(Entry::Open(session)) => Ok(Arc::clone(session)),
+            Some(SessionSlot::Open(session)) => Ok(Arc::clone(session)),
             _ => Err(TransferError::UnknownSession { session: number }),
         }
     }
@@ -231,7 +231,7 @@ impl Sessions {
 impl Drop for Sessions {
     fn drop(&mut self) {
         for entry in self.table().entries.values() {
-            if let Entry::Open(session) = entry {
+            if let SessionSlot::Open(session) = entry {
                 session.is_over.store(true, Ordering::Relaxed);
             }
         }
@@ -242,7 +242,7 @@ impl Drop for Sessions {
 impl Table {
     /// Takes out an entry; whether it was an open transfer.
     fn end(&mut self, number: u64) -> bool {
-        let Some(Entry::Open(session)) = self.entries.remove(&number) else { return false };
+        let Some(SessionSlot::Open(session)) = self.entries.remove(&number) else { return false };
         session.is_over.store(true, Ordering::Relaxed);
         self.n_callers = self.n_callers.saturating_sub(session.hand_out.n_callers());
         true

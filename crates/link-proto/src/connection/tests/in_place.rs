@@ -35,10 +35,10 @@ impl InPlace<()> for Repeat {
     }
 }
 
-type Answer = (u32, Status, u8, Vec<u8>);
+type TakenAnswer = (u32, Status, u8, Vec<u8>);
 
 #[derive(Default)]
-struct Taken(Vec<Answer>);
+struct Taken(Vec<TakenAnswer>);
 
 impl InPlace<u32> for Taken {
     fn takes_responses(&self) -> bool {
@@ -58,7 +58,7 @@ impl Pair {
         std::iter::from_fn(|| self.server.poll_event()).collect()
     }
 
-    fn take(&mut self) -> (Vec<Answer>, Vec<Event<u32>>) {
+    fn take(&mut self) -> (Vec<TakenAnswer>, Vec<Event<u32>>) {
         let mut taken = Taken::default();
         while !self.server.transmit().is_empty() {
             let input = self.server.transmit();

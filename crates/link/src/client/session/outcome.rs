@@ -9,7 +9,7 @@ use crate::error::Full;
 
 /// How a call ended.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum CallEnd {
     /// An answer came.
     Answer(Response),
     /// A one-way call is in the connection's buffer.

@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 use link_proto::{CallId, Payload, SendError, Status};
 
-use super::{Key, Outcome, SessionEvent, SessionMachine, Slot};
+use super::{CallEnd, Key, SessionEvent, SessionMachine, Slot};
 use crate::error::Failure;
 
 /// The streams of a session's calls.
@@ -129,7 +129,7 @@ impl SessionMachine {
             return Poll::Ready(Ok(Some((codec, bytes))));
         }
         match self.calls.get(key) {
-            Some(Slot::Done(Outcome::Answer(response))) if response.status == Status::OK => {
+            Some(Slot::Done(CallEnd::Answer(response))) if response.status == Status::OK => {
                 Poll::Ready(Ok(None))
             }
             Some(Slot::Done(_)) => Poll::Ready(Err(Failure::Interrupted)),

@@ -19,9 +19,9 @@ use link_proto::GoAwayReason;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use self::callers::Caller;
+use self::callers::SimulatedCall;
 use self::server::Server;
-use super::{Key, Outcome, Phase, SessionEvent, SessionMachine, Slot};
+use super::{CallEnd, Key, Phase, SessionEvent, SessionMachine, Slot};
 use crate::client::config::{ClientConfig, WhenDown, WhenFull};
 use wire::Machine;
 
@@ -140,7 +140,7 @@ struct Sim {
     down: Pipe,
     client_input: BytesMut,
     server_input: BytesMut,
-    callers: Vec<Caller>,
+    callers: Vec<SimulatedCall>,
     next_seq: u64,
     /// Latest call that is known to have been sent.
     last_sent: u64,

@@ -8,13 +8,13 @@ use std::time::Instant;
 use bytes::Bytes;
 use link_proto::{Connection, Payload, RouteDef, SendError};
 
-use super::{Head, Key, NotTaken, Outcome, SessionMachine, Slot};
+use super::{CallEnd, Head, Key, NotTaken, SessionMachine, Slot};
 use crate::client::config::{WhenDown, WhenFull};
 use crate::error::Full;
 
 /// Calls that are not sent yet.
 #[derive(Default)]
-pub(super) struct Waiting {
+pub(super) struct WaitingCalls {
     /// By when they came, so that one that gives up is found among many.
     pub(super) keys: BTreeMap<u64, Key>,
     next_place: u64,
@@ -23,7 +23,7 @@ pub(super) struct Waiting {
     pub(super) earliest: Option<Instant>,
 }
 
-impl Waiting {
+impl WaitingCalls {
     pub(super) fn remove(&mut self, parked: &Parked) {
         self.keys.remove(&parked.place);
         self.bytes -= parked.payload.len();
@@ -130,15 +130,15 @@ impl SessionMachine {
                         self.stream_sent(key, id);
                     }
                 }
-                Ok(None) => self.finish(key, Outcome::Sent),
+                Ok(None) => self.finish(key, CallEnd::Sent),
                 Err(SendError::NotReady | SendError::NoCredit | SendError::BufferFull) => {
                     if let Some(Slot::Waiting(parked)) = self.calls.get_mut(key) {
                         parked.meta = owned;
                     }
                     return;
                 }
-                Err(SendError::Closing) => self.finish(key, Outcome::NotBegun),
-                Err(error) => self.finish(key, Outcome::Unsendable(error)),
+                Err(SendError::Closing) => self.finish(key, CallEnd::NotBegun),
+                Err(error) => self.finish(key, CallEnd::Unsendable(error)),
             }
             self.waiting.keys.pop_first();
             self.waiting.bytes -= payload_len;
@@ -161,7 +161,7 @@ impl SessionMachine {
                     self.waiting.bytes -= parked.payload.len();
                     // Forgotten once a connection is ready.
                     let reason = self.trouble.clone();
-                    self.finish(key, Outcome::Expired(reason));
+                    self.finish(key, CallEnd::Expired(reason));
                 }
                 deadline => {
                     self.waiting.keys.insert(place, key);

@@ -10,7 +10,7 @@ use rand::Rng;
 
 use super::server::{EARLY, n_items};
 use super::{
-    Key, Outcome, Phase, Sim, Slot, Tally, WhenDown, WhenFull, any_len, item_of, payload_of,
+    CallEnd, Key, Phase, Sim, Slot, Tally, WhenDown, WhenFull, any_len, item_of, payload_of,
 };
 use crate::client::session::{Head, NotTaken, SessionMachine};
 use crate::error::{Failure, Full};
@@ -45,7 +45,7 @@ impl Sleeper {
 }
 
 /// One call.
-pub(super) struct Caller {
+pub(super) struct SimulatedCall {
     pub(super) seq: u64,
     pub(super) seed: u64,
     pub(super) key: Key,
@@ -136,7 +136,16 @@ impl Sim {
             sleeper.waker.wake_by_ref();
         }
         let is_done = false;
-        self.callers.push(Caller { seq, seed, key, deadline, one_way, sleeper, stream, is_done });
+        self.callers.push(SimulatedCall {
+            seq,
+            seed,
+            key,
+            deadline,
+            one_way,
+            sleeper,
+            stream,
+            is_done,
+        });
     }
 
     fn check_not_taken(&mut self, not_taken: &NotTaken, len: usize) {
@@ -202,7 +211,7 @@ impl Sim {
     }
 
     /// Whether the caller still has to do with its call.
-    fn look_at(&mut self, caller: &mut Caller) -> bool {
+    fn look_at(&mut self, caller: &mut SimulatedCall) -> bool {
         if let Some(stream) = &mut caller.stream {
             stream.send(caller.seed, caller.key, &mut self.session);
             stream.receive(caller.seed, caller.key, &mut self.session);
@@ -234,10 +243,10 @@ impl Sim {
         false
     }
 
-    fn check_outcome(&mut self, caller: &mut Caller, outcome: Outcome) {
+    fn check_outcome(&mut self, caller: &mut SimulatedCall, outcome: CallEnd) {
         let was_seen = self.server.seen.contains(&caller.seed);
         self.tally.note(match outcome {
-            Outcome::Answer(response) => match response.status {
+            CallEnd::Answer(response) => match response.status {
                 Status::OK => {
                     let len = response.payload.len();
                     assert_eq!(payload_of(caller.seed + 1, len), response.payload);
@@ -255,30 +264,30 @@ impl Sim {
                 Status::OVERLOADED | Status::TOO_LARGE => "no room for its parts",
                 other => panic!("{other}"),
             },
-            Outcome::Sent => {
+            CallEnd::Sent => {
                 assert!(caller.one_way);
                 self.last_sent = self.last_sent.max(caller.seq);
                 "sent one-way"
             }
-            Outcome::Expired(reason) => {
+            CallEnd::Expired(reason) => {
                 assert!(caller.deadline.is_some_and(|deadline| deadline <= self.now));
                 assert!(reason.is_none() || self.has_failed || self.is_connected);
                 if reason.is_some() { "expired before a connection" } else { "expired" }
             }
-            Outcome::Broken(reason) => {
+            CallEnd::Broken(reason) => {
                 assert!(self.is_broken && &*reason == "cable cut");
                 "broken"
             }
-            Outcome::NotBegun => {
+            CallEnd::NotBegun => {
                 assert!(!was_seen && self.session.phase != Phase::Open);
                 "not begun"
             }
-            Outcome::Unreachable(_) => {
+            CallEnd::Unreachable(_) => {
                 assert!(!was_seen && self.config.when_down == WhenDown::Fail);
                 "unreachable"
             }
-            Outcome::Unsendable(SendError::NoStreams) => "no streams",
-            Outcome::Unsendable(error) => panic!("{error}"),
+            CallEnd::Unsendable(SendError::NoStreams) => "no streams",
+            CallEnd::Unsendable(error) => panic!("{error}"),
         });
     }
 }
