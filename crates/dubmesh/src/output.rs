@@ -18,7 +18,7 @@ pub(crate) fn print(command: &str, text: &str, exit: Exit) -> Exit {
 
 /// Who reads standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reader {
+pub(crate) enum OutputReader {
     /// There may be one.
     There,
     /// It has closed the pipe, as `head` does that has read enough.
@@ -29,14 +29,14 @@ pub(crate) enum Reader {
 ///
 /// # Errors
 /// They cannot be written, but for a pipe that its reader has closed.
-pub(crate) fn write(bytes: &[u8]) -> Result<Reader, String> {
+pub(crate) fn write(bytes: &[u8]) -> Result<OutputReader, String> {
     write_to(&mut io::stdout().lock(), bytes)
 }
 
-fn write_to(out: &mut impl Write, bytes: &[u8]) -> Result<Reader, String> {
+fn write_to(out: &mut impl Write, bytes: &[u8]) -> Result<OutputReader, String> {
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        Ok(()) => Ok(Reader::There),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Ok(()) => Ok(OutputReader::There),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(OutputReader::Gone),
         Err(error) => Err(format!("cannot write to standard output: {error}")),
     }
 }
@@ -64,6 +64,6 @@ mod tests {
         let written = |kind| write_to(&mut BufWriter::new(Failing(kind)), b"x");
         let full = written(ErrorKind::StorageFull).unwrap_err();
         assert!(full.starts_with("cannot write to standard output: "), "{full}");
-        assert_eq!(written(ErrorKind::BrokenPipe), Ok(Reader::Gone));
+        assert_eq!(written(ErrorKind::BrokenPipe), Ok(OutputReader::Gone));
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::Exit;
 use crate::admin_pages;
 use crate::duration::duration;
-use crate::output::{self, Reader};
+use crate::output::{self, OutputReader};
 use crate::service_location::plain_address;
 
 /// What stands below the options in `--help`.
@@ -74,7 +74,7 @@ pub(crate) struct TapArgs {
 /// A line that an agent sends.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Line {
+enum TapLine {
     Call(Box<CallLine>),
     Lost { lost: u64 },
 }
@@ -125,9 +125,9 @@ fn print(args: &TapArgs, line: &[u8], n_shown: &mut u64) -> Result<Option<()>, S
         return Ok(None);
     }
     let text = match serde_json::from_slice(line) {
-        Ok(Line::Call(_)) if args.json => String::from_utf8_lossy(line).into_owned(),
-        Ok(Line::Call(call)) => call.to_text(),
-        Ok(Line::Lost { lost }) => {
+        Ok(TapLine::Call(_)) if args.json => String::from_utf8_lossy(line).into_owned(),
+        Ok(TapLine::Call(call)) => call.to_text(),
+        Ok(TapLine::Lost { lost }) => {
             let calls = doctor::counted(lost, "call was", "calls were");
             eprintln!("dubmesh tap: {calls} left out: they came too fast");
             return Ok(None);
@@ -138,7 +138,8 @@ fn print(args: &TapArgs, line: &[u8], n_shown: &mut u64) -> Result<Option<()>, S
     };
     *n_shown += 1;
     let reader = output::write((text + "\n").as_bytes())?;
-    let is_enough = reader == Reader::Gone || args.count.is_some_and(|count| count <= *n_shown);
+    let is_enough =
+        reader == OutputReader::Gone || args.count.is_some_and(|count| count <= *n_shown);
     Ok(is_enough.then_some(()))
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use super::sockets::Connection;
+use super::sockets::WatchedConnection;
 use super::{counted, time};
 use crate::figures::{Figures, Role};
 
@@ -18,12 +18,12 @@ const IDLE_LEN: u64 = 1024;
 
 /// Remarks about connections, whatever else was found.
 #[must_use]
-pub fn remarks(connections: &[Connection]) -> Vec<String> {
+pub fn remarks(connections: &[WatchedConnection]) -> Vec<String> {
     long_ways(connections).into_iter().chain(idle(connections)).collect()
 }
 
 /// No call takes less than a round trip.
-fn long_ways(connections: &[Connection]) -> Vec<String> {
+fn long_ways(connections: &[WatchedConnection]) -> Vec<String> {
     let mut ways: BTreeMap<(Role, SocketAddr), u32> = BTreeMap::new();
     for connection in connections {
         let id = connection.id;
@@ -58,8 +58,8 @@ fn long_ways(connections: &[Connection]) -> Vec<String> {
 }
 
 /// Says so if next to nothing went over the connections.
-fn idle(connections: &[Connection]) -> Option<String> {
-    let carried = |connection: &Connection| {
+fn idle(connections: &[WatchedConnection]) -> Option<String> {
+    let carried = |connection: &WatchedConnection| {
         let whole = connection.watched.whole()?;
         let of = |sum: fn(&Figures) -> Option<u64>| whole.growth(sum);
         Some(of(|it| it.acked_bytes)? + of(|it| it.received_bytes)?)
@@ -88,7 +88,7 @@ mod tests {
     use crate::watched::Watched;
 
     /// A connection that was looked at twice; `after` is what it had then.
-    fn connection(role: Role, remote: &str, after: Figures) -> Connection {
+    fn connection(role: Role, remote: &str, after: Figures) -> WatchedConnection {
         let still = Figures { unread_bytes: Some(0), unacked_bytes: Some(0), ..after };
         let before = Figures {
             segments_out: Some(0),
@@ -100,7 +100,7 @@ mod tests {
         watched.add(Duration::ZERO, before);
         watched.add(Duration::from_secs(10), Figures { unread_bytes: after.unread_bytes, ..still });
         let id = SocketId { local: "10.0.0.5:1".parse().unwrap(), remote: remote.parse().unwrap() };
-        Connection { id, role, owner: None, watched }
+        WatchedConnection { id, role, owner: None, watched }
     }
 
     fn figures(min_rtt_us: u32, segments: u64, bytes: u64) -> Figures {

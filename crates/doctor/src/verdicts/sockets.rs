@@ -13,7 +13,7 @@ const FULL_TENTHS: u64 = 9;
 
 /// A connection that was watched.
 #[derive(Clone, Debug)]
-pub struct Connection {
+pub struct WatchedConnection {
     /// Which one, seen from the side that was watched.
     pub id: SocketId,
     /// Which side opened it.
@@ -24,7 +24,7 @@ pub struct Connection {
     pub watched: Watched,
 }
 
-impl Connection {
+impl WatchedConnection {
     /// What it is named by: the address that calls go to.
     fn service(&self) -> SocketAddr {
         match self.role {
@@ -47,14 +47,14 @@ pub struct Listening {
 
 /// What is wrong with connections. Those of one owner with the same service are told of together.
 #[must_use]
-pub fn of_sockets(connections: &[Connection]) -> Vec<Finding> {
+pub fn of_sockets(connections: &[WatchedConnection]) -> Vec<Finding> {
     type Key<'a> = (Cause, SocketAddr, Role, Option<&'a String>);
     let all: Vec<_> = connections.iter().map(|it| (it, symptoms(it))).collect();
     let causes: HashMap<SocketId, Vec<Cause>> = all
         .iter()
         .map(|(it, symptoms)| (it.id, symptoms.iter().map(|it| it.cause).collect()))
         .collect();
-    let mut groups: BTreeMap<Key<'_>, Vec<(&Connection, Symptom)>> = BTreeMap::new();
+    let mut groups: BTreeMap<Key<'_>, Vec<(&WatchedConnection, Symptom)>> = BTreeMap::new();
     let mut sizes: BTreeMap<(SocketAddr, Role, Option<&String>), usize> = BTreeMap::new();
     for (connection, symptoms) in all {
         let (service, role, owner) =
@@ -94,7 +94,7 @@ fn place(service: SocketAddr, role: Role, owner: Option<&String>) -> String {
 }
 
 /// What a connection shows. Where all has stopped, there is no flow to look at.
-fn symptoms(connection: &Connection) -> Vec<Symptom> {
+fn symptoms(connection: &WatchedConnection) -> Vec<Symptom> {
     let id = connection.id;
     let silence = silence::of_silence(&connection.watched, id.remote, connection.role);
     let is_inside = id.local.ip() == id.remote.ip();
@@ -119,7 +119,7 @@ fn is_told(cause: Cause, role: Role, other: Option<&Vec<Cause>>) -> bool {
 }
 
 /// Which of the connections to a service it is about.
-fn which(worst: &Connection, n_found: usize, n_all: usize) -> Option<String> {
+fn which(worst: &WatchedConnection, n_found: usize, n_all: usize) -> Option<String> {
     match (n_all, worst.role) {
         (0 | 1, Role::Client) => None,
         (0 | 1, Role::Server) => Some(format!("the caller is {}", worst.id.remote)),

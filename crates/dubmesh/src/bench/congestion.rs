@@ -9,8 +9,8 @@ use agent::config::{ClusterPolicy, ConnectionLimit};
 use clap::Args;
 use dubbo_proto::{DubboUrl, ServiceKey};
 use lab::congestion::{
-    Callee, CongestionError, Curve, Labels, LargeLoad, Load, Outcome, Setting, draw, embedded,
-    heading, line, measure,
+    Callee, CongestionError, CongestionOutcome, Curve, Labels, LargeLoad, Load, Setting, draw,
+    embedded, heading, line, measure,
 };
 use registry::Protocol;
 use wire::SocketOptions;
@@ -145,7 +145,7 @@ pub(super) fn run(args: &CongestionArgs) -> Result<(), String> {
                 if !args.json {
                     say(&line(&setting, &outcome))?;
                 }
-                rows.push(Row { setting, load: *load, outcome });
+                rows.push(CongestionResult { setting, load: *load, outcome });
             }
         }
     }
@@ -160,10 +160,10 @@ pub(super) fn run(args: &CongestionArgs) -> Result<(), String> {
 }
 
 /// One measurement.
-struct Row {
+struct CongestionResult {
     setting: Setting,
     load: Load,
-    outcome: Outcome,
+    outcome: CongestionOutcome,
 }
 
 fn remote(url: &DubboUrl, service: &ServiceKey, args: &CongestionArgs) -> Callee {
@@ -177,12 +177,16 @@ fn remote(url: &DubboUrl, service: &ServiceKey, args: &CongestionArgs) -> Callee
     }
 }
 
-fn plot(path: &Path, args: &CongestionArgs, rows: &[Row]) -> Result<(), CongestionError> {
+fn plot(
+    path: &Path,
+    args: &CongestionArgs,
+    rows: &[CongestionResult],
+) -> Result<(), CongestionError> {
     let title = format!("{} callers, {} bytes a request", args.callers, args.request_bytes);
-    let ms = |outcome: &Outcome| outcome.mean.as_secs_f64() * 1e3;
+    let ms = |outcome: &CongestionOutcome| outcome.mean.as_secs_f64() * 1e3;
     let curve = |Buffer(buffer_len): &Buffer, is_mixed: bool| {
         let (mut points, mut level) = (Vec::new(), None);
-        let is_it = |row: &&Row| {
+        let is_it = |row: &&CongestionResult| {
             row.setting.buffer_len == *buffer_len && row.load.large.is_some() == is_mixed
         };
         for row in rows.iter().filter(is_it) {

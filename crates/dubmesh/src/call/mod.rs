@@ -27,7 +27,7 @@ use registry::{Freshness, MemoryHub, Registered, Registration, Registry, Registr
 use self::outcome::{exit_of, remedy};
 use self::tap::Tap;
 use crate::Exit;
-use crate::output::{self, Reader};
+use crate::output::{self, OutputReader};
 use crate::service_location::{LocationArgs, ServiceLocation, VariantArgs};
 
 /// A connection that takes longer will not come.
@@ -235,7 +235,7 @@ fn say(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-fn print(args: &CallArgs, json: &[u8]) -> Result<Reader, String> {
+fn print(args: &CallArgs, json: &[u8]) -> Result<OutputReader, String> {
     let is_terminal = io::stdout().is_terminal();
     if args.pretty || is_terminal && !args.raw {
         let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());

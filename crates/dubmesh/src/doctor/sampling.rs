@@ -7,8 +7,8 @@ use doctor::Finding;
 use doctor::processes::Owners;
 use doctor::sock_diag;
 use doctor::verdicts::{
-    AgentLook, Attempts, Connection, Listening, Process, of_agent, of_attempts, of_listeners,
-    of_processes, of_sockets,
+    AgentLook, Attempts, Listening, Process, WatchedConnection, of_agent, of_attempts,
+    of_listeners, of_processes, of_sockets,
 };
 
 use super::watching::Watching;
@@ -32,7 +32,7 @@ pub(super) struct Wanted {
 /// What was seen.
 #[derive(Default)]
 pub(super) struct Seen {
-    pub(super) connections: Vec<Connection>,
+    pub(super) connections: Vec<WatchedConnection>,
     pub(super) listeners: Vec<Listening>,
     pub(super) attempts: Vec<Attempts>,
     pub(super) processes: Vec<Process>,

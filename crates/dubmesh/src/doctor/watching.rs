@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use doctor::processes::{self, Owners};
 use doctor::sock_diag::{Connecting, Look};
-use doctor::verdicts::{Attempts, Connection, Listening, Process, remarks};
+use doctor::verdicts::{Attempts, Listening, Process, WatchedConnection, remarks};
 use doctor::{Role, Socket, SocketId, Watched, counted};
 
 use super::sampling::{Seen, Wanted};
@@ -138,7 +138,7 @@ impl<'a> Watching<'a> {
         };
         for (id, (inode, watched)) in self.sockets {
             let role = if is_server(&id) { Role::Server } else { Role::Client };
-            seen.connections.push(Connection { id, role, owner: name(inode), watched });
+            seen.connections.push(WatchedConnection { id, role, owner: name(inode), watched });
         }
         for (address, (inode, queue)) in self.listeners {
             seen.listeners.push(Listening { address, owner: name(inode), queue });
@@ -179,14 +179,14 @@ impl<'a> Watching<'a> {
 
 /// Says so if the other side of connections is elsewhere, and where. Of a connection within the
 /// machine, a side that is closing is not shown.
-fn half_seen(connections: &[Connection]) -> Option<String> {
+fn half_seen(connections: &[WatchedConnection]) -> Option<String> {
     let ids: HashSet<SocketId> = connections.iter().map(|it| it.id).collect();
-    let is_half = |it: &&Connection| {
+    let is_half = |it: &&WatchedConnection| {
         it.id.local.ip() != it.id.remote.ip() && !ids.contains(&it.id.reversed())
     };
-    let half: Vec<&Connection> = connections.iter().filter(is_half).collect();
+    let half: Vec<&WatchedConnection> = connections.iter().filter(is_half).collect();
     // Of callers, the port says nothing.
-    let place = |it: &&Connection| match it.role {
+    let place = |it: &&WatchedConnection| match it.role {
         Role::Client => it.id.remote.to_string(),
         Role::Server => it.id.remote.ip().to_string(),
     };
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn where_the_other_ends_are_is_told() {
-        let connection = |local: &str, remote: &str, role| Connection {
+        let connection = |local: &str, remote: &str, role| WatchedConnection {
             id: SocketId { local: local.parse().unwrap(), remote: remote.parse().unwrap() },
             role,
             owner: None,
@@ -231,7 +231,7 @@ mod tests {
             "the other end of 3 connections is not on this machine (10.0.0.7:20880, 10.0.0.9); \
              what holds up what it sends is only seen there: run this there, too"
         );
-        let many: Vec<Connection> = (10..16).map(provider).collect();
+        let many: Vec<WatchedConnection> = (10..16).map(provider).collect();
         let told = half_seen(&many).unwrap();
         assert!(
             told.contains("(10.0.0.10:20880, 10.0.0.11:20880, 10.0.0.12:20880, 3 more)"),

@@ -32,7 +32,7 @@ struct WaitingLines {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct OutputQueue {
     state: Mutex<WaitingLines>,
     /// Lines came.
     came: Condvar,
@@ -42,7 +42,7 @@ struct Shared {
 
 /// Takes lines, and never waits.
 #[derive(Clone, Debug)]
-pub(super) struct Output(Arc<Shared>);
+pub(super) struct Output(Arc<OutputQueue>);
 
 impl Output {
     /// Starts the thread that writes to `sink`. About once a second it calls `tick`.
@@ -50,7 +50,7 @@ impl Output {
         sink: impl Write + Send + 'static,
         tick: impl Fn() + Send + 'static,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(OutputQueue::default());
         let thread = Arc::clone(&shared);
         thread::Builder::new().name("log".to_owned()).spawn(move || thread.run(sink, tick))?;
         Ok(Self(shared))
@@ -65,17 +65,17 @@ impl Output {
 }
 
 impl<'a> MakeWriter<'a> for Output {
-    type Writer = Line<'a>;
+    type Writer = WholeLineWriter<'a>;
 
-    fn make_writer(&'a self) -> Line<'a> {
-        Line(&self.0)
+    fn make_writer(&'a self) -> WholeLineWriter<'a> {
+        WholeLineWriter(&self.0)
     }
 }
 
 /// Takes one line at a time.
-pub(super) struct Line<'a>(&'a Shared);
+pub(super) struct WholeLineWriter<'a>(&'a OutputQueue);
 
-impl Write for Line<'_> {
+impl Write for WholeLineWriter<'_> {
     /// Takes a whole line, or counts it as left out.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut state = self.0.lock();
@@ -93,7 +93,7 @@ impl Write for Line<'_> {
     }
 }
 
-impl Shared {
+impl OutputQueue {
     fn run(&self, mut sink: impl Write, tick: impl Fn()) {
         let mut lines = Vec::new();
         let mut ticked = Instant::now();

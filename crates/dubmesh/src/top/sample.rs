@@ -58,7 +58,7 @@ pub(super) struct Figures {
     pub(super) in_flight: u64,
     pub(super) services: Vec<Service>,
     pub(super) endpoints: Vec<Endpoint>,
-    pub(super) connections: Vec<Connection>,
+    pub(super) connections: Vec<ConnectionLine>,
     pub(super) stages: Vec<Stages>,
     pub(super) missing: Missing,
 }
@@ -102,7 +102,7 @@ pub(super) struct Endpoint {
 
 /// A line of the view of connections.
 #[derive(Clone, Debug)]
-pub(super) struct Connection {
+pub(super) struct ConnectionLine {
     pub(super) peer: String,
     pub(super) what: String,
     /// Bytes a second.
@@ -236,12 +236,12 @@ impl Sample {
         self.services.iter().map(line).collect()
     }
 
-    fn connections(&self, before: &Self, rates: &Rates) -> Vec<Connection> {
+    fn connections(&self, before: &Self, rates: &Rates) -> Vec<ConnectionLine> {
         let known: HashMap<_, _> = before.connections.iter().map(|it| (it.id, it)).collect();
         let line = |it: &ConnectionSnapshot| {
             let known = known.get(&it.id);
             let rtt = it.tcp.as_ref().and_then(|tcp| tcp.rtt_us);
-            Connection {
+            ConnectionLine {
                 peer: it
                     .peer_name
                     .clone()

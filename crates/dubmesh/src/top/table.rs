@@ -200,7 +200,7 @@ pub(super) struct Cell {
 
 /// One line.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct TableLine {
     pub(super) cells: Vec<Cell>,
     /// Something is wrong.
     pub(super) is_bad: bool,
@@ -241,8 +241,8 @@ fn of_calls(calls: &Calls) -> [Cell; 6] {
 }
 
 /// The lines of a view, in their order.
-pub(super) fn lines(figures: &Figures, shown: &Shown) -> Vec<Line> {
-    let mut lines: Vec<Line> = match shown.view {
+pub(super) fn lines(figures: &Figures, shown: &Shown) -> Vec<TableLine> {
+    let mut lines: Vec<TableLine> = match shown.view {
         View::Endpoints => figures
             .endpoints
             .iter()
@@ -250,7 +250,7 @@ pub(super) fn lines(figures: &Figures, shown: &Shown) -> Vec<Line> {
                 let names = [words(&it.address), words(&it.service)];
                 let rest = [maybe(it.limit.map(f64::from)), words(&it.state)];
                 let cells = names.into_iter().chain(of_calls(&it.calls)).chain(rest).collect();
-                Line { cells, is_bad: !it.is_well }
+                TableLine { cells, is_bad: !it.is_well }
             })
             .collect(),
         View::Services => figures
@@ -261,7 +261,7 @@ pub(super) fn lines(figures: &Figures, shown: &Shown) -> Vec<Line> {
                 let ready = Cell { value: Value::Number(it.ready as f64), text: ready };
                 let rest = [count(it.waiting as u64), ready, words(&it.note)];
                 let cells = std::iter::once(words(&it.name)).chain(of_calls(&it.calls)).chain(rest);
-                Line { cells: cells.collect(), is_bad: it.ready == 0 || !it.note.is_empty() }
+                TableLine { cells: cells.collect(), is_bad: it.ready == 0 || !it.note.is_empty() }
             })
             .collect(),
         View::Connections => figures
@@ -278,7 +278,7 @@ pub(super) fn lines(figures: &Figures, shown: &Shown) -> Vec<Line> {
                     count(it.held_bytes as u64),
                     words(&it.doing),
                 ];
-                Line { cells, is_bad: false }
+                TableLine { cells, is_bad: false }
             })
             .collect(),
         View::Stages => figures
@@ -287,20 +287,20 @@ pub(super) fn lines(figures: &Figures, shown: &Shown) -> Vec<Line> {
             .map(|it| {
                 let names = [words(&it.service), words(&it.place), count(it.n_calls)];
                 let cells = names.into_iter().chain(it.ms.map(amount)).collect();
-                Line { cells, is_bad: false }
+                TableLine { cells, is_bad: false }
             })
             .collect(),
     };
     let filter = shown.filter.to_lowercase();
     let has_text =
-        |line: &Line| line.cells.iter().any(|it| it.text.to_lowercase().contains(&filter));
+        |line: &TableLine| line.cells.iter().any(|it| it.text.to_lowercase().contains(&filter));
     lines.retain(has_text);
     lines.sort_by(|a, b| compare(a, b, shown.order));
     lines
 }
 
 /// Numbers begin with the highest, what is unknown comes last; equal lines are by their names.
-fn compare(a: &Line, b: &Line, order: Order) -> Ordering {
+fn compare(a: &TableLine, b: &TableLine, order: Order) -> Ordering {
     let by_column = match (&a.cells[order.column].value, &b.cells[order.column].value) {
         (Value::Number(a), Value::Number(b)) => b.total_cmp(a),
         (Value::Text(a), Value::Text(b)) => a.cmp(b),
@@ -312,7 +312,7 @@ fn compare(a: &Line, b: &Line, order: Order) -> Ordering {
     };
     let by_column = if order.is_reversed { by_column.reverse() } else { by_column };
     let names = || {
-        let name = |line: &Line| -> Vec<String> {
+        let name = |line: &TableLine| -> Vec<String> {
             line.cells.iter().take(2).map(|cell| cell.text.clone()).collect()
         };
         name(a).cmp(&name(b))
@@ -323,7 +323,7 @@ fn compare(a: &Line, b: &Line, order: Order) -> Ordering {
 /// How wide columns are that together may take `width` characters, with a space between them.
 /// Columns of words share what numbers leave, by what stands in them. `None` for those at the right
 /// that a narrow terminal has no room for: without its name a line says nothing.
-pub(super) fn widths(view: View, lines: &[Line], width: usize) -> Vec<Option<usize>> {
+pub(super) fn widths(view: View, lines: &[TableLine], width: usize) -> Vec<Option<usize>> {
     let columns: Vec<&Column> = view.columns().collect();
     let wanted = |nth: usize| {
         let longest = lines.iter().map(|line| line.cells[nth].text.chars().count()).max();

@@ -14,7 +14,7 @@ use transfer::{
 };
 
 use super::failed;
-use super::meter::{Line, Usage, bytes, usage};
+use super::meter::{ProgressLine, Usage, bytes, usage};
 use crate::Exit;
 use crate::duration::duration;
 use crate::output;
@@ -62,7 +62,7 @@ pub(super) struct FetchArgs {
     process: LineStep,
     /// Who does it
     #[arg(long, value_enum, default_value = "server")]
-    process_at: Side,
+    process_at: TransferSide,
     /// How to compress lines on their way; helps if the network is slow and lines are alike
     #[arg(long, value_enum, value_name = "HOW", default_value = "none")]
     compress: Compress,
@@ -89,7 +89,7 @@ const SIGXFSZ: i32 = 25;
 
 /// The sides of a transfer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-enum Side {
+enum TransferSide {
     Server,
     Client,
 }
@@ -113,8 +113,8 @@ impl FetchArgs {
             callers: self.callers,
             step: self.process,
             side: match self.process_at {
-                Side::Server => transfer::Side::Server,
-                Side::Client => transfer::Side::Client,
+                TransferSide::Server => transfer::Side::Server,
+                TransferSide::Client => transfer::Side::Client,
             },
             compression: match self.compress {
                 Compress::None => Compression::None,
@@ -128,7 +128,7 @@ impl FetchArgs {
 
 /// Fetches a file.
 pub(super) fn fetch(args: &FetchArgs) -> Exit {
-    let mut line = Line::new(false);
+    let mut line = ProgressLine::new(false);
     let mut show = |progress: &Progress| match &progress.trouble {
         Some((since, reason)) => {
             let (since, patience) = (since.as_secs(), args.patience.as_secs());
@@ -309,7 +309,10 @@ fn to_json(args: &FetchArgs, fetched: &Fetched) -> serde_json::Value {
         "connections": args.connections,
         "callers": u32::from(args.connections) * args.callers,
         "process": args.process.to_string(),
-        "process_at": match args.process_at { Side::Server => "server", Side::Client => "client" },
+        "process_at": match args.process_at {
+            TransferSide::Server => "server",
+            TransferSide::Client => "client",
+        },
         "rows": rows,
         "bytes": written.len,
         "sent_bytes": written.totals.bytes,

@@ -7,7 +7,7 @@ use clap::Args;
 use transfer::generate::{Lines, parse_len};
 use transfer::{LineStep, TransferError};
 
-use super::meter::{Line, Usage, bytes, usage};
+use super::meter::{ProgressLine, Usage, bytes, usage};
 use super::{LineEnds, advise, failed};
 use crate::Exit;
 use crate::output;
@@ -99,7 +99,7 @@ pub(super) struct LocalArgs {
 
 /// Writes a file of random lines.
 pub(super) fn generate(args: &GenerateArgs) -> Exit {
-    let mut line = Line::new(false);
+    let mut line = ProgressLine::new(false);
     let mut progress = |written| line.update(written, args.bytes, "");
     let lines = Lines::with_ends(args.bytes, args.seed, args.lines.into());
     let written = lines.write_to(&args.file, args.force, &mut progress);
@@ -111,7 +111,7 @@ pub(super) fn generate(args: &GenerateArgs) -> Exit {
 pub(super) fn verify(args: &VerifyArgs) -> Exit {
     advise("verify", &args.source, args.lines);
     let whole = std::fs::metadata(&args.output).map_or(0, |metadata| metadata.len());
-    let mut line = Line::new(false);
+    let mut line = ProgressLine::new(false);
     let mut progress = |compared| line.update(compared, whole, "");
     let (step, ends) = (args.process.process(), args.lines.into());
     let verified = transfer::verify::verify(&args.source, &args.output, ends, step, &mut progress);

@@ -8,14 +8,14 @@ const EVERY: Duration = Duration::from_millis(500);
 
 /// One line on standard error that is drawn over and over, if that is a terminal; nothing
 /// otherwise.
-pub(super) struct Line {
+pub(super) struct ProgressLine {
     is_shown: bool,
     start: Instant,
     last: Option<Instant>,
     is_drawn: bool,
 }
 
-impl Line {
+impl ProgressLine {
     pub(super) fn new(is_quiet: bool) -> Self {
         let is_shown = !is_quiet && io::stderr().is_terminal();
         Self { is_shown, start: Instant::now(), last: None, is_drawn: false }
@@ -54,7 +54,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.clear();
     }

@@ -14,7 +14,7 @@ use hessian::transcode::JsonOptions;
 use registry::{Endpoint, MemoryHub, Registration, Registry, RegistryConfig};
 use wire::SocketOptions;
 
-use super::{Callee, CongestionError, LargeOutcome, Outcome, Setting};
+use super::{Callee, CongestionError, CongestionOutcome, LargeOutcome, Setting};
 use crate::latencies::Latencies;
 
 /// A call that takes longer has failed.
@@ -54,7 +54,7 @@ pub fn measure(
     callee: &Callee,
     setting: &Setting,
     load: &Load,
-) -> Result<Outcome, CongestionError> {
+) -> Result<CongestionOutcome, CongestionError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(tokio::runtime::LocalOptions::default())
@@ -62,7 +62,11 @@ pub fn measure(
     runtime.block_on(run(callee, setting, load))
 }
 
-async fn run(callee: &Callee, setting: &Setting, load: &Load) -> Result<Outcome, CongestionError> {
+async fn run(
+    callee: &Callee,
+    setting: &Setting,
+    load: &Load,
+) -> Result<CongestionOutcome, CongestionError> {
     let registry = Registry::open(RegistryConfig::Memory(MemoryHub::new()))?;
     let registration = Registration {
         service: callee.service.clone(),
@@ -111,7 +115,7 @@ async fn run(callee: &Callee, setting: &Setting, load: &Load) -> Result<Outcome,
         let (summary, errors) = (large.latencies.summary([]), large.errors.get());
         LargeOutcome { calls: summary.n, errors, mean: summary.mean }
     });
-    Ok(Outcome {
+    Ok(CongestionOutcome {
         calls: summary.n,
         seconds: load.duration.as_secs_f64(),
         errors: small.errors.get(),

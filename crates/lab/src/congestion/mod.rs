@@ -69,7 +69,7 @@ impl Setting {
 
 /// What a row showed.
 #[derive(Clone, Copy, Debug)]
-pub struct Outcome {
+pub struct CongestionOutcome {
     /// Calls that were answered within the measurement.
     pub calls: u64,
     /// How long the measurement was.
@@ -97,7 +97,7 @@ pub struct LargeOutcome {
     pub mean: Duration,
 }
 
-impl Outcome {
+impl CongestionOutcome {
     /// Calls that were answered in a second.
     #[must_use]
     pub fn calls_per_s(&self) -> f64 {

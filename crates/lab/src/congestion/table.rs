@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Outcome, Setting};
+use super::{CongestionOutcome, Setting};
 
 /// What stands above the rows. With large calls, each row says how many there were of them.
 #[must_use]
@@ -19,7 +19,7 @@ pub fn heading(has_large: bool) -> String {
 
 /// A row.
 #[must_use]
-pub fn line(setting: &Setting, outcome: &Outcome) -> String {
+pub fn line(setting: &Setting, outcome: &CongestionOutcome) -> String {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let small = format!(
         "{:<11} {:>8} {:>9.0} {:>9.1} {:>9.1} {:>9.1} {:>7}",

@@ -82,7 +82,7 @@ impl Load {
 
 impl SharedLoad {
     async fn call_without_pause(&self) {
-        let mut caller = Caller::default();
+        let mut caller = HttpCaller::default();
         // It stays short: the demo shows how soon calls succeed again.
         let mut backoff = Backoff::new(RECONNECT_PAUSE, RECONNECT_PAUSE);
         while !self.stopped.get() {
@@ -97,7 +97,7 @@ impl SharedLoad {
 
     /// Latencies count from when a call was due, so that a slow answer delays no other call.
     async fn call_at(self: Rc<Self>, rate: NonZeroU32, tasks: &mut JoinSet<()>) {
-        let idle = Rc::<RefCell<Vec<Caller>>>::default();
+        let idle = Rc::<RefCell<Vec<HttpCaller>>>::default();
         let (started, mut n_due) = (Instant::now(), 0_u32);
         let mut tick = tokio::time::interval(Duration::from_millis(1));
         while !self.stopped.get() {
@@ -124,7 +124,7 @@ impl SharedLoad {
     }
 
     /// Makes one call and counts it; `false` if the connection failed.
-    async fn call(&self, caller: &mut Caller, since: Instant) -> bool {
+    async fn call(&self, caller: &mut HttpCaller, since: Instant) -> bool {
         let n = self.n_sent.get();
         self.n_sent.set(n + 1);
         let word = format!("dubmesh-{n}");
@@ -138,12 +138,12 @@ impl SharedLoad {
 
 /// One keep-alive connection.
 #[derive(Default)]
-struct Caller {
+struct HttpCaller {
     stream: Option<TcpStream>,
     buf: Vec<u8>,
 }
 
-impl Caller {
+impl HttpCaller {
     /// Calls `hash(word)`: `Ok(Err)` is an answer that is an error, or the wrong one.
     async fn call(&mut self, target: SocketAddr, word: &str) -> io::Result<Result<(), String>> {
         // Comes back only if the connection can be used again.
@@ -163,7 +163,7 @@ impl Caller {
         stream.write_all(request.as_bytes()).await?;
         self.buf.clear();
         let answer = loop {
-            if let Some(answer) = Answer::read(&self.buf)? {
+            if let Some(answer) = ParsedResponse::read(&self.buf)? {
                 break answer;
             }
             if MAX_ANSWER_LEN < self.buf.len() || stream.read_buf(&mut self.buf).await? == 0 {
@@ -185,12 +185,12 @@ pub(super) fn form(word: &str) -> String {
 
 /// A whole answer.
 #[derive(Debug, Eq, PartialEq)]
-struct Answer<'a> {
+struct ParsedResponse<'a> {
     status: u16,
     body: &'a [u8],
 }
 
-impl<'a> Answer<'a> {
+impl<'a> ParsedResponse<'a> {
     /// `None` until it is there whole.
     fn read(bytes: &'a [u8]) -> io::Result<Option<Self>> {
         let Some(head_len) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
@@ -230,15 +230,18 @@ mod tests {
     fn answers_are_read_when_they_are_whole() {
         let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nx: y\r\n\r\n42";
         for len in 0..whole.len() {
-            assert_eq!(Answer::read(&whole[..len]).unwrap(), None, "{len}");
+            assert_eq!(ParsedResponse::read(&whole[..len]).unwrap(), None, "{len}");
         }
-        let answer = Answer::read(whole).unwrap().unwrap();
-        assert_eq!(answer, Answer { status: 200, body: b"42" });
+        let answer = ParsedResponse::read(whole).unwrap().unwrap();
+        assert_eq!(answer, ParsedResponse { status: 200, body: b"42" });
         assert_eq!(answer.outcome(42), Ok(()));
         assert_eq!(answer.outcome(43), Err("wrong_answer".to_owned()));
-        let shed = Answer { status: 503, body: b"{\"code\":\"overloaded\"}" };
+        let shed = ParsedResponse { status: 503, body: b"{\"code\":\"overloaded\"}" };
         assert_eq!(shed.outcome(0), Err("overloaded".to_owned()));
-        assert_eq!(Answer { status: 500, body: b"" }.outcome(0), Err("http_500".to_owned()));
-        assert!(Answer::read(b"HTTP/1.1 200 OK\r\n\r\n").is_err());
+        assert_eq!(
+            ParsedResponse { status: 500, body: b"" }.outcome(0),
+            Err("http_500".to_owned())
+        );
+        assert!(ParsedResponse::read(b"HTTP/1.1 200 OK\r\n\r\n").is_err());
     }
 }

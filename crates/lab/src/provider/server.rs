@@ -29,7 +29,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{debug, warn};
 use wire::{Conn, Detached, Files, Limits, ListenError, Listener, Loads, Machine, drive};
 
-use super::service::{HelloService, Refusal};
+use super::service::{HelloService, RequestRefusal};
 
 /// How long calls in flight may take to finish when the provider ends.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -122,7 +122,7 @@ impl Provider {
         let mut acceptor = Some((listener, weak, Loads::new(config.workers)));
         let mut workers = Vec::new();
         for (index, (inbox, messages)) in inboxes.into_iter().enumerate() {
-            let shared = Shared {
+            let shared = ProviderSetup {
                 service: HelloService::new(config.service.clone()),
                 threads: config.threads.get(),
                 work: config.work.clone(),
@@ -172,7 +172,7 @@ type Acceptor = (TcpListener, Vec<mpsc::WeakUnboundedSender<ToWorker>>, Loads);
 
 fn start_worker(
     index: usize,
-    shared: Shared,
+    shared: ProviderSetup,
     acceptor: Option<Acceptor>,
     messages: mpsc::UnboundedReceiver<ToWorker>,
 ) -> io::Result<JoinHandle<()>> {
@@ -246,7 +246,7 @@ impl Machine for DubboServer {
 }
 
 /// What every worker of a provider has the same of.
-struct Shared {
+struct ProviderSetup {
     service: HelloService,
     threads: usize,
     work: RangeInclusive<Duration>,
@@ -256,7 +256,7 @@ struct Shared {
 }
 
 struct Worker {
-    shared: Shared,
+    shared: ProviderSetup,
     conns: RefCell<Vec<Conn<DubboServer>>>,
     /// A connection has ended.
     ended: Notify,
@@ -273,7 +273,7 @@ struct Job {
     conn: Conn<DubboServer>,
     to: ReplyTo,
     two_way: bool,
-    result: Result<ReplyKind, Refusal>,
+    result: Result<ReplyKind, RequestRefusal>,
     value: Vec<u8>,
 }
 
@@ -298,7 +298,7 @@ impl PartialEq for Job {
 impl Eq for Job {}
 
 impl Worker {
-    fn new(shared: Shared) -> Self {
+    fn new(shared: ProviderSetup) -> Self {
         Self {
             shared,
             conns: RefCell::default(),
@@ -387,7 +387,7 @@ impl Worker {
 
     /// Begins to work on a call, if there is a thread for it.
     fn begin(&self, conn: &Conn<DubboServer>, to: ReplyTo, two_way: bool, request: &Request) {
-        let Shared { service, threads, work, addr, busy, counts } = &self.shared;
+        let ProviderSetup { service, threads, work, addr, busy, counts } = &self.shared;
         let now = Instant::now();
         if *threads <= busy.fetch_add(1, Ordering::Relaxed) {
             busy.fetch_sub(1, Ordering::Relaxed);
@@ -397,7 +397,7 @@ impl Worker {
             );
             let status = Status::ServerThreadpoolExhausted;
             if two_way {
-                reply(conn, now, to, &Err(Refusal { status, text }), &[]);
+                reply(conn, now, to, &Err(RequestRefusal { status, text }), &[]);
             }
             return;
         }
@@ -479,7 +479,7 @@ fn reply(
     conn: &Conn<DubboServer>,
     now: Instant,
     to: ReplyTo,
-    result: &Result<ReplyKind, Refusal>,
+    result: &Result<ReplyKind, RequestRefusal>,
     value: &[u8],
 ) {
     let replied = conn.with(|server| match result {

@@ -41,7 +41,7 @@ pub(crate) struct HelloService {
 
 /// Why a request was not carried out.
 #[derive(Debug, Eq, PartialEq)]
-pub(crate) struct Refusal {
+pub(crate) struct RequestRefusal {
     /// Dubbo's status for it.
     pub status: Status,
     /// What the caller is told.
@@ -83,7 +83,7 @@ impl HelloService {
         &self,
         request: &Request,
         out: &mut Vec<u8>,
-    ) -> Result<ReplyKind, Refusal> {
+    ) -> Result<ReplyKind, RequestRefusal> {
         let (method, descriptor) = (request.method(), request.descriptor());
         let is_generic = matches!(method, "$invoke" | "$invokeAsync") && descriptor == GENERIC;
         let is_echo = method == "$echo" && descriptor == ONE_OBJECT;
@@ -108,7 +108,7 @@ impl HelloService {
 
     /// Dubbo looks a plain call up twice, by the interface and then by the whole key, and says
     /// something different each time.
-    fn check_key(&self, request: &Request, is_special: bool) -> Result<(), Refusal> {
+    fn check_key(&self, request: &Request, is_special: bool) -> Result<(), RequestRefusal> {
         let path = request.attachment("path").unwrap_or_else(|| request.path());
         let version = match request.version() {
             dubbo_proto::service::NO_VERSION => "",
@@ -131,19 +131,19 @@ impl HelloService {
             "Not found exported service: {asked}; this provider offers {key}; check version and \
              group"
         );
-        Err(Refusal { status: Status::ServiceError, text })
+        Err(RequestRefusal { status: Status::ServiceError, text })
     }
 
-    fn not_found(&self, path: &str, method: &str) -> Refusal {
+    fn not_found(&self, path: &str, method: &str) -> RequestRefusal {
         let text = format!(
             "Service not found:{path}, {method}; this provider offers {} with {}",
             self.key,
             METHODS.join(", ")
         );
-        Refusal { status: Status::BadRequest, text }
+        RequestRefusal { status: Status::BadRequest, text }
     }
 
-    fn no_such_method(&self, method: &str) -> Refusal {
+    fn no_such_method(&self, method: &str) -> RequestRefusal {
         self.not_found(&self.key.interface, method)
     }
 
@@ -153,7 +153,7 @@ impl HelloService {
         request: &Request,
         values: &dyn ValueCodec,
         out: &mut Vec<u8>,
-    ) -> Result<ReplyKind, Refusal> {
+    ) -> Result<ReplyKind, RequestRefusal> {
         let options = ReadOptions { json: &JsonOptions::default(), schema: None };
         let texts = values
             .read_args(request.args(), N_GENERIC_ARGS, None, options)
@@ -168,11 +168,11 @@ impl HelloService {
                  {}, with one {TEXT_NAME}",
                 METHODS.join(", ")
             );
-            return Err(Refusal { status: Status::ServiceError, text });
+            return Err(RequestRefusal { status: Status::ServiceError, text });
         };
         let [raw] = call.args[..] else {
             let text = format!("{} takes 1 argument, not {}", call.method, call.args.len());
-            return Err(Refusal { status: Status::ServiceError, text });
+            return Err(RequestRefusal { status: Status::ServiceError, text });
         };
         let mut reader = JsonReader::new(raw, Limits::default());
         let text = match reader.peek() {
@@ -218,18 +218,18 @@ impl<'a> GenericCall<'a> {
 }
 
 /// In the words of a Java provider that does not permit a serialization.
-fn unexpected(serialization: Serialization) -> Refusal {
+fn unexpected(serialization: Serialization) -> RequestRefusal {
     let text = format!(
         "Unexpected serialization id:{} received from network, please check if the peer \
          send the right id.",
         serialization.id()
     );
-    Refusal { status: Status::BadRequest, text }
+    RequestRefusal { status: Status::BadRequest, text }
 }
 
-fn bad_argument(error: &dyn std::fmt::Display) -> Refusal {
+fn bad_argument(error: &dyn std::fmt::Display) -> RequestRefusal {
     let text = format!("java.lang.IllegalArgumentException: the arguments cannot be read: {error}");
-    Refusal { status: Status::BadRequest, text }
+    RequestRefusal { status: Status::BadRequest, text }
 }
 
 fn run(

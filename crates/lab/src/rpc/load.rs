@@ -12,12 +12,12 @@ use super::plan::{CALL_TIMEOUT, Codec, RpcError, RpcPlan};
 
 /// A caller: its method, its request, and how a reply is to begin and how long it is to be.
 #[derive(Clone)]
-enum Caller {
+enum MethodCaller {
     Raw(Bound<Bytes, Bytes>, Bytes, usize),
     Typed(Bound<Echo, Echo>, Echo, u8),
 }
 
-impl Caller {
+impl MethodCaller {
     fn new(plan: RpcPlan, client: &Client, number: u32) -> Self {
         let (request_len, response_len) = (plan.request_bytes, plan.response_bytes);
         match plan.codec {
@@ -82,7 +82,7 @@ pub(super) async fn run_tasks(
     let meter = Arc::new(Meter::new(plan));
     let callers: Vec<_> = (0..plan.concurrency)
         .map(|number| {
-            let (caller, meter) = (Caller::new(plan, client, number), Arc::clone(&meter));
+            let (caller, meter) = (MethodCaller::new(plan, client, number), Arc::clone(&meter));
             tokio::spawn(async move {
                 let mut start = Instant::now();
                 loop {
@@ -119,7 +119,7 @@ pub(super) fn run_threads(
     let meter = Arc::new(Meter::new(plan));
     let callers: Vec<_> = (0..plan.concurrency)
         .map(|number| {
-            let (caller, meter) = (Caller::new(plan, client, number), Arc::clone(&meter));
+            let (caller, meter) = (MethodCaller::new(plan, client, number), Arc::clone(&meter));
             std::thread::spawn(move || {
                 let mut start = Instant::now();
                 loop {

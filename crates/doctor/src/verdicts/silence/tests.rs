@@ -1,6 +1,6 @@
 //! What has stopped is told from what pauses, idles, or goes one way.
 
-use super::super::sockets::{Connection, of_sockets};
+use super::super::sockets::{WatchedConnection, of_sockets};
 use super::*;
 use crate::figures::SocketId;
 
@@ -182,7 +182,7 @@ fn what_never_arrives_is_named() {
     let full = |nth| Figures { window_limited_us: Some(nth * 500_000), ..lost(nth) };
     assert_eq!(cause(Role::Client, full), None);
     // That segments are lost needs no saying then.
-    let connection = Connection {
+    let connection = WatchedConnection {
         id: id(),
         role: Role::Client,
         owner: None,
@@ -195,19 +195,20 @@ fn what_never_arrives_is_named() {
 /// Both ends are on this machine: the one that is to blame is named, and once.
 #[test]
 fn the_side_that_is_silent_is_named() {
-    let client = Connection {
+    let client = WatchedConnection {
         id: id(),
         role: Role::Client,
         owner: Some("consumer".to_owned()),
         watched: watched(|nth| talk(1_000 + 300 * nth, 9_000)),
     };
-    let server = |at: &dyn Fn(u64) -> Figures| Connection {
+    let server = |at: &dyn Fn(u64) -> Figures| WatchedConnection {
         id: id().reversed(),
         role: Role::Server,
         owner: Some("provider".to_owned()),
         watched: watched(at),
     };
-    let of = |other: &[Connection]| of_sockets(&[std::slice::from_ref(&client), other].concat());
+    let of =
+        |other: &[WatchedConnection]| of_sockets(&[std::slice::from_ref(&client), other].concat());
     let [finding] = of(&[]).try_into().unwrap();
     assert_eq!(finding.subject, "consumer, connections to 10.0.0.7:20880");
     let hangs = server(&|nth| talk(9_000, 1_000 + 300 * nth));

@@ -20,8 +20,8 @@ fn watched(at: impl Fn(u64) -> Figures) -> Watched {
     watched
 }
 
-fn client(at: impl Fn(u64) -> Figures) -> Connection {
-    Connection { id: id(), role: Role::Client, owner: None, watched: watched(at) }
+fn client(at: impl Fn(u64) -> Figures) -> WatchedConnection {
+    WatchedConnection { id: id(), role: Role::Client, owner: None, watched: watched(at) }
 }
 
 /// A connection that is used and has no trouble.
@@ -46,7 +46,7 @@ fn well(second: u64) -> Figures {
     }
 }
 
-fn causes(connections: &[Connection]) -> Vec<Cause> {
+fn causes(connections: &[WatchedConnection]) -> Vec<Cause> {
     of_sockets(connections).into_iter().map(|finding| finding.cause).collect()
 }
 
@@ -56,7 +56,7 @@ fn what_is_well_idle_or_unknown_has_no_verdict() {
     assert_eq!(causes(&[client(|_| well(7))]), []);
     assert_eq!(causes(&[client(|_| Figures::default())]), []);
     assert_eq!(causes(&[]), []);
-    let once = Connection { watched: Watched::default(), ..client(well) };
+    let once = WatchedConnection { watched: Watched::default(), ..client(well) };
     assert_eq!(causes(&[once]), []);
 }
 
@@ -93,7 +93,7 @@ fn a_peer_that_reads_slowly_is_not_the_buffers_fault() {
     assert_eq!(causes(&[client(limited)]), [Cause::PeerReadsSlowly]);
     // Where the peer's side is seen as well, it says more.
     let unread = |second| Figures { unread_bytes: Some(2_000_000), ..well(second) };
-    let server = Connection {
+    let server = WatchedConnection {
         id: id().reversed(),
         role: Role::Server,
         owner: Some("java (pid 7)".to_owned()),
@@ -181,7 +181,7 @@ fn the_worst_of_callers_is_named() {
         connection.id.remote.set_port(port);
         connection
     };
-    let evidence = |of: &[Connection]| {
+    let evidence = |of: &[WatchedConnection]| {
         let [finding] = of_sockets(of).try_into().unwrap();
         finding.evidence.last().unwrap().clone()
     };
@@ -340,7 +340,7 @@ fn a_verdict_on_one_connection_hides_no_other_cause() {
         unacked_bytes: Some(3 * 1_048_576),
         ..well(second)
     };
-    let server = |id: SocketId| Connection {
+    let server = |id: SocketId| WatchedConnection {
         id: id.reversed(),
         role: Role::Server,
         owner: None,

@@ -39,7 +39,7 @@ fn answer(request: &Request) -> (ReplyKind, Vec<u8>) {
     (kind, out)
 }
 
-fn refusal(request: &Request) -> Refusal {
+fn refusal(request: &Request) -> RequestRefusal {
     service().answer(request, &mut Vec::new()).unwrap_err()
 }
 
