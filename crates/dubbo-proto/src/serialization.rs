@@ -20,7 +20,7 @@ use crate::values::ValueCodec;
 
 /// What the table says of a serialization.
 #[derive(Debug)]
-struct Row {
+struct SerializationRow {
     /// The number in headers, of five bits.
     id: u8,
     /// The number on links, where no two have the same: the one in headers, or one above
@@ -67,7 +67,7 @@ macro_rules! table {
         /// The places of the rows.
         enum Index { $($name,)* }
 
-        static ROWS: [Row; Serialization::WRITTEN.len()] = [$($row,)*];
+        static ROWS: [SerializationRow; Serialization::WRITTEN.len()] = [$($row,)*];
 
         impl Serialization {
             /// Those that we write and read, the one to be tried first in front.
@@ -87,7 +87,7 @@ macro_rules! table {
 
 table! {
     /// Hessian 2.0 in Dubbo's dialect, id 2. The default of every Dubbo until 3.2.
-    Hessian2 = Row {
+    Hessian2 = SerializationRow {
         id: 2,
         link_number: 2,
         name: "hessian2",
@@ -105,7 +105,7 @@ table! {
         values: &Hessian2,
     };
     /// JSONB, each value behind its length, id 23. What Dubbo 3 offers beside hessian2.
-    Fastjson2 = Row {
+    Fastjson2 = SerializationRow {
         id: 23,
         link_number: 23,
         name: "fastjson2",
@@ -125,7 +125,7 @@ table! {
         values: &Jsonb,
     };
     /// One JSON text a line, id 6 (Dubbo up to 2.7).
-    Fastjson = Row {
+    Fastjson = SerializationRow {
         id: 6,
         link_number: 6,
         name: "fastjson",
@@ -145,7 +145,7 @@ table! {
     };
     /// Each JSON text behind its length, id 6 as well (the extension for Dubbo 3). A header cannot
     /// show which of the two it is, a body can: [`Serialization::of_body`].
-    FastjsonSized = Row {
+    FastjsonSized = SerializationRow {
         id: 6,
         // Dubbo's 6, and a bit that none of its numbers has.
         link_number: 0x26,
@@ -213,7 +213,7 @@ impl Serialization {
     pub(crate) const DEFAULT_NULL_REPLY: &[u8] = &[hessian2::INT_ZERO + 2];
 
     #[inline]
-    const fn row(self) -> Option<&'static Row> {
+    const fn row(self) -> Option<&'static SerializationRow> {
         match self.index() {
             Some(index) => Some(&ROWS[index]),
             None => None,
@@ -249,7 +249,7 @@ impl Serialization {
     #[must_use]
     pub const fn of_body(self, body: &[u8]) -> Self {
         match (self.row(), body) {
-            (Some(Row { other_with_id: Some((byte, other)), .. }), [first, ..])
+            (Some(SerializationRow { other_with_id: Some((byte, other)), .. }), [first, ..])
                 if *first == *byte =>
             {
                 *other
@@ -304,7 +304,7 @@ impl Serialization {
         name: &str,
         is_release_from: impl Fn(u32, u32) -> bool,
     ) -> Option<Self> {
-        let is_it = |row: &Row| {
+        let is_it = |row: &SerializationRow| {
             row.name == name
                 && row.since.is_some_and(|(major, minor)| is_release_from(major, minor))
         };
@@ -342,7 +342,7 @@ impl Serialization {
         named
     };
 
-    fn of_row(is_it: impl Fn(&Row) -> bool) -> Option<Self> {
+    fn of_row(is_it: impl Fn(&SerializationRow) -> bool) -> Option<Self> {
         let index = ROWS.iter().position(is_it)?;
         Self::WRITTEN.get(index).copied()
     }

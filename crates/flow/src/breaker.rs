@@ -64,7 +64,7 @@ pub enum BreakerChange {
 /// The breaker of one method at one endpoint.
 #[derive(Clone, Debug)]
 pub struct Breaker {
-    state: State,
+    state: BreakerState,
     /// Goes up with every change of the state.
     phase: u32,
     /// How often it opened in a row, without a whole window of being closed between.
@@ -73,7 +73,7 @@ pub struct Breaker {
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum BreakerState {
     Closed { streak: u32, window: Window },
     Open { until: Instant },
     HalfOpen { n_under_way: u32, n_good: u32 },
@@ -96,11 +96,11 @@ struct Part {
 
 impl Default for Breaker {
     fn default() -> Self {
-        Self { state: State::closed(), phase: 0, n_opened: 0, closed_since: None }
+        Self { state: BreakerState::closed(), phase: 0, n_opened: 0, closed_since: None }
     }
 }
 
-impl State {
+impl BreakerState {
     fn closed() -> Self {
         Self::Closed { streak: 0, window: Window::default() }
     }
@@ -144,9 +144,9 @@ impl Breaker {
     #[must_use]
     pub fn lets_pass(&self, now: Instant, policy: &BreakerPolicy) -> bool {
         match self.state {
-            State::Closed { .. } => true,
-            State::Open { until } => until <= now,
-            State::HalfOpen { n_under_way, .. } => n_under_way < policy.probes.max(1),
+            BreakerState::Closed { .. } => true,
+            BreakerState::Open { until } => until <= now,
+            BreakerState::HalfOpen { n_under_way, .. } => n_under_way < policy.probes.max(1),
         }
     }
 
@@ -154,34 +154,34 @@ impl Breaker {
     #[must_use]
     pub const fn open_until(&self) -> Option<Instant> {
         match self.state {
-            State::Open { until } => Some(until),
-            State::Closed { .. } | State::HalfOpen { .. } => None,
+            BreakerState::Open { until } => Some(until),
+            BreakerState::Closed { .. } | BreakerState::HalfOpen { .. } => None,
         }
     }
 
     /// Whether it is not closed.
     #[must_use]
     pub const fn is_broken(&self) -> bool {
-        !matches!(self.state, State::Closed { .. })
+        !matches!(self.state, BreakerState::Closed { .. })
     }
 
     /// `open`, `half-open` or `closed`, at `now`.
     #[must_use]
     pub fn name(&self, now: Instant) -> &'static str {
         match self.state {
-            State::Closed { .. } => "closed",
-            State::Open { until } if now < until => "open",
-            State::Open { .. } | State::HalfOpen { .. } => "half-open",
+            BreakerState::Closed { .. } => "closed",
+            BreakerState::Open { until } if now < until => "open",
+            BreakerState::Open { .. } | BreakerState::HalfOpen { .. } => "half-open",
         }
     }
 
     /// A call begins, whether it may pass or not; one that may not does not count.
     pub fn begin(&mut self, now: Instant, policy: &BreakerPolicy) -> BreakerPass {
         if self.open_until().is_some_and(|until| until <= now) {
-            self.enter(State::HalfOpen { n_under_way: 0, n_good: 0 });
+            self.enter(BreakerState::HalfOpen { n_under_way: 0, n_good: 0 });
         }
         let mut is_probe = false;
-        if let State::HalfOpen { n_under_way, .. } = &mut self.state
+        if let BreakerState::HalfOpen { n_under_way, .. } = &mut self.state
             && *n_under_way < policy.probes.max(1)
         {
             *n_under_way += 1;
@@ -202,12 +202,12 @@ impl Breaker {
             return None;
         }
         match (&mut self.state, end) {
-            (State::Closed { streak, window }, BreakerEnd::Good) => {
+            (BreakerState::Closed { streak, window }, BreakerEnd::Good) => {
                 *streak = 0;
                 window.count(now, policy, false);
                 None
             }
-            (State::Closed { streak, window }, BreakerEnd::Bad) => {
+            (BreakerState::Closed { streak, window }, BreakerEnd::Bad) => {
                 *streak = streak.saturating_add(1);
                 window.count(now, policy, true);
                 let is_streak = policy.failures != 0 && policy.failures <= *streak;
@@ -221,7 +221,7 @@ impl Breaker {
                 }
                 Some(self.open(now, policy))
             }
-            (State::HalfOpen { n_under_way, n_good }, end) if pass.is_probe => {
+            (BreakerState::HalfOpen { n_under_way, n_good }, end) if pass.is_probe => {
                 *n_under_way = n_under_way.saturating_sub(1);
                 match end {
                     BreakerEnd::Unknown => None,
@@ -231,7 +231,7 @@ impl Breaker {
                         if *n_good < policy.probes.max(1) {
                             return None;
                         }
-                        self.enter(State::closed());
+                        self.enter(BreakerState::closed());
                         self.closed_since = Some(now);
                         Some(BreakerChange::Closed)
                     }
@@ -245,11 +245,11 @@ impl Breaker {
         let factor = 1_u32.checked_shl(self.n_opened).unwrap_or(u32::MAX);
         let time = policy.time.saturating_mul(factor).min(policy.max_time);
         self.n_opened = self.n_opened.saturating_add(1);
-        self.enter(State::Open { until: now + time });
+        self.enter(BreakerState::Open { until: now + time });
         BreakerChange::Opened(time)
     }
 
-    fn enter(&mut self, state: State) {
+    fn enter(&mut self, state: BreakerState) {
         self.state = state;
         self.phase = self.phase.wrapping_add(1);
     }

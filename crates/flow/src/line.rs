@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::queue::{CallerId, Entry, Key, Priority, Pushed, Queue};
+use crate::queue::{CallerId, Key, Priority, Pushed, Queue, QueuedCall};
 
 /// How calls wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -159,7 +159,7 @@ impl<T> Line<T> {
         let Some(until) = deadline.checked_sub(pace.least).filter(|until| now <= *until) else {
             return Err((Shed::Late, item));
         };
-        let entry = Entry { caller, priority, deadline, until };
+        let entry = QueuedCall { caller, priority, deadline, until };
         let has_others = self.queue.has_others_of(&entry);
         let patience = self.patience(now, pace, has_others);
         let n_allowed = match has_others {

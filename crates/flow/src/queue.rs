@@ -76,7 +76,7 @@ impl CallerId {
 
 /// A call that is to wait, as the queue sees it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Entry {
+pub struct QueuedCall {
     /// Who calls.
     pub caller: CallerId,
     /// The call's class.
@@ -116,7 +116,7 @@ pub struct Displaced<T> {
 pub struct Queue<T> {
     max_len: usize,
     next_key: u64,
-    calls: HashMap<Key, (Entry, T)>,
+    calls: HashMap<Key, (QueuedCall, T)>,
     /// One for each priority once a call has waited, and none before: there is a queue for each of
     /// thousands of endpoints, and most of them are never needed.
     classes: Vec<Class>,
@@ -129,7 +129,7 @@ struct Class {
     /// The round that is being served.
     round: u64,
     len: usize,
-    callers: HashMap<u64, Caller>,
+    callers: HashMap<u64, QueuedCaller>,
     /// By the caller's next round, then by its first call.
     turns: BTreeSet<(u64, Instant, Key, u64)>,
     /// By how many calls of the caller wait.
@@ -141,7 +141,7 @@ struct Class {
 }
 
 #[derive(Debug, Default)]
-struct Caller {
+struct QueuedCaller {
     is_newcomer: bool,
     /// The round in which its next call is served.
     round: u64,
@@ -175,7 +175,7 @@ impl<T> Queue<T> {
 
     /// Whether calls of the same caller wait in the same class.
     #[must_use]
-    pub fn has_others_of(&self, entry: &Entry) -> bool {
+    pub fn has_others_of(&self, entry: &QueuedCall) -> bool {
         let class = self.classes.get(entry.priority as usize);
         class.is_some_and(|class| class.callers.contains_key(&entry.caller.number))
     }
@@ -191,7 +191,7 @@ impl<T> Queue<T> {
     /// About how many calls would go before this one, if it came now. Counts no further than to
     /// `at_most`, so that the answer costs no more than that.
     #[must_use]
-    pub fn n_ahead(&self, entry: &Entry, at_most: usize) -> usize {
+    pub fn n_ahead(&self, entry: &QueuedCall, at_most: usize) -> usize {
         let own = entry.priority as usize;
         let Some(class) = self.classes.get(own) else { return 0 };
         let n_better: usize = self.classes[..own].iter().map(|class| class.len).sum();
@@ -200,7 +200,7 @@ impl<T> Queue<T> {
     }
 
     /// Lets a call wait, if there is room or another has to give way to it.
-    pub fn push(&mut self, entry: Entry, item: T) -> Pushed<T> {
+    pub fn push(&mut self, entry: QueuedCall, item: T) -> Pushed<T> {
         let displaced = match self.calls.len() < self.max_len {
             true => None,
             false => match self.displaced_by(&entry).and_then(|key| self.take(key)) {
@@ -256,7 +256,7 @@ impl<T> Queue<T> {
     }
 
     /// Which call has to give way to one that comes while the queue is full.
-    fn displaced_by(&self, entry: &Entry) -> Option<Key> {
+    fn displaced_by(&self, entry: &QueuedCall) -> Option<Key> {
         let own = entry.priority as usize;
         let worst = (own..self.classes.len()).rev().find(|class| 0 < self.classes[*class].len)?;
         let class = &self.classes[worst];
@@ -275,7 +275,7 @@ impl<T> Queue<T> {
 impl Class {
     /// The caller's own earlier calls each take a round, and in the round of this one the others
     /// go first whose deadline is earlier.
-    fn n_ahead(&self, entry: &Entry, at_most: usize) -> usize {
+    fn n_ahead(&self, entry: &QueuedCall, at_most: usize) -> usize {
         let own = self.callers.get(&entry.caller.number);
         let n_rounds = own.map_or(0, |own| {
             own.calls.iter().take(at_most).take_while(|call| call.0 <= entry.deadline).count()
@@ -287,7 +287,7 @@ impl Class {
         self.len.min(n_rounds.saturating_add(n_others).max(n_in_round))
     }
 
-    fn insert(&mut self, entry: &Entry, key: Key) {
+    fn insert(&mut self, entry: &QueuedCall, key: Key) {
         let CallerId { number, is_known } = entry.caller;
         self.len += 1;
         let (round, n_new) = self.first_round(entry.caller);
@@ -295,7 +295,7 @@ impl Class {
         if is_newcomer {
             self.round_of_new = (round, n_new);
         }
-        let new = || Caller { is_newcomer, round, calls: BTreeSet::new() };
+        let new = || QueuedCaller { is_newcomer, round, calls: BTreeSet::new() };
         self.change(number, new, |caller| {
             caller.calls.insert((entry.deadline, key));
         });
@@ -314,9 +314,9 @@ impl Class {
         }
     }
 
-    fn remove(&mut self, entry: &Entry, key: Key) {
+    fn remove(&mut self, entry: &QueuedCall, key: Key) {
         self.len -= 1;
-        self.change(entry.caller.number, Caller::default, |caller| {
+        self.change(entry.caller.number, QueuedCaller::default, |caller| {
             caller.calls.remove(&(entry.deadline, key));
         });
     }
@@ -325,12 +325,17 @@ impl Class {
     fn begin_next(&mut self) -> Option<Key> {
         let &(round, _, key, caller) = self.turns.first()?;
         self.round = round;
-        self.change(caller, Caller::default, |caller| caller.round = round + 1);
+        self.change(caller, QueuedCaller::default, |caller| caller.round = round + 1);
         Some(key)
     }
 
     /// Changes a caller, and where it is in the orders.
-    fn change(&mut self, id: u64, new: impl FnOnce() -> Caller, change: impl FnOnce(&mut Caller)) {
+    fn change(
+        &mut self,
+        id: u64,
+        new: impl FnOnce() -> QueuedCaller,
+        change: impl FnOnce(&mut QueuedCaller),
+    ) {
         let mut caller = match self.callers.remove(&id) {
             Some(caller) => {
                 self.by_len.remove(&(caller.calls.len(), id));

@@ -128,10 +128,10 @@ impl Encoder<'_> {
 impl Decoder<'_> {
     /// The next value as a tree.
     pub fn read_value(&mut self) -> Result<Value, HessianError> {
-        self.value_in(&mut Shared::default())
+        self.value_in(&mut SharedNames::default())
     }
 
-    fn value_in(&mut self, shared: &mut Shared) -> Result<Value, HessianError> {
+    fn value_in(&mut self, shared: &mut SharedNames) -> Result<Value, HessianError> {
         Ok(match self.peek()? {
             Kind::Null => {
                 self.read_null()?;
@@ -181,14 +181,14 @@ impl Decoder<'_> {
 /// The names of a tree: one copy of each, however many values bear it. A message of a few bytes
 /// a value would otherwise become a tree of one long name a value.
 #[derive(Default)]
-struct Shared {
+struct SharedNames {
     /// By the number of the class definition.
     classes: Vec<Option<Arc<Class>>>,
     /// By the place in the message, so that equal names need not be compared.
     names: HashMap<*const u8, Arc<str>>,
 }
 
-impl Shared {
+impl SharedNames {
     fn name(&mut self, name: &Name<'_>) -> Arc<str> {
         match name {
             Name::Shared(text) => Arc::clone(text),

@@ -112,10 +112,10 @@ impl std::fmt::Display for Holder {
 
 /// The process's budget; clones are handles to the same.
 #[derive(Clone, Debug)]
-pub struct Budget(Arc<Shared>);
+pub struct Budget(Arc<BudgetTotals>);
 
 #[derive(Debug)]
-struct Shared {
+struct BudgetTotals {
     limit: usize,
     /// What workers have leased, whether they use it or not.
     leased: AtomicUsize,
@@ -155,7 +155,7 @@ impl Budget {
     /// A budget of `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(BudgetTotals {
             limit,
             leased: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
@@ -223,7 +223,7 @@ fn network(address: IpAddr) -> IpAddr {
 /// A worker's piece of the budget.
 #[derive(Debug)]
 pub struct Lease {
-    shared: Arc<Shared>,
+    shared: Arc<BudgetTotals>,
     /// Leased and not in use.
     spare: Cell<usize>,
     /// Written by this worker alone, for others to read.

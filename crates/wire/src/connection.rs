@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::connection_counts::Open;
+use crate::connection_counts::OpenConnection;
 use crate::tcp_info::TcpInfo;
 use crate::worker_loads::Assigned;
 pub use departures::Departures;
@@ -126,7 +126,7 @@ pub(crate) struct Ended {
 /// What counts a connection until it is dropped.
 #[derive(Debug, Default)]
 struct Counted {
-    _open: Option<Open>,
+    _open: Option<OpenConnection>,
     _assigned: Option<Assigned>,
 }
 
@@ -286,7 +286,7 @@ impl Detached {
         peer: Peer,
         carries: &'static str,
         awaited: Option<Secured>,
-        open: Open,
+        open: OpenConnection,
     ) -> Self {
         let facts = Facts::new(peer, carries);
         let counted = Counted { _open: Some(open), _assigned: None };

@@ -38,10 +38,10 @@ impl ConnectionCounts {
     }
 
     /// One more is open, until the result is dropped.
-    pub(crate) fn open(self: &Arc<Self>) -> Open {
+    pub(crate) fn open(self: &Arc<Self>) -> OpenConnection {
         self.accepted.fetch_add(1, Relaxed);
         self.open.fetch_add(1, Relaxed);
-        Open(Arc::clone(self))
+        OpenConnection(Arc::clone(self))
     }
 
     pub(crate) fn note_full(&self) {
@@ -55,9 +55,9 @@ impl ConnectionCounts {
 
 /// One open connection of a listener.
 #[derive(Debug)]
-pub(crate) struct Open(Arc<ConnectionCounts>);
+pub(crate) struct OpenConnection(Arc<ConnectionCounts>);
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Relaxed);
     }

@@ -51,7 +51,7 @@ pub struct Listener {
 }
 
 /// Why a connection is closed as soon as it is accepted.
-enum Refusal {
+enum AcceptRefusal {
     Full,
     NoFiles,
 }
@@ -133,23 +133,23 @@ impl Listener {
         }
     }
 
-    fn check(&self, socket: &DetachedSocket) -> Result<(), Refusal> {
+    fn check(&self, socket: &DetachedSocket) -> Result<(), AcceptRefusal> {
         let is_full = usize::try_from(self.counts.n_open())
             .map_or(true, |n_open| self.limits.max_connections <= n_open);
         if is_full {
-            return Err(Refusal::Full);
+            return Err(AcceptRefusal::Full);
         }
         if !self.limits.files.has_room_for(socket) {
-            return Err(Refusal::NoFiles);
+            return Err(AcceptRefusal::NoFiles);
         }
         Ok(())
     }
 
     #[cold]
-    fn refuse(&mut self, refusal: &Refusal, peer: Peer) {
+    fn refuse(&mut self, refusal: &AcceptRefusal, peer: Peer) {
         match refusal {
-            Refusal::Full => self.counts.note_full(),
-            Refusal::NoFiles => self.counts.note_no_files(),
+            AcceptRefusal::Full => self.counts.note_full(),
+            AcceptRefusal::NoFiles => self.counts.note_no_files(),
         }
         let Some(n_refused) = self.refused.note(Instant::now()) else { return };
         let reason = Reason { refusal, limits: &self.limits };
@@ -171,7 +171,7 @@ impl Listener {
 }
 
 struct Reason<'a> {
-    refusal: &'a Refusal,
+    refusal: &'a AcceptRefusal,
     limits: &'a Limits,
 }
 
@@ -179,8 +179,10 @@ impl fmt::Display for Reason<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Limits { max_connections, key, files } = self.limits;
         match self.refusal {
-            Refusal::Full => write!(f, "{max_connections} are open, the limit of {key}; raise it"),
-            Refusal::NoFiles => write!(
+            AcceptRefusal::Full => {
+                write!(f, "{max_connections} are open, the limit of {key}; raise it")
+            }
+            AcceptRefusal::NoFiles => write!(
                 f,
                 "of the process's {} file descriptors, {} are reserved for endpoints, registries and \
                  files; raise the limit (ulimit -n, or LimitNOFILE of systemd)",

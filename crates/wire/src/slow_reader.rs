@@ -183,13 +183,13 @@ mod tests {
         }
     }
 
-    struct Connection {
+    struct SlowConnection {
         stream: Watched<Peer>,
         taking: Rc<Taking>,
         now: Instant,
     }
 
-    impl Connection {
+    impl SlowConnection {
         fn new() -> Self {
             let taking = Taking::new();
             let stream = Watched::new(Peer(0), Rc::clone(&taking));
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_peer_that_takes_nothing_or_a_byte_a_second_is_left() {
         for len in [0, 1] {
-            let mut connection = Connection::new();
+            let mut connection = SlowConnection::new();
             connection.write(len).unwrap();
             for n in 0..10 {
                 assert!(!connection.check_after(SECOND), "after {n} s");
@@ -234,8 +234,8 @@ mod tests {
 
     #[test]
     fn a_slow_peer_and_one_that_takes_all_are_served() {
-        let mut slow = Connection::new();
-        let mut quick = Connection::new();
+        let mut slow = SlowConnection::new();
+        let mut quick = SlowConnection::new();
         for _ in 0..100 {
             slow.write(150_000).unwrap();
             assert!(!slow.check_after(SECOND));

@@ -42,13 +42,13 @@ struct Cluster {
     callers: usize,
 }
 
-struct Outcome {
+struct BalancedRun {
     done: Vec<u64>,
     max_in_flight: Vec<u32>,
 }
 
 impl Cluster {
-    fn run(&self, balancer: &mut Balancer<usize>, calls: usize, seed: u64) -> Outcome {
+    fn run(&self, balancer: &mut Balancer<usize>, calls: usize, seed: u64) -> BalancedRun {
         let mut rng = StdRng::seed_from_u64(seed);
         let start = test_start();
         // Per endpoint, when each of its threads is free again.
@@ -57,7 +57,7 @@ impl Cluster {
         let mut ends = BinaryHeap::new();
         let mut tickets = HashMap::new();
         let mut outcome =
-            Outcome { done: vec![0; self.work.len()], max_in_flight: vec![0; self.work.len()] };
+            BalancedRun { done: vec![0; self.work.len()], max_in_flight: vec![0; self.work.len()] };
         let mut now = start;
         for id in 0..calls {
             if self.callers <= tickets.len() {

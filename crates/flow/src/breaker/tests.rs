@@ -132,7 +132,7 @@ proptest! {
             let n_probes = under_way.iter().filter(|it| it.is_probe && it.phase == breaker.phase);
             prop_assert!(n_probes.count() <= POLICY.probes as usize);
             let again = breaker.lets_pass(now + POLICY.max_time, &POLICY);
-            let is_probed = matches!(breaker.state, State::HalfOpen { .. });
+            let is_probed = matches!(breaker.state, BreakerState::HalfOpen { .. });
             prop_assert!(again || is_probed, "it would stay shut for ever");
         }
     }

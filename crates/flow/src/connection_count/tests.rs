@@ -31,14 +31,14 @@ impl Pipe {
 }
 
 /// A count that looks at a pipe, in steps.
-struct Watched {
+struct WatchedPipe {
     count: ConnectionCount,
     now: Instant,
     n_opened: usize,
     n_closed: usize,
 }
 
-impl Watched {
+impl WatchedPipe {
     fn new(max: usize) -> Self {
         let now = test_start();
         Self { count: ConnectionCount::new(max, now), now, n_opened: 0, n_closed: 0 }
@@ -64,7 +64,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn connections_are_opened_until_none_is_busy_for_half_of_the_time() {
     let pipe =
         Pipe { connection_rate: 40e6, network_rate: 1e9, wanted_rate: 100e6, in_flight: 800 };
-    let mut watched = Watched::new(8);
+    let mut watched = WatchedPipe::new(8);
     assert_eq!(watched.watch(&pipe, 10 * SECOND), 6, "100 of 240 MB/s, where 5 carry 200");
     assert_eq!(watched.n_closed, 0);
     assert_eq!(watched.watch(&pipe, 60 * SECOND), 6, "and that is where it stays");
@@ -74,9 +74,9 @@ fn connections_are_opened_until_none_is_busy_for_half_of_the_time() {
 fn there_are_never_more_than_the_limit() {
     let pipe = Pipe { connection_rate: 1e6, network_rate: 1e9, wanted_rate: 1e9, in_flight: 800 };
     for max in [8, 13] {
-        assert_eq!(Watched::new(max).watch(&pipe, 5 * SECOND), max, "twice as many each time");
+        assert_eq!(WatchedPipe::new(max).watch(&pipe, 5 * SECOND), max, "twice as many each time");
     }
-    assert_eq!(Watched::new(1).watch(&pipe, 60 * SECOND), 1);
+    assert_eq!(WatchedPipe::new(1).watch(&pipe, 60 * SECOND), 1);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_full_network_gets_no_more_connections() {
     for wanted_rate in [90e6, 1e9] {
         let pipe =
             Pipe { connection_rate: 100e6, network_rate: 100e6, wanted_rate, in_flight: 800 };
-        let mut watched = Watched::new(8);
+        let mut watched = WatchedPipe::new(8);
         watched.watch(&pipe, 300 * SECOND);
         assert_eq!(watched.n_opened, watched.n_closed, "none of them helped");
         assert!(watched.n_opened <= 5, "tried again ever more seldom: {}", watched.n_opened);
@@ -94,20 +94,20 @@ fn a_full_network_gets_no_more_connections() {
 #[test]
 fn a_caller_on_its_own_gets_no_second_connection() {
     let pipe = Pipe { connection_rate: 40e6, network_rate: 1e9, wanted_rate: 40e6, in_flight: 1 };
-    assert_eq!(Watched::new(8).watch(&pipe, 60 * SECOND), 1);
+    assert_eq!(WatchedPipe::new(8).watch(&pipe, 60 * SECOND), 1);
 }
 
 #[test]
 fn a_light_load_gets_no_second_connection() {
     let pipe = Pipe { connection_rate: 40e6, network_rate: 1e9, wanted_rate: 19e6, in_flight: 800 };
-    assert_eq!(Watched::new(8).watch(&pipe, 60 * SECOND), 1);
+    assert_eq!(WatchedPipe::new(8).watch(&pipe, 60 * SECOND), 1);
 }
 
 #[test]
 fn one_long_message_is_no_trend() {
     let long = Pipe { connection_rate: 40e6, network_rate: 1e9, wanted_rate: 40e6, in_flight: 9 };
     let none = Pipe { wanted_rate: 0.0, ..long };
-    let mut watched = Watched::new(8);
+    let mut watched = WatchedPipe::new(8);
     for _ in 0..20 {
         watched.watch(&long, 2 * STEP);
         watched.watch(&none, 4 * STEP);
@@ -120,7 +120,7 @@ fn connections_that_nobody_needs_are_closed_one_by_one() {
     let busy =
         Pipe { connection_rate: 40e6, network_rate: 1e9, wanted_rate: 100e6, in_flight: 800 };
     let quiet = Pipe { wanted_rate: 1e6, in_flight: 2, ..busy };
-    let mut watched = Watched::new(8);
+    let mut watched = WatchedPipe::new(8);
     let n = watched.watch(&busy, 10 * SECOND);
     assert_eq!(watched.watch(&quiet, 29 * SECOND), n);
     assert_eq!(watched.watch(&quiet, 4 * SECOND), n - 1);

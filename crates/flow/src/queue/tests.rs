@@ -4,17 +4,17 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn entry(start: Instant, caller: u64, priority: Priority, deadline_ms: u64) -> Entry {
+fn entry(start: Instant, caller: u64, priority: Priority, deadline_ms: u64) -> QueuedCall {
     let deadline = start + Duration::from_millis(deadline_ms);
-    Entry { caller: CallerId::known(caller), priority, deadline, until: deadline }
+    QueuedCall { caller: CallerId::known(caller), priority, deadline, until: deadline }
 }
 
-fn newcomer(start: Instant, number: u64) -> Entry {
+fn newcomer(start: Instant, number: u64) -> QueuedCall {
     let caller = CallerId { number, is_known: false };
-    Entry { caller, ..entry(start, number, Priority::Normal, 10) }
+    QueuedCall { caller, ..entry(start, number, Priority::Normal, 10) }
 }
 
-fn pushed(queue: &mut Queue<u32>, entry: Entry, item: u32) -> Key {
+fn pushed(queue: &mut Queue<u32>, entry: QueuedCall, item: u32) -> Key {
     match queue.push(entry, item) {
         Pushed::Waits(key) => key,
         other => panic!("{other:?}"),

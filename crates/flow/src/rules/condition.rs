@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use super::error::RuleProblem;
 use super::parties::{CallView, UrlView};
-use super::pattern::{Pattern, Side};
+use super::pattern::{Pattern, PatternSide};
 use super::rule_set::Inputs;
 
 /// What Dubbo compares with where a call has no such argument, or a key cannot be read.
@@ -117,7 +117,7 @@ impl Condition {
                 }
                 Key::Attachment(None) | Key::Argument(None) => Some(NOT_FOUND.into()),
             };
-            matcher.is_match(value, Side::When)
+            matcher.is_match(value, PatternSide::When)
         })
     }
 
@@ -129,7 +129,7 @@ impl Condition {
                 // Endpoints have neither attachments nor arguments.
                 Key::Attachment(_) | Key::Argument(_) => Some(NOT_FOUND.into()),
             };
-            matcher.is_match(value, Side::Then(caller))
+            matcher.is_match(value, PatternSide::Then(caller))
         })
     }
 }
@@ -145,7 +145,7 @@ impl Matcher {
     }
 
     /// A key without a value never matches, not even with `!=`.
-    fn is_match(&self, value: Option<Cow<'_, str>>, side: Side<'_>) -> bool {
+    fn is_match(&self, value: Option<Cow<'_, str>>, side: PatternSide<'_>) -> bool {
         let Some(value) = value else { return false };
         let is_any = |patterns: &[Pattern]| patterns.iter().any(|one| one.is_match(&value, side));
         if is_any(&self.mismatches) {

@@ -4,7 +4,7 @@ use super::parties::UrlView;
 
 /// Which side of a condition a pattern is on. They differ in what a wrong range means.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Side<'a> {
+pub(super) enum PatternSide<'a> {
     /// Before `=>`.
     When,
     /// After `=>`, where `$name` is a parameter of the caller.
@@ -36,14 +36,14 @@ impl Pattern {
         }
     }
 
-    pub(super) fn is_match(&self, value: &str, side: Side<'_>) -> bool {
+    pub(super) fn is_match(&self, value: &str, side: PatternSide<'_>) -> bool {
         match (self, side) {
             (Self::Range(range), side) => {
-                let otherwise = matches!(side, Side::Then(_));
+                let otherwise = matches!(side, PatternSide::Then(_));
                 range.and_then(|range| range.contains(value)).unwrap_or(otherwise)
             }
-            (Self::Caller(text), Side::When) => glob(text, value),
-            (Self::Caller(text), Side::Then(caller)) => {
+            (Self::Caller(text), PatternSide::When) => glob(text, value),
+            (Self::Caller(text), PatternSide::Then(caller)) => {
                 let name = text.strip_prefix('$').unwrap_or(text);
                 glob(&caller.raw(name).unwrap_or_default(), value)
             }

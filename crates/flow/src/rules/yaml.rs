@@ -34,7 +34,7 @@ pub(super) enum Value {
 }
 
 /// A list or mapping whose end is still to come.
-struct Open {
+struct OpenNode {
     node: Node,
     /// The key whose value comes next.
     key: Option<String>,
@@ -46,7 +46,7 @@ pub(super) fn parse(text: &str) -> Result<Node, RuleError> {
     if MAX_LEN < text.len() {
         return Err(error(&start, RuleProblem::TooLong { len: text.len(), max: MAX_LEN }));
     }
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<OpenNode> = Vec::new();
     let mut root: Option<Node> = None;
     let mut n_nodes = 0;
     for event in Parser::new_from_str(text) {
@@ -79,7 +79,7 @@ pub(super) fn parse(text: &str) -> Result<Node, RuleError> {
             Value::List(_) | Value::Map(_) if open.len() == MAX_DEPTH => {
                 return Err(node.error(RuleProblem::TooDeep { max: MAX_DEPTH }));
             }
-            Value::List(_) | Value::Map(_) => open.push(Open { node, key: None }),
+            Value::List(_) | Value::Map(_) => open.push(OpenNode { node, key: None }),
             _ => put(&mut open, &mut root, node)?,
         }
     }
@@ -87,8 +87,8 @@ pub(super) fn parse(text: &str) -> Result<Node, RuleError> {
 }
 
 /// Puts a finished value where it belongs.
-fn put(open: &mut [Open], root: &mut Option<Node>, node: Node) -> Result<(), RuleError> {
-    let Some(Open { node: parent, key }) = open.last_mut() else {
+fn put(open: &mut [OpenNode], root: &mut Option<Node>, node: Node) -> Result<(), RuleError> {
+    let Some(OpenNode { node: parent, key }) = open.last_mut() else {
         *root = Some(node);
         return Ok(());
     };

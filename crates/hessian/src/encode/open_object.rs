@@ -4,7 +4,7 @@ use super::{Encoder, SEARCHED};
 
 /// An object whose class definition is still to come, and is to stand before it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenObject {
     at: usize,
     class: usize,
 }
@@ -18,7 +18,7 @@ impl Encoder<'_> {
 
     /// Begins an object of a class that has no definition of this name yet, and takes a number for
     /// one. Nothing if there is one already, or if too many definitions were written to tell.
-    pub(crate) fn object_open(&mut self, class: &str) -> Option<Open> {
+    pub(crate) fn object_open(&mut self, class: &str) -> Option<OpenObject> {
         let ranges = &self.classes.ranges;
         if SEARCHED <= ranges.len() || !ranges.is_empty() && self.is_defined(class) {
             return None;
@@ -27,7 +27,7 @@ impl Encoder<'_> {
         // No definition is empty, so that none is taken for this one.
         let number = self.classes.push(at, at);
         self.object_head(number);
-        Some(Open { at, class: usize::try_from(number).ok()? })
+        Some(OpenObject { at, class: usize::try_from(number).ok()? })
     }
 
     fn is_defined(&self, class: &str) -> bool {
@@ -44,7 +44,7 @@ impl Encoder<'_> {
     /// inside has the same one, which then should have had the number of this one.
     pub(crate) fn object_close<S: AsRef<str>>(
         &mut self,
-        open: Open,
+        open: OpenObject,
         class: &str,
         fields: &[S],
     ) -> Option<u32> {

@@ -27,13 +27,13 @@ use crate::{Decoder, HessianError, Kind};
 /// Reads one value.
 pub(super) fn read<'de, T: Deserialize<'de>>(dec: &mut Decoder<'de>) -> Result<T, Error> {
     let start = dec.position();
-    let mut reader = Reader { dec, open: Starts::default(), n_repeated: 0 };
+    let mut reader = ValueReader { dec, open: Starts::default(), n_repeated: 0 };
     T::deserialize(&mut reader).map_err(|failure| failure.at(start).into())
 }
 
 /// Where a value is read from.
 #[derive(Debug)]
-pub(super) struct Reader<'d, 'de> {
+pub(super) struct ValueReader<'d, 'de> {
     dec: &'d mut Decoder<'de>,
     /// Where the lists, maps and objects around the next value begin.
     open: Starts,
@@ -41,7 +41,7 @@ pub(super) struct Reader<'d, 'de> {
     n_repeated: usize,
 }
 
-impl<'d, 'de> Reader<'d, 'de> {
+impl<'d, 'de> ValueReader<'d, 'de> {
     /// What kind of value comes next.
     #[inline]
     fn kind(&mut self) -> Result<Kind, Failure> {
@@ -59,7 +59,7 @@ impl<'d, 'de> Reader<'d, 'de> {
     #[cold]
     fn repeat<T>(
         &mut self,
-        read: impl FnOnce(&mut Reader<'d, 'de>) -> Result<T, Failure>,
+        read: impl FnOnce(&mut ValueReader<'d, 'de>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let offset = self.dec.position();
         let index = self.dec.read_ref()?;
@@ -148,7 +148,7 @@ macro_rules! integers {
     )*};
 }
 
-impl<'de> de::Deserializer<'de> for &mut Reader<'_, 'de> {
+impl<'de> de::Deserializer<'de> for &mut ValueReader<'_, 'de> {
     type Error = Failure;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {

@@ -122,7 +122,7 @@ impl AsRef<str> for Member<'_> {
 }
 
 /// The members that objects of a class have, and the number of the class definition that says so.
-struct Known<'s> {
+struct ClassMembers<'s> {
     key: Box<str>,
     /// How each name stands in JSON without white space: `,"name":`, but the first has no comma.
     leads: Vec<Box<[u8]>>,
@@ -151,7 +151,7 @@ struct JsonToHessian<'r, 'a, 'e, 'o, 's> {
     /// Whether the rest of the text has a member named `class` at all, once somebody asked.
     has_class: Option<bool>,
     /// What objects of declared classes had for members.
-    known: Vec<Known<'s>>,
+    known: Vec<ClassMembers<'s>>,
     /// Whether there may be decimals that are no doubles for the zeros at their end.
     has_decimals: bool,
     /// Whether simple values may go by runs, and objects be written while they are read.

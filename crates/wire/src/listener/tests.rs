@@ -128,8 +128,8 @@ fn a_refusal_says_which_limit_and_what_to_do() {
         key: "ingress.max_connections",
         files: Files::of_process().reserve(7),
     };
-    let full = Reason { refusal: &Refusal::Full, limits: &limits }.to_string();
+    let full = Reason { refusal: &AcceptRefusal::Full, limits: &limits }.to_string();
     assert_eq!(full, "20 are open, the limit of ingress.max_connections; raise it");
-    let no_files = Reason { refusal: &Refusal::NoFiles, limits: &limits }.to_string();
+    let no_files = Reason { refusal: &AcceptRefusal::NoFiles, limits: &limits }.to_string();
     assert!(no_files.contains(" 7 are reserved") && no_files.contains("LimitNOFILE"), "{no_files}");
 }

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use ::serde::de::value::{BorrowedStrDeserializer, StrDeserializer};
 use ::serde::de::{DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 
-use super::Reader;
+use super::ValueReader;
 use crate::serde::Error;
 use crate::serde::error::Failure;
 use crate::{ListCursor, MapCursor, Name, ObjectCursor};
 
-impl<'de> Reader<'_, 'de> {
+impl<'de> ValueReader<'_, 'de> {
     /// Reads one element, key or value. What the type has against it is told with its place.
     #[inline]
     fn next_value<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Failure> {
@@ -26,7 +26,7 @@ impl<'de> Reader<'_, 'de> {
 /// A list.
 #[derive(Debug)]
 pub(super) struct ListElements<'r, 'd, 'de> {
-    pub(super) reader: &'r mut Reader<'d, 'de>,
+    pub(super) reader: &'r mut ValueReader<'d, 'de>,
     pub(super) cursor: ListCursor<'de>,
     pub(super) is_done: bool,
 }
@@ -63,7 +63,7 @@ impl<'de> SeqAccess<'de> for ListElements<'_, '_, 'de> {
 /// A map.
 #[derive(Debug)]
 pub(super) struct MapEntries<'r, 'd, 'de> {
-    pub(super) reader: &'r mut Reader<'d, 'de>,
+    pub(super) reader: &'r mut ValueReader<'d, 'de>,
     pub(super) cursor: MapCursor<'de>,
     pub(super) is_done: bool,
 }
@@ -103,7 +103,7 @@ impl<'de> MapAccess<'de> for MapEntries<'_, '_, 'de> {
 /// An object, as a map from the names of its fields.
 #[derive(Debug)]
 pub(super) struct ObjectFields<'r, 'd, 'de> {
-    pub(super) reader: &'r mut Reader<'d, 'de>,
+    pub(super) reader: &'r mut ValueReader<'d, 'de>,
     pub(super) cursor: ObjectCursor,
     pub(super) is_done: bool,
 }

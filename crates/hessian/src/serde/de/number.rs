@@ -1,10 +1,10 @@
 //! Numbers: widened and narrowed, but never changed.
 
-use super::Reader;
+use super::ValueReader;
 use crate::serde::error::Failure;
 use crate::{HessianError, Kind, tag};
 
-impl Reader<'_, '_> {
+impl ValueReader<'_, '_> {
     /// An integer that is in the range of the type; `expected` names it. A date is one, too.
     #[inline]
     pub(super) fn integer<N: TryFrom<i64>>(

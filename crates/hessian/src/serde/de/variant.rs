@@ -7,7 +7,7 @@ use ::serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, VariantAccess, Visitor,
 };
 
-use super::Reader;
+use super::ValueReader;
 use crate::serde::Error;
 use crate::serde::error::Failure;
 use crate::{Kind, Name};
@@ -15,7 +15,7 @@ use crate::{Kind, Name};
 /// The one field of the object that Java writes an enum as.
 const JAVA_ENUM_FIELD: &str = "name";
 
-impl<'de> Reader<'_, 'de> {
+impl<'de> ValueReader<'_, 'de> {
     pub(super) fn variant<V: Visitor<'de>>(
         &mut self,
         variants: &[&str],
@@ -96,7 +96,7 @@ impl<'de> Reader<'_, 'de> {
 #[derive(Debug)]
 struct Named<'n, 'r, 'd, 'de> {
     name: &'n str,
-    reader: &'r mut Reader<'d, 'de>,
+    reader: &'r mut ValueReader<'d, 'de>,
 }
 
 impl<'r, 'd, 'de> EnumAccess<'de> for Named<'_, 'r, 'd, 'de> {
@@ -115,7 +115,7 @@ impl<'r, 'd, 'de> EnumAccess<'de> for Named<'_, 'r, 'd, 'de> {
 /// The content of a variant.
 #[derive(Debug)]
 struct Content<'r, 'd, 'de> {
-    reader: &'r mut Reader<'d, 'de>,
+    reader: &'r mut ValueReader<'d, 'de>,
 }
 
 impl<'de> VariantAccess<'de> for Content<'_, '_, 'de> {

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::{
-    Builtin, JsonKind, JsonReader, JsonToHessian, Known, Member, MemberName, Rule, TranscodeError,
+    Builtin, ClassMembers, JsonKind, JsonReader, JsonToHessian, Member, MemberName, Rule,
+    TranscodeError,
 };
 use crate::JavaType;
 use crate::encode::Mark;
@@ -225,7 +226,7 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
                 (MemberName::new(name, index != 0), Rule::of(*ty))
             };
             let simple = names.iter().enumerate().zip(&types).map(simple).collect();
-            self.known.push(Known { key: key.into(), leads, simple, types, number });
+            self.known.push(ClassMembers { key: key.into(), leads, simple, types, number });
         }
     }
 
