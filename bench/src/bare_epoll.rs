@@ -59,7 +59,7 @@ fn start_loop() -> io::Result<(Sender<TcpStream>, Arc<Waker>)> {
 
 fn serve(mut poll: Poll, accepted: &Receiver<TcpStream>) -> io::Result<()> {
     let mut events = Events::with_capacity(EVENTS_PER_TURN);
-    let mut connections: HashMap<Token, Connection> = HashMap::new();
+    let mut connections: HashMap<Token, EpollConnection> = HashMap::new();
     let mut next = 0;
     loop {
         poll.poll(&mut events, None)?;
@@ -67,7 +67,7 @@ fn serve(mut poll: Poll, accepted: &Receiver<TcpStream>) -> io::Result<()> {
             if event.token() == WAKE {
                 for mut stream in accepted.try_iter() {
                     poll.registry().register(&mut stream, Token(next), Interest::READABLE)?;
-                    connections.insert(Token(next), Connection { stream, kept: Vec::new() });
+                    connections.insert(Token(next), EpollConnection { stream, kept: Vec::new() });
                     next += 1;
                 }
             } else if let Some(connection) = connections.get_mut(&event.token())
@@ -79,13 +79,13 @@ fn serve(mut poll: Poll, accepted: &Receiver<TcpStream>) -> io::Result<()> {
     }
 }
 
-struct Connection {
+struct EpollConnection {
     stream: TcpStream,
     /// The beginning of a request whose end has not arrived yet.
     kept: Vec<u8>,
 }
 
-impl Connection {
+impl EpollConnection {
     /// Answers what has arrived; false at the connection's end.
     fn turn(&mut self) -> bool {
         let mut buffer = [0; BUFFER_LEN];

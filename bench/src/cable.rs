@@ -36,11 +36,11 @@ pub(crate) enum Weather {
 #[derive(Debug)]
 pub(crate) struct Cable {
     pub(crate) addr: SocketAddr,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<CableState>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct CableState {
     target: Option<SocketAddr>,
     weather: Weather,
     /// Connections with lower numbers have been dropped.
@@ -50,7 +50,7 @@ struct State {
 }
 
 /// The state is plain values, whole at any time.
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<CableState>) -> MutexGuard<'_, CableState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -61,7 +61,7 @@ impl Cable {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
         let addr = listener.local_addr().map_err(failed)?;
         let (target, weather, n_dropped, n_connections) = (None, Weather::Fine, 0, 0);
-        let state = State { target, weather, n_dropped, n_connections, is_over: false };
+        let state = CableState { target, weather, n_dropped, n_connections, is_over: false };
         let state = Arc::new(Mutex::new(state));
         let known = Arc::clone(&state);
         thread::spawn(move || {
@@ -106,7 +106,7 @@ impl Drop for Cable {
 /// What was read, and when; nothing at the end of the stream.
 type Piece = (Instant, Vec<u8>);
 
-fn join(near: &TcpStream, number: u64, state: &Arc<Mutex<State>>) -> io::Result<()> {
+fn join(near: &TcpStream, number: u64, state: &Arc<Mutex<CableState>>) -> io::Result<()> {
     let target = loop {
         let state = lock(state);
         match (state.weather, state.target) {
@@ -136,13 +136,13 @@ fn join(near: &TcpStream, number: u64, state: &Arc<Mutex<State>>) -> io::Result<
 }
 
 /// Whether a connection has to end now.
-fn is_over(number: u64, state: &Mutex<State>) -> bool {
+fn is_over(number: u64, state: &Mutex<CableState>) -> bool {
     let state = lock(state);
     let is_dropped = number <= state.n_dropped;
     state.is_over || (state.weather == Weather::Broken && !is_dropped)
 }
 
-fn read(mut from: TcpStream, pieces: &Sender<Piece>, number: u64, state: &Mutex<State>) {
+fn read(mut from: TcpStream, pieces: &Sender<Piece>, number: u64, state: &Mutex<CableState>) {
     let mut buffer = vec![0; 64 * 1024];
     while !is_over(number, state) {
         let len = match from.read(&mut buffer) {
@@ -162,7 +162,7 @@ fn read(mut from: TcpStream, pieces: &Sender<Piece>, number: u64, state: &Mutex<
     drop(from.shutdown(Shutdown::Both));
 }
 
-fn write(mut to: TcpStream, pieces: &Receiver<Piece>, number: u64, state: &Mutex<State>) {
+fn write(mut to: TcpStream, pieces: &Receiver<Piece>, number: u64, state: &Mutex<CableState>) {
     let mut lot = number | 1;
     while !is_over(number, state) {
         let (read_at, piece) = match pieces.recv_timeout(LOOK) {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crate::error::BenchError;
-use crate::http::{Answer, Client};
+use crate::http::{Client, HttpResponse};
 use crate::load::{Style, texts};
 
 /// What the load does not have: everything that one of the encodings on the way must escape.
@@ -92,7 +92,7 @@ pub(crate) fn call(client: &mut Client, style: Style, text: &str) -> Result<(), 
     let head = format!(
         "POST {path} HTTP/1.1\r\ncontent-type: {content_type}\r\nx-dubbo-timeout-ms: {TIMEOUT_MS}"
     );
-    let Answer { status, body } = client.request(&head, &style.body(text))?;
+    let HttpResponse { status, body } = client.request(&head, &style.body(text))?;
     let wanted = java_hash(text);
     match status {
         200 if body == wanted.to_string() => Ok(()),

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::error::BenchError;
-use crate::open_load::{self, OpenLoad, Outcome};
+use crate::open_load::{self, OpenLoad, OpenLoadOutcome};
 
 const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
                         content-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
@@ -35,7 +35,10 @@ impl Floor {
     }
 
     /// Calls it as `load` calls its server, at the same time, and a hundred times a second.
-    pub(crate) fn run_beside(self, load: &OpenLoad<'_>) -> Result<(Outcome, Outcome), BenchError> {
+    pub(crate) fn run_beside(
+        self,
+        load: &OpenLoad<'_>,
+    ) -> Result<(OpenLoadOutcome, OpenLoadOutcome), BenchError> {
         let floor = OpenLoad { addr: self.addr, per_s: PER_S, ..*load };
         thread::scope(|scope| {
             let floor = scope.spawn(move || open_load::run(&floor));

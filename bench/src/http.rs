@@ -18,7 +18,7 @@ pub struct Client {
 
 /// Status and body of an answer.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Answer {
+pub struct HttpResponse {
     /// Its status.
     pub status: u16,
     /// Its body.
@@ -42,7 +42,7 @@ impl Client {
     ///
     /// # Errors
     /// When the connection breaks, or no answer comes in time.
-    pub fn request(&mut self, head: &str, body: &str) -> io::Result<Answer> {
+    pub fn request(&mut self, head: &str, body: &str) -> io::Result<HttpResponse> {
         let (host, len) = (self.host, body.len());
         let request = format!("{head}\r\nhost: {host}\r\ncontent-length: {len}\r\n\r\n{body}");
         self.stream.write_all(request.as_bytes())?;
@@ -62,7 +62,7 @@ impl Client {
 }
 
 /// The answer, once the whole of it is there.
-fn parse(bytes: &[u8]) -> Option<Answer> {
+fn parse(bytes: &[u8]) -> Option<HttpResponse> {
     let text = String::from_utf8_lossy(bytes);
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
@@ -70,7 +70,7 @@ fn parse(bytes: &[u8]) -> Option<Answer> {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
     })?;
-    (len <= body.len()).then(|| Answer { status, body: body.to_owned() })
+    (len <= body.len()).then(|| HttpResponse { status, body: body.to_owned() })
 }
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn an_answer_counts_once_it_is_whole() {
         let bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n-42";
-        assert_eq!(parse(bytes), Some(Answer { status: 200, body: "-42".to_owned() }));
+        assert_eq!(parse(bytes), Some(HttpResponse { status: 200, body: "-42".to_owned() }));
         assert_eq!(parse(&bytes[..bytes.len() - 1]), None);
         assert_eq!(parse(&bytes[..20]), None);
     }

@@ -127,7 +127,7 @@ pub(crate) struct Shot<'a> {
 
 /// What wrk measured.
 #[derive(Clone, Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct WrkFigures {
     pub(crate) n_calls: f64,
     pub(crate) calls_per_s: f64,
     pub(crate) p50_ms: f64,
@@ -161,7 +161,7 @@ impl Wrk {
         &self,
         shot: &Shot<'_>,
         mut sample: impl FnMut(),
-    ) -> Result<Outcome, BenchError> {
+    ) -> Result<WrkFigures, BenchError> {
         let bodies = self.path("bodies.lua");
         fs::write(&bodies, bodies_lua(shot)).map_err(BenchError::file(&bodies))?;
         let cores =
@@ -189,11 +189,11 @@ impl Wrk {
         if let Some(raw) = shot.raw {
             fs::write(raw, &output).map_err(BenchError::file(raw))?;
         }
-        Outcome::parse(&output).ok_or(BenchError::NoResult { output })
+        WrkFigures::parse(&output).ok_or(BenchError::NoResult { output })
     }
 }
 
-impl Outcome {
+impl WrkFigures {
     fn parse(output: &str) -> Option<Self> {
         let line = output.lines().find_map(|line| line.strip_prefix("RESULT "))?;
         let result: Value = serde_json::from_str(line).ok()?;

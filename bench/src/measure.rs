@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::check::Check;
 use crate::error::BenchError;
 use crate::estate::{CONSUMER_AGENT, PROVIDER_AGENTS, PROVIDERS, Subject};
-use crate::load::{Outcome, Shot, Wrk};
+use crate::load::{Shot, Wrk, WrkFigures};
 use crate::machine;
 use crate::plan::Plan;
 use crate::usage::{self, PeakRss, Process};
@@ -48,7 +48,7 @@ pub(crate) struct Case<'a> {
 /// What one measurement showed.
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: WrkFigures,
     /// CPU microseconds per call, by process and wrk.
     pub(crate) cpu_us: BTreeMap<String, f64>,
     /// The same, added up by group.
@@ -205,7 +205,7 @@ impl Reading {
 impl Round {
     fn new(
         processes: &[Process],
-        outcome: Outcome,
+        outcome: WrkFigures,
         rss: PeakRss,
         before: &Reading,
         after: &Reading,
@@ -233,7 +233,7 @@ impl Round {
     }
 
     fn json(&self) -> Value {
-        let Outcome { n_calls, calls_per_s, p50_ms, p99_ms, p999_ms, .. } = self.outcome;
+        let WrkFigures { n_calls, calls_per_s, p50_ms, p99_ms, p999_ms, .. } = self.outcome;
         json!({
             "calls": n_calls, "calls_per_s": rounded(calls_per_s), "p50_ms": p50_ms,
             "p99_ms": p99_ms, "p999_ms": p999_ms, "max_ms": self.outcome.max_ms,

@@ -39,7 +39,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// One end of the network.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Side {
+pub(crate) enum NetworkSide {
     Caller = 0,
     Provider = 1,
 }
@@ -85,12 +85,12 @@ impl Network {
     }
 
     /// Where others reach a side.
-    pub(crate) fn address(side: Side) -> &'static str {
+    pub(crate) fn address(side: NetworkSide) -> &'static str {
         ADDRESSES[side as usize]
     }
 
     /// The same command, run on a side.
-    pub(crate) fn on(&self, side: Side, command: &Command) -> Command {
+    pub(crate) fn on(&self, side: NetworkSide, command: &Command) -> Command {
         let mut inside = Command::new("nsenter");
         let pid = self.holders[side as usize].to_string();
         let mut args: Vec<OsString> = vec!["--target".into(), pid.into(), "--net".into()];
@@ -102,7 +102,11 @@ impl Network {
     }
 
     /// Sets how long the kernel lets buffers grow on a side; `None` is as usual.
-    pub(crate) fn set_buffers(&self, side: Side, len: Option<usize>) -> Result<(), BenchError> {
+    pub(crate) fn set_buffers(
+        &self,
+        side: NetworkSide,
+        len: Option<usize>,
+    ) -> Result<(), BenchError> {
         let (rmem, wmem) = match len {
             Some(len) => (format!("4096 {len} {len}"), format!("4096 {len} {len}")),
             None => ("4096 131072 6291456".to_owned(), "4096 16384 4194304".to_owned()),

@@ -40,7 +40,7 @@ pub(crate) struct OpenLoad<'a> {
 
 /// What came of the calls.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct OpenLoadOutcome {
     pub(crate) n_offered: u64,
     /// Answered with 200 and in time: how long each took.
     pub(crate) answered: Vec<Duration>,
@@ -78,7 +78,7 @@ pub(crate) struct End {
     pub(crate) is_good: bool,
 }
 
-impl Outcome {
+impl OpenLoadOutcome {
     pub(crate) fn n_failed(&self) -> u64 {
         self.failed.values().sum::<u64>() + self.n_late
     }
@@ -94,7 +94,7 @@ pub(crate) fn percentile_ms(times: &[Duration], share: f64) -> f64 {
 }
 
 /// Makes the calls, and waits for their answers.
-pub(crate) fn run(load: &OpenLoad<'_>) -> Result<Outcome, BenchError> {
+pub(crate) fn run(load: &OpenLoad<'_>) -> Result<OpenLoadOutcome, BenchError> {
     Loop::new(load).and_then(Loop::run).map_err(BenchError::io("the load"))
 }
 
@@ -103,14 +103,14 @@ struct Loop<'a> {
     poll: Poll,
     timer: TimerFd,
     started: Instant,
-    connections: HashMap<Token, Connection>,
+    connections: HashMap<Token, LoadConnection>,
     /// Connections without a call; the last one that was used comes first.
     idle: Vec<Token>,
     next_token: usize,
-    outcome: Outcome,
+    outcome: OpenLoadOutcome,
 }
 
-struct Connection {
+struct LoadConnection {
     stream: TcpStream,
     is_connected: bool,
     /// When the call was due that is under way.
@@ -133,11 +133,11 @@ impl<'a> Loop<'a> {
             connections: HashMap::new(),
             idle: Vec::new(),
             next_token: 1,
-            outcome: Outcome::default(),
+            outcome: OpenLoadOutcome::default(),
         })
     }
 
-    fn run(mut self) -> io::Result<Outcome> {
+    fn run(mut self) -> io::Result<OpenLoadOutcome> {
         let mut events = Events::with_capacity(1024);
         let n_calls = u64::from(self.load.per_s) * self.load.duration.as_secs();
         let end = self.started + self.load.duration + GRACE;
@@ -217,7 +217,7 @@ impl<'a> Loop<'a> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.poll.registry().register(&mut stream, token, interest)?;
         let connection =
-            Connection { stream, is_connected: false, due: Some(due), answer: Vec::new() };
+            LoadConnection { stream, is_connected: false, due: Some(due), answer: Vec::new() };
         self.connections.insert(token, connection);
         Ok(())
     }
@@ -285,7 +285,7 @@ fn write(stream: &mut TcpStream, request: &[u8]) -> io::Result<()> {
     }
 }
 
-impl Connection {
+impl LoadConnection {
     fn read(&mut self) -> io::Result<()> {
         let mut buffer = [0; 4096];
         loop {

@@ -13,21 +13,25 @@ use crate::target::Target;
 pub const QUIET: f64 = 0.1;
 
 /// A row with its targets and what else it says.
-pub(crate) struct Entry<'a> {
+pub(crate) struct ReportedRow<'a> {
     pub(crate) row: Row<'a>,
     pub(crate) targets: Vec<Target>,
     /// Fields beyond the common ones.
     pub(crate) extra: Value,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> ReportedRow<'a> {
     pub(crate) fn new(row: Row<'a>, targets: Vec<Target>) -> Self {
         Self { row, targets, extra: json!({}) }
     }
 }
 
 /// Prints the table and writes `results/NAME.json`.
-pub(crate) fn report(plan: &Plan, scenario: &str, entries: &[Entry<'_>]) -> Result<(), BenchError> {
+pub(crate) fn report(
+    plan: &Plan,
+    scenario: &str,
+    entries: &[ReportedRow<'_>],
+) -> Result<(), BenchError> {
     print_table(plan, scenario, entries);
     let rows: Vec<Value> = entries.iter().map(|entry| json_row(plan, entry)).collect();
     let path = plan.results.join(format!("{scenario}.json"));
@@ -37,14 +41,14 @@ pub(crate) fn report(plan: &Plan, scenario: &str, entries: &[Entry<'_>]) -> Resu
     Ok(())
 }
 
-fn print_table(plan: &Plan, scenario: &str, entries: &[Entry<'_>]) {
+fn print_table(plan: &Plan, scenario: &str, entries: &[ReportedRow<'_>]) {
     let (seconds, n_rounds) = (plan.seconds.as_secs(), plan.n_rounds);
     println!("\n{scenario}: closed loop (wrk), {n_rounds} x {seconds} s, medians");
     println!(
         "{:<34} {:>5} {:>9} {:>8} {:>8} {:>8} {:>6}  CPU us per call",
         "program", "conns", "calls/s", "p50 ms", "p99 ms", "p99.9 ms", "errors"
     );
-    for Entry { row, .. } in entries {
+    for ReportedRow { row, .. } in entries {
         println!(
             "{:<34} {:>5} {:>9.0} {:>8.3} {:>8.3} {:>8.3} {:>6}  {}",
             row.case.subject.program,
@@ -58,7 +62,7 @@ fn print_table(plan: &Plan, scenario: &str, entries: &[Entry<'_>]) {
         );
     }
     println!();
-    for Entry { row, targets, .. } in entries {
+    for ReportedRow { row, targets, .. } in entries {
         for target in targets {
             let (program, n_connections) = (row.case.subject.program, row.case.n_connections);
             println!("{program}, {n_connections} connections: {}", target.line());
@@ -81,7 +85,7 @@ fn cpu_column(row: &Row<'_>) -> String {
     columns.collect::<Vec<_>>().join(", ")
 }
 
-fn json_row(plan: &Plan, entry: &Entry<'_>) -> Value {
+fn json_row(plan: &Plan, entry: &ReportedRow<'_>) -> Value {
     let mut fields = entry.row.json(plan);
     let targets: Vec<Value> = entry.targets.iter().map(Target::json).collect();
     fields.insert("targets".to_owned(), targets.into());

@@ -67,13 +67,13 @@ pub(crate) struct Programs {
 
 /// One shape and step: nanoseconds of each program by round, and what ours takes in instructions.
 #[derive(Debug, Default)]
-struct Row {
+struct CodecRow {
     bytes: u64,
     ns: BTreeMap<&'static str, Vec<f64>>,
     instructions: Option<u64>,
 }
 
-impl Row {
+impl CodecRow {
     fn ns(&self, program: Program) -> Option<f64> {
         self.ns.get(program.name()).map(|rounds| median(rounds.clone()))
     }
@@ -94,7 +94,7 @@ pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
         run_peer(&programs, program, "check", &values, &[&seen.to_string_lossy()])?;
         run_ours(&programs, &["compare", &seen.to_string_lossy()])?;
     }
-    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    let mut rows: BTreeMap<String, CodecRow> = BTreeMap::new();
     let mut order = Vec::new();
     let seconds = (plan.seconds.as_secs_f64() / PARTS).to_string();
     for n_round in 1..=plan.n_rounds {
@@ -127,7 +127,7 @@ pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
 
 /// Sets the peers' decoding beside our decoding into types that borrow from the message: they have
 /// no such thing.
-fn compare_borrowed(rows: &mut BTreeMap<String, Row>) {
+fn compare_borrowed(rows: &mut BTreeMap<String, CodecRow>) {
     let names: Vec<_> = rows.keys().filter(|name| name.ends_with(BORROWED)).cloned().collect();
     for name in names {
         let decode = name.strip_suffix(BORROWED).and_then(|name| rows.get(name));
@@ -196,7 +196,7 @@ fn lines(text: &str) -> Result<Vec<(String, u64, f64)>, BenchError> {
 /// not count.
 fn count_instructions(
     programs: &Programs,
-    rows: &mut BTreeMap<String, Row>,
+    rows: &mut BTreeMap<String, CodecRow>,
 ) -> Result<(), BenchError> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         eprintln!("codec: instructions are not counted: valgrind is not installed");
@@ -221,7 +221,11 @@ fn counted(programs: &Programs, name: &str, n: u64) -> Result<u64, BenchError> {
     count.ok_or_else(|| BenchError::NoResult { output: text.clone().into_owned() })
 }
 
-fn report(plan: &Plan, order: &[String], rows: &BTreeMap<String, Row>) -> Result<(), BenchError> {
+fn report(
+    plan: &Plan,
+    order: &[String],
+    rows: &BTreeMap<String, CodecRow>,
+) -> Result<(), BenchError> {
     println!("\ncodec: nanoseconds a value, one thread, {} rounds, medians", plan.n_rounds);
     println!(
         "{:<22} {:>9} {:>11} {:>7} {:>12} {:>12} {:>7} {:>12} {:>7}",
@@ -269,7 +273,7 @@ fn report(plan: &Plan, order: &[String], rows: &BTreeMap<String, Row>) -> Result
 }
 
 /// What a step should reach.
-fn goals(name: &str, row: &Row, rate: f64) -> Vec<Target> {
+fn goals(name: &str, row: &CodecRow, rate: f64) -> Vec<Target> {
     let mut goals = Vec::new();
     for (program, bound) in [(Program::Java, 5.0), (Program::Go, 3.0)] {
         if let Some(times) = row.times(program) {
@@ -283,7 +287,7 @@ fn goals(name: &str, row: &Row, rate: f64) -> Vec<Target> {
     goals
 }
 
-fn to_json(plan: &Plan, name: &str, row: &Row, rate: f64, targets: &[Target]) -> Value {
+fn to_json(plan: &Plan, name: &str, row: &CodecRow, rate: f64, targets: &[Target]) -> Value {
     let (shape, step) = name.split_once('/').unwrap_or((name, ""));
     let mut value = json!({
         "scenario": NAME,
@@ -312,7 +316,7 @@ mod tests {
 
     #[test]
     fn ratios_are_those_of_the_medians() {
-        let mut row = Row::default();
+        let mut row = CodecRow::default();
         row.ns.insert(Program::Ours.name(), vec![10.0, 30.0, 20.0]);
         row.ns.insert(Program::Java.name(), vec![100.0]);
         assert_eq!(row.times(Program::Java), Some(5.0));
@@ -326,9 +330,9 @@ mod tests {
         let mut rows = BTreeMap::new();
         let ns =
             BTreeMap::from([(Program::Ours.name(), vec![4.0]), (Program::Java.name(), vec![8.0])]);
-        rows.insert("a/decode".to_owned(), Row { ns, ..Row::default() });
+        rows.insert("a/decode".to_owned(), CodecRow { ns, ..CodecRow::default() });
         let ns = BTreeMap::from([(Program::Ours.name(), vec![2.0])]);
-        rows.insert("a/decode-borrowed".to_owned(), Row { ns, ..Row::default() });
+        rows.insert("a/decode-borrowed".to_owned(), CodecRow { ns, ..CodecRow::default() });
         compare_borrowed(&mut rows);
         assert_eq!(rows["a/decode-borrowed"].times(Program::Java), Some(4.0));
         assert_eq!(rows["a/decode-borrowed"].times(Program::Go), None);

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::study::{GRACE, JAVA, LINK_PORT, PORT, SERVICE, SHAPE, start_agent, start_java};
 use crate::error::BenchError;
 use crate::measure::median;
-use crate::network::{Network, Side};
+use crate::network::{Network, NetworkSide};
 use crate::picture::{self, Curve, Labels, with_origin};
 use crate::plan::Plan;
 use crate::target::Target;
@@ -54,23 +54,23 @@ impl Program {
 }
 
 /// One row.
-struct Row {
+struct CongestionRow {
     program: Program,
     buffer_len: Option<usize>,
     connections: &'static str,
-    rounds: Vec<Outcome>,
+    rounds: Vec<CongestionRound>,
 }
 
 #[derive(Clone, Copy)]
-struct Outcome {
+struct CongestionRound {
     calls_per_s: f64,
     mean_ms: f64,
     p99_ms: f64,
     errors: u64,
 }
 
-impl Row {
-    fn median(&self, figure: impl Fn(&Outcome) -> f64) -> f64 {
+impl CongestionRow {
+    fn median(&self, figure: impl Fn(&CongestionRound) -> f64) -> f64 {
         median(self.rounds.iter().map(figure).collect())
     }
 
@@ -106,7 +106,7 @@ pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
 }
 
 /// A quick run has the study's worst case, and ours.
-fn rows(plan: &Plan) -> Vec<Row> {
+fn rows(plan: &Plan) -> Vec<CongestionRow> {
     let wanted = std::env::var(BUFFERS_VARIABLE).ok();
     let is_wanted = |len: &Option<usize>| match &wanted {
         Some(wanted) => wanted.split(',').any(|name| name == buffers(*len)),
@@ -124,22 +124,26 @@ fn rows(plan: &Plan) -> Vec<Row> {
                 {
                     continue;
                 }
-                rows.push(Row { program, buffer_len, connections, rounds: Vec::new() });
+                rows.push(CongestionRow { program, buffer_len, connections, rounds: Vec::new() });
             }
         }
     }
     rows
 }
 
-fn measure(plan: &Plan, network: &Network, row: &Row) -> Result<Outcome, BenchError> {
-    for side in [Side::Caller, Side::Provider] {
+fn measure(
+    plan: &Plan,
+    network: &Network,
+    row: &CongestionRow,
+) -> Result<CongestionRound, BenchError> {
+    for side in [NetworkSide::Caller, NetworkSide::Provider] {
         network.set_buffers(side, row.buffer_len)?;
     }
     let (scheme, port) = match row.program {
         Program::Java | Program::Dubmesh => ("dubbo", PORT),
         Program::Link => ("link", LINK_PORT),
     };
-    let address = format!("{scheme}://{}:{port}", Network::address(Side::Provider));
+    let address = format!("{scheme}://{}:{port}", Network::address(NetworkSide::Provider));
     // Its connections are made with the buffers of now.
     let _agent = match row.program {
         Program::Java | Program::Dubmesh => None,
@@ -170,16 +174,16 @@ fn measure(plan: &Plan, network: &Network, row: &Row) -> Result<Outcome, BenchEr
             command
         }
     };
-    let mut load = Child::spawn(row.program.name(), &network.on(Side::Caller, &command))?;
+    let mut load = Child::spawn(row.program.name(), &network.on(NetworkSide::Caller, &command))?;
     let printed = load.finish(plan.seconds + GRACE)?;
     outcome(&printed).ok_or(BenchError::NoResult { output: printed })
 }
 
-fn outcome(printed: &str) -> Option<Outcome> {
+fn outcome(printed: &str) -> Option<CongestionRound> {
     let line = printed.lines().find(|line| line.starts_with(['{', '[']))?;
     let value: Value = serde_json::from_str(line).ok()?;
     let value = value.get(0).unwrap_or(&value);
-    Some(Outcome {
+    Some(CongestionRound {
         calls_per_s: value["calls_per_s"].as_f64()?,
         mean_ms: value["mean_ms"].as_f64()?,
         p99_ms: value["p99_ms"].as_f64()?,
@@ -189,13 +193,16 @@ fn outcome(printed: &str) -> Option<Outcome> {
 
 /// Ours, untuned, against the best row of the same way that was tuned by hand with the same
 /// buffers.
-fn goals(rows: &[Row], auto: &Row) -> Vec<Target> {
+fn goals(rows: &[CongestionRow], auto: &CongestionRow) -> Vec<Target> {
     let by_hand = || {
-        let is_same = |row: &&Row| row.buffer_len == auto.buffer_len && row.connections != AUTO;
+        let is_same =
+            |row: &&CongestionRow| row.buffer_len == auto.buffer_len && row.connections != AUTO;
         rows.iter().filter(|row| row.program == auto.program).filter(is_same)
     };
-    let best = |figure: fn(&Outcome) -> f64| by_hand().map(|it| it.median(figure)).reduce(f64::min);
-    let of = |name: &'static str, figure: fn(&Outcome) -> f64| {
+    let best = |figure: fn(&CongestionRound) -> f64| {
+        by_hand().map(|it| it.median(figure)).reduce(f64::min)
+    };
+    let of = |name: &'static str, figure: fn(&CongestionRound) -> f64| {
         Some(Target::at_most(name, auto.median(figure) / best(figure)?, 1.01, " x"))
     };
     let mean = of("mean against the best by hand", |it| it.mean_ms);
@@ -203,7 +210,7 @@ fn goals(rows: &[Row], auto: &Row) -> Vec<Target> {
     mean.into_iter().chain(p99).collect()
 }
 
-fn report(plan: &Plan, rows: &[Row]) -> Result<(), BenchError> {
+fn report(plan: &Plan, rows: &[CongestionRow]) -> Result<(), BenchError> {
     println!(
         "\n{NAME}: {CALLERS} callers, {REQUEST_LEN} bytes and twice as many back, 0 to {WORK_MS} ms \
          of work; 1 ms, 1 Gbit/s; closed loop, {} x {} s, medians",
@@ -266,7 +273,7 @@ fn curves(rows: &[Value]) -> Vec<Curve> {
     curves
 }
 
-fn to_json(plan: &Plan, row: &Row, targets: &[Target]) -> Value {
+fn to_json(plan: &Plan, row: &CongestionRow, targets: &[Target]) -> Value {
     with_origin(json!({
         "scenario": NAME,
         "program": row.program.name(),

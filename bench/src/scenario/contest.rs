@@ -7,7 +7,7 @@ use crate::error::BenchError;
 use crate::estate::{Providers, two_agents};
 use crate::measure::{AGENTS, Case, Row, measure};
 use crate::plan::Plan;
-use crate::report::{Entry, report};
+use crate::report::{ReportedRow, report};
 use crate::target::Target;
 
 const NAME: &str = "contest";
@@ -31,7 +31,7 @@ pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
             let cpu_us = row.group_cpu_us(AGENTS);
             targets.push(Target::at_most("CPU of the agents", cpu_us, MAX_AGENTS_US, " us"));
         }
-        Entry::new(row, targets)
+        ReportedRow::new(row, targets)
     });
     report(plan, NAME, &entries.collect::<Vec<_>>())
 }

@@ -43,7 +43,7 @@ struct Case {
     fault: Fault,
 }
 
-struct Row {
+struct FaultsRow {
     case: Case,
     rounds: Vec<Measured>,
 }
@@ -161,7 +161,7 @@ impl Measured {
     }
 }
 
-impl Row {
+impl FaultsRow {
     fn median(&self, figure: impl Fn(&Measured) -> f64) -> f64 {
         median(self.rounds.iter().map(figure).collect())
     }
@@ -197,8 +197,8 @@ impl Row {
 }
 
 pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
-    let mut rows: Vec<Row> =
-        Case::all(plan).into_iter().map(|case| Row { case, rounds: Vec::new() }).collect();
+    let mut rows: Vec<FaultsRow> =
+        Case::all(plan).into_iter().map(|case| FaultsRow { case, rounds: Vec::new() }).collect();
     for n_round in 1..=plan.n_rounds {
         for row in &mut rows {
             let measured = row.case.measure(plan)?;
@@ -216,7 +216,7 @@ pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
     report(plan, &rows)
 }
 
-fn report(plan: &Plan, rows: &[Row]) -> Result<(), BenchError> {
+fn report(plan: &Plan, rows: &[FaultsRow]) -> Result<(), BenchError> {
     println!(
         "\n{NAME}: {N_PROVIDERS} providers x {} ms, 2 callers x {PER_S}/s, deadline {} ms; \
          open loop, {} x {} s, medians",
@@ -256,9 +256,10 @@ fn report(plan: &Plan, rows: &[Row]) -> Result<(), BenchError> {
 }
 
 /// The last round of each fault, where agents are on both sides of embedded providers.
-fn curves(rows: &[Row]) -> Vec<Curve> {
-    let is_drawn = |row: &&Row| (row.case.way, row.case.peers) == (Way::Agents, Peers::Embedded);
-    let curve = |row: &Row| {
+fn curves(rows: &[FaultsRow]) -> Vec<Curve> {
+    let is_drawn =
+        |row: &&FaultsRow| (row.case.way, row.case.peers) == (Way::Agents, Peers::Embedded);
+    let curve = |row: &FaultsRow| {
         let ends = row.rounds.last().map_or(&[][..], |it| &it.plain);
         let mut counts: Vec<f64> = Vec::new();
         for end in ends {
@@ -272,7 +273,7 @@ fn curves(rows: &[Row]) -> Vec<Curve> {
     rows.iter().filter(is_drawn).map(curve).collect()
 }
 
-fn to_json(plan: &Plan, row: &Row, targets: &[Target]) -> Value {
+fn to_json(plan: &Plan, row: &FaultsRow, targets: &[Target]) -> Value {
     let phases = |share| {
         let [before, meanwhile, after] = row.percentiles(share).map(rounded);
         json!({ "before": before, "during": meanwhile, "after": after })

@@ -11,7 +11,7 @@ use crate::error::BenchError;
 use crate::estate::{Providers, file_registry_agent, two_agents, write_services};
 use crate::measure::{Case, Row, measure, median, rounded};
 use crate::plan::Plan;
-use crate::report::{Entry, report};
+use crate::report::{ReportedRow, report};
 use crate::target::Target;
 use crate::usage::rss_mb;
 
@@ -37,7 +37,7 @@ pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
             Target::at_most(&format!("memory of {name}"), mb, MAX_LOADED_MB, " MB")
         }));
         let extra = json!({ "start_ms": rounded(start_ms), "rss_idle_mb": rounded(idle_mb) });
-        Entry { extra, ..Entry::new(row, targets) }
+        ReportedRow { extra, ..ReportedRow::new(row, targets) }
     });
     report(plan, NAME, &entries.collect::<Vec<_>>())
 }

@@ -71,7 +71,7 @@ struct Case {
 }
 
 /// What one load showed.
-struct Outcome {
+struct HopRound {
     calls_per_s: f64,
     p50_ms: f64,
     p99_ms: f64,
@@ -82,9 +82,9 @@ struct Outcome {
     foreign_cores: f64,
 }
 
-struct Row {
+struct HopRow {
     case: Case,
-    rounds: Vec<Outcome>,
+    rounds: Vec<HopRound>,
 }
 
 /// What is running.
@@ -99,7 +99,7 @@ struct Estate {
 
 pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
     let estate = Estate::start(plan)?;
-    let mut rows: Vec<Row> = PAIRS
+    let mut rows: Vec<HopRow> = PAIRS
         .into_iter()
         // A quick run shows that it works, with the most in flight.
         .filter(|(peers, shape)| match plan.is_quick {
@@ -107,7 +107,7 @@ pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
             false => true,
         })
         .flat_map(|(peers, shape)| [false, true].map(|has_agent| Case { peers, shape, has_agent }))
-        .map(|case| Row { case, rounds: Vec::new() })
+        .map(|case| HopRow { case, rounds: Vec::new() })
         .collect();
     for n_round in 1..=plan.n_rounds {
         for row in &mut rows {
@@ -159,7 +159,7 @@ impl Estate {
         Ok(Self { provider, direct, java, agent, _folder: folder })
     }
 
-    fn load(&self, plan: &Plan, case: Case) -> Result<Outcome, BenchError> {
+    fn load(&self, plan: &Plan, case: Case) -> Result<HopRound, BenchError> {
         match (case.peers, &self.java) {
             (Peers::Java, Some(provider)) => self.load_java(plan, case, provider),
             _ => self.load_raw(plan, case),
@@ -172,7 +172,7 @@ impl Estate {
         plan: &Plan,
         case: Case,
         provider: &JavaProvider,
-    ) -> Result<Outcome, BenchError> {
+    ) -> Result<HopRound, BenchError> {
         let address =
             if case.has_agent { self.agent.addr(self.agent.ports.dubbo) } else { provider.addr() };
         let Shape { connections, in_flight } = case.shape;
@@ -198,7 +198,7 @@ impl Estate {
         let raw = plan.results.join(format!("raw/{NAME}-{}.json", case.file_name()));
         fs::write(&raw, &printed).map_err(BenchError::file(&raw))?;
         let calls = figure(&result, "calls_per_s") * elapsed;
-        Ok(Outcome {
+        Ok(HopRound {
             calls_per_s: figure(&result, "calls_per_s"),
             p50_ms: figure(&result, "p50_ms"),
             p99_ms: figure(&result, "p99_ms"),
@@ -211,7 +211,7 @@ impl Estate {
         })
     }
 
-    fn load_raw(&self, plan: &Plan, case: Case) -> Result<Outcome, BenchError> {
+    fn load_raw(&self, plan: &Plan, case: Case) -> Result<HopRound, BenchError> {
         let address =
             if case.has_agent { self.agent.addr(self.agent.ports.dubbo) } else { self.direct };
         let Shape { connections, in_flight } = case.shape;
@@ -234,7 +234,7 @@ impl Estate {
         fs::write(&raw, &printed).map_err(BenchError::file(&raw))?;
         let used = [after[0] - before[0], after[1] - before[1]];
         let own = figure("cpu_s");
-        Ok(Outcome {
+        Ok(HopRound {
             calls_per_s: figure("calls_per_s"),
             p50_ms: figure("p50_ms"),
             p99_ms: figure("p99_ms"),
@@ -290,20 +290,20 @@ impl Case {
     }
 }
 
-impl Row {
-    fn median(&self, figure: impl Fn(&Outcome) -> f64) -> f64 {
+impl HopRow {
+    fn median(&self, figure: impl Fn(&HopRound) -> f64) -> f64 {
         median(self.rounds.iter().map(figure).collect())
     }
 }
 
 /// What the agent adds to a latency, in microseconds: the median over the rounds of what it added
 /// in each.
-fn added_us(direct: &Row, agent: &Row, latency: impl Fn(&Outcome) -> f64) -> f64 {
+fn added_us(direct: &HopRow, agent: &HopRow, latency: impl Fn(&HopRound) -> f64) -> f64 {
     let rounds = direct.rounds.iter().zip(&agent.rounds);
     median(rounds.map(|(direct, agent)| (latency(agent) - latency(direct)) * 1e3).collect())
 }
 
-fn goals(direct: &Row, agent: &Row) -> Vec<Target> {
+fn goals(direct: &HopRow, agent: &HopRow) -> Vec<Target> {
     let rate = agent.median(|round| round.calls_per_s);
     let cpu = agent.median(|round| round.agent_cpu_us);
     let memory = Target::at_most("memory", agent.median(|round| round.agent_rss_mb), 20.0, " MB");
@@ -338,7 +338,7 @@ fn goals(direct: &Row, agent: &Row) -> Vec<Target> {
     }
 }
 
-fn report(plan: &Plan, rows: &[Row]) -> Result<(), BenchError> {
+fn report(plan: &Plan, rows: &[HopRow]) -> Result<(), BenchError> {
     println!(
         "\n{NAME}: hessian2 echo of a short text, {} rounds, medians, closed loop",
         plan.n_rounds
@@ -383,7 +383,7 @@ fn report(plan: &Plan, rows: &[Row]) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn to_json(plan: &Plan, row: &Row, targets: &[Target]) -> Value {
+fn to_json(plan: &Plan, row: &HopRow, targets: &[Target]) -> Value {
     let mut value = json!({
         "scenario": NAME,
         "program": row.case.program(),

@@ -20,7 +20,7 @@ use super::study::{
     start_java,
 };
 use crate::error::BenchError;
-use crate::network::{Network, Side};
+use crate::network::{Network, NetworkSide};
 use crate::picture::{with_origin, write_rows};
 use crate::plan::Plan;
 use crate::target::Target;
@@ -46,7 +46,7 @@ const WAYS: [(&str, &str, &str, &str); 4] = [
 
 pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
     let network = Network::start(SHAPE)?;
-    for side in [Side::Caller, Side::Provider] {
+    for side in [NetworkSide::Caller, NetworkSide::Provider] {
         network.set_buffers(side, None)?;
     }
     let _java = start_java(&network, "0")?;
@@ -111,13 +111,13 @@ fn this_program() -> Result<Command, BenchError> {
 }
 
 fn bulk_address() -> String {
-    format!("{}:{BULK_PORT}", Network::address(Side::Provider))
+    format!("{}:{BULK_PORT}", Network::address(NetworkSide::Provider))
 }
 
 fn start_bulk(network: &Network) -> Result<Child, BenchError> {
     let mut command = this_program()?;
     command.args(["raw-bulk-serve", &bulk_address()]);
-    let mut child = Child::spawn("the bulk server", &network.on(Side::Provider, &command))?;
+    let mut child = Child::spawn("the bulk server", &network.on(NetworkSide::Provider, &command))?;
     child.wait_for_line("READY ", START_TIMEOUT)?;
     Ok(child)
 }
@@ -128,7 +128,7 @@ fn measure(
     network: &Network,
     (name, scheme, port, service): (&str, &str, &str, &str),
 ) -> Result<[Value; 3], BenchError> {
-    let address = format!("{scheme}://{}:{port}", Network::address(Side::Provider));
+    let address = format!("{scheme}://{}:{port}", Network::address(NetworkSide::Provider));
     let warm_up = plan.warm_up(true).min(Duration::from_secs(4));
     let load = |large: &[&str]| -> Result<Vec<Value>, BenchError> {
         let mut command = Command::new(&plan.dubmesh);
@@ -138,7 +138,7 @@ fn measure(
             .args(large)
             .args(["--warmup", &format!("{}s", warm_up.as_secs())])
             .args(["--duration", &format!("{}s", plan.seconds.as_secs())]);
-        let mut load = Child::spawn(name, &network.on(Side::Caller, &command))?;
+        let mut load = Child::spawn(name, &network.on(NetworkSide::Caller, &command))?;
         let printed = load.finish(2 * plan.seconds + GRACE)?;
         let rows = printed.lines().find(|line| line.starts_with('['));
         let rows = rows.and_then(|line| serde_json::from_str(line).ok());
@@ -153,7 +153,7 @@ fn measure(
     let seconds = (warm_up + plan.seconds + Duration::from_secs(1)).as_secs().to_string();
     let mut command = this_program()?;
     command.args(["raw-bulk-fetch", &bulk_address(), LARGE_BYTES, &per_s, &seconds]);
-    let mut bulk = Child::spawn("the bulk client", &network.on(Side::Caller, &command))?;
+    let mut bulk = Child::spawn("the bulk client", &network.on(NetworkSide::Caller, &command))?;
     let mut rows = load(&[])?;
     let Some(mut floor) = rows.pop() else {
         return Err(BenchError::NoResult { output: name.to_owned() });

@@ -17,7 +17,7 @@ use crate::floor::Floor;
 use crate::http::Client;
 use crate::load::{INTERFACE, Style};
 use crate::measure::{median, rounded};
-use crate::open_load::{OpenLoad, Outcome, percentile_ms};
+use crate::open_load::{OpenLoad, OpenLoadOutcome, percentile_ms};
 use crate::picture::{self, Curve, Labels, with_origin};
 use crate::plan::Plan;
 use crate::target::Target;
@@ -92,7 +92,7 @@ impl Way {
 }
 
 /// One row: what one way makes of one offer.
-struct Row {
+struct OverloadRow {
     way: Way,
     queues: u32,
     /// In percent of what the providers can do.
@@ -104,9 +104,9 @@ struct Row {
 }
 
 struct Measured {
-    outcome: Outcome,
+    outcome: OpenLoadOutcome,
     /// What callers of a server saw meanwhile that refuses each call at once.
-    floor: Outcome,
+    floor: OpenLoadOutcome,
     n_rejected: f64,
     duration: Duration,
     rss_mb: BTreeMap<&'static str, [f64; 2]>,
@@ -118,7 +118,7 @@ impl Measured {
     }
 }
 
-impl Row {
+impl OverloadRow {
     fn median(&self, figure: impl Fn(&Measured) -> f64) -> f64 {
         median(self.rounds.iter().map(figure).collect())
     }
@@ -141,7 +141,7 @@ impl Row {
 }
 
 pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<OverloadRow> = Vec::new();
     for n_round in 1..=plan.n_rounds {
         let mut at = 0;
         for (way, queues) in subjects(plan) {
@@ -152,7 +152,7 @@ pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
                 let measured = estate.measure(offer, duration)?;
                 if rows.len() == at {
                     let (is_after, rounds) = (nth == OFFERS.len() - 1, Vec::new());
-                    rows.push(Row { way, queues, offer, is_after, is_soak, rounds });
+                    rows.push(OverloadRow { way, queues, offer, is_after, is_soak, rounds });
                 }
                 let row = &mut rows[at];
                 at += 1;
@@ -328,7 +328,7 @@ fn per_s(offer: u32) -> u32 {
     offer * CAPACITY_PER_S / 100
 }
 
-fn targets(rows: &[Row], row: &Row) -> Vec<Target> {
+fn targets(rows: &[OverloadRow], row: &OverloadRow) -> Vec<Target> {
     let Some(least) = row.way.least() else { return Vec::new() };
     let mut targets = Vec::new();
     let offered = f64::from(per_s(row.offer));
@@ -343,7 +343,8 @@ fn targets(rows: &[Row], row: &Row) -> Vec<Target> {
     }
     let n_rejected = row.median(|it| it.n_rejected);
     targets.push(Target::at_most("rejections", n_rejected, 0.0, ""));
-    let is_base = |it: &&Row| it.way == row.way && it.queues == row.queues && it.offer < 100;
+    let is_base =
+        |it: &&OverloadRow| it.way == row.way && it.queues == row.queues && it.offer < 100;
     if let Some(base) = rows.iter().find(is_base)
         && 100 < row.offer
     {
@@ -353,7 +354,7 @@ fn targets(rows: &[Row], row: &Row) -> Vec<Target> {
     targets
 }
 
-fn report(plan: &Plan, rows: &[Row]) -> Result<(), BenchError> {
+fn report(plan: &Plan, rows: &[OverloadRow]) -> Result<(), BenchError> {
     println!(
         "\n{NAME}: {N_PROVIDERS} Java providers x {N_THREADS} threads x {} ms = {CAPACITY_PER_S}/s, \
          deadline {} ms; open loop, {} x {} s, medians",
@@ -412,7 +413,7 @@ fn report(plan: &Plan, rows: &[Row]) -> Result<(), BenchError> {
     picture::write(plan, NAME, values, labels, &curves(rows))
 }
 
-fn curves(rows: &[Row]) -> Vec<Curve> {
+fn curves(rows: &[OverloadRow]) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     for row in rows.iter().filter(|row| !row.is_after && !row.is_soak) {
         let name = format!("{}; {}", row.way.name(), row.pools());
@@ -425,7 +426,7 @@ fn curves(rows: &[Row]) -> Vec<Curve> {
     curves
 }
 
-fn to_json(plan: &Plan, row: &Row, targets: &[Target]) -> Value {
+fn to_json(plan: &Plan, row: &OverloadRow, targets: &[Target]) -> Value {
     let mut rss_mb = json!({});
     for round in &row.rounds {
         for (name, [before, after]) in &round.rss_mb {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use self::flood::{Flooded, Marker, flood};
-use self::store::{Kind, Store, Writer};
+use self::store::{Store, StoreKind, Writer};
 use crate::agent::{Agent, EmbeddedProvider};
 use crate::error::BenchError;
 use crate::estate::{start_agent, wait_for_first_answer};
@@ -88,7 +88,7 @@ struct Estate {
 }
 
 impl Estate {
-    fn start(plan: &Plan, kind: Kind) -> Result<Option<Self>, BenchError> {
+    fn start(plan: &Plan, kind: StoreKind) -> Result<Option<Self>, BenchError> {
         let Some(store) = Store::start(kind)? else { return Ok(None) };
         let mut writer = store.writer()?;
         let args = ["--listen", "127.0.0.1:0", "--work-ms", "0", "--threads", "200"];
@@ -242,7 +242,7 @@ fn sizes(plan: &Plan) -> (usize, usize) {
 }
 
 /// One round; `None` if the store is not installed.
-fn measure(plan: &Plan, kind: Kind) -> Result<Option<Measured>, BenchError> {
+fn measure(plan: &Plan, kind: StoreKind) -> Result<Option<Measured>, BenchError> {
     let Some(mut estate) = Estate::start(plan, kind)? else { return Ok(None) };
     let (n_providers, n_services) = sizes(plan);
     let (list_ms, list_mb) = estate.long_list(n_providers)?;
@@ -282,9 +282,9 @@ fn measure(plan: &Plan, kind: Kind) -> Result<Option<Measured>, BenchError> {
 pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
     let wanted = env::var("BENCH_STORES").unwrap_or_default();
     let is_wanted =
-        |kind: &Kind| wanted.is_empty() || wanted.split(',').any(|it| it == kind.name());
-    let mut rows: Vec<(Kind, Vec<Measured>)> =
-        Kind::ALL.into_iter().filter(is_wanted).map(|kind| (kind, Vec::new())).collect();
+        |kind: &StoreKind| wanted.is_empty() || wanted.split(',').any(|it| it == kind.name());
+    let mut rows: Vec<(StoreKind, Vec<Measured>)> =
+        StoreKind::ALL.into_iter().filter(is_wanted).map(|kind| (kind, Vec::new())).collect();
     for n_round in 1..=plan.n_rounds {
         for (kind, rounds) in &mut rows {
             let measured = measure(plan, *kind)?;
@@ -297,7 +297,7 @@ pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
     report(plan, &rows)
 }
 
-fn report(plan: &Plan, rows: &[(Kind, Vec<Measured>)]) -> Result<(), BenchError> {
+fn report(plan: &Plan, rows: &[(StoreKind, Vec<Measured>)]) -> Result<(), BenchError> {
     let (n_providers, n_services) = sizes(plan);
     println!(
         "\n{NAME}: {n_providers} providers of one service, {n_services} services, changes for {} \
@@ -365,7 +365,7 @@ fn percentile(rounds: &[Measured], changes: fn(&Measured) -> &[Duration], share:
     median(rounds.iter().map(|it| percentile_ms(changes(it), share)).collect())
 }
 
-fn to_json(plan: &Plan, kind: Kind, rounds: &[Measured], targets: &[Target]) -> Value {
+fn to_json(plan: &Plan, kind: StoreKind, rounds: &[Measured], targets: &[Target]) -> Value {
     let (n_providers, n_services) = sizes(plan);
     let of = |figure: fn(&Measured) -> f64| rounded(median(rounds.iter().map(figure).collect()));
     let change = |share| rounded(percentile(rounds, |it| &it.changes, share));

@@ -14,7 +14,7 @@ use std::fs;
 use serde_json::Value;
 
 use self::program::{Program, Programs, Setting};
-use self::row::{Ratios, Row};
+use self::row::{Ratios, RpcRow};
 use crate::error::BenchError;
 use crate::plan::{Plan, build_rpc_peers};
 use crate::target::Target;
@@ -46,7 +46,7 @@ pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
 }
 
 /// What is measured, in this order in each round.
-fn rows(plan: &Plan) -> Vec<Row> {
+fn rows(plan: &Plan) -> Vec<RpcRow> {
     let settings = SETTINGS.map(|(n_callers, n_connections)| Setting { n_callers, n_connections });
     let mut rows = Vec::new();
     for setting in settings {
@@ -54,10 +54,10 @@ fn rows(plan: &Plan) -> Vec<Row> {
             continue;
         }
         let programs = [Program::Raw, Program::Link, Program::Tonic, Program::Tarpc, Program::Volo];
-        rows.extend(programs.map(|program| Row::new(program, setting)));
+        rows.extend(programs.map(|program| RpcRow::new(program, setting)));
         if setting == MAIN_SETTING {
             let programs = [Program::LinkProtobuf, Program::RawThreads, Program::LinkBlocking];
-            rows.extend(programs.map(|program| Row::new(program, setting)));
+            rows.extend(programs.map(|program| RpcRow::new(program, setting)));
         }
     }
     rows.retain(|row| !plan.is_without_link || !row.program.is_link());
@@ -65,7 +65,7 @@ fn rows(plan: &Plan) -> Vec<Row> {
 }
 
 /// Prints the table and writes the rows.
-fn report(plan: &Plan, rows: &[Row]) -> Result<(), BenchError> {
+fn report(plan: &Plan, rows: &[RpcRow]) -> Result<(), BenchError> {
     let with_targets = |row| {
         let ratios = ratios(row, rows);
         (row, ratios, targets(row, ratios, rows))
@@ -77,19 +77,19 @@ fn report(plan: &Plan, rows: &[Row]) -> Result<(), BenchError> {
     let text = format!("{:#}\n", values.collect::<Value>());
     fs::write(&path, text).map_err(BenchError::file(&path))?;
     let raw = plan.results.join(format!("raw/{NAME}.txt"));
-    fs::write(&raw, rows.iter().map(Row::raw).collect::<String>())
+    fs::write(&raw, rows.iter().map(RpcRow::raw).collect::<String>())
         .map_err(BenchError::file(&raw))?;
     println!("\nwritten: {}", path.display());
     Ok(())
 }
 
 /// The row of another program in the same setting.
-fn beside<'a>(row: &Row, program: Program, rows: &'a [Row]) -> Option<&'a Row> {
+fn beside<'a>(row: &RpcRow, program: Program, rows: &'a [RpcRow]) -> Option<&'a RpcRow> {
     rows.iter().find(|other| other.program == program && other.setting == row.setting)
 }
 
-fn ratios(row: &Row, rows: &[Row]) -> Ratios {
-    let against = |other: &Row| {
+fn ratios(row: &RpcRow, rows: &[RpcRow]) -> Ratios {
+    let against = |other: &RpcRow| {
         (other.program != row.program).then(|| row.calls_per_s() / other.calls_per_s())
     };
     let peers = [Program::Tonic, Program::Tarpc].map(|peer| beside(row, peer, rows));
@@ -104,7 +104,7 @@ fn ratios(row: &Row, rows: &[Row]) -> Ratios {
 }
 
 /// What the link should reach; the others have none.
-fn targets(row: &Row, ratios: Ratios, rows: &[Row]) -> Vec<Target> {
+fn targets(row: &RpcRow, ratios: Ratios, rows: &[RpcRow]) -> Vec<Target> {
     if !row.program.is_link() {
         return Vec::new();
     }
@@ -141,12 +141,12 @@ fn targets(row: &Row, ratios: Ratios, rows: &[Row]) -> Vec<Target> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::round::{Outcome, Round};
+    use super::round::{ClientFigures, Round};
     use super::*;
 
-    fn row(program: Program, calls_per_s: f64, p50_ms: f64, n_callers: usize) -> Row {
+    fn row(program: Program, calls_per_s: f64, p50_ms: f64, n_callers: usize) -> RpcRow {
         let setting = Setting { n_callers, n_connections: 1 };
-        let outcome = Outcome { calls_per_s, p50_ms, p99_ms: 1.0, p999_ms: 2.0, errors: 0 };
+        let outcome = ClientFigures { calls_per_s, p50_ms, p99_ms: 1.0, p999_ms: 2.0, errors: 0 };
         let round = Round {
             outcome,
             cpu_us: BTreeMap::new(),
@@ -155,7 +155,7 @@ mod tests {
             stolen_cores: 0.0,
             printed: String::new(),
         };
-        Row { rounds: vec![round], ..Row::new(program, setting) }
+        RpcRow { rounds: vec![round], ..RpcRow::new(program, setting) }
     }
 
     #[test]

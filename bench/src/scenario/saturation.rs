@@ -9,7 +9,7 @@ use crate::estate::{CONSUMER_AGENT, Providers, bare_epoll, one_agent, two_agents
 use crate::load::Style;
 use crate::measure::{AGENTS, Case, Row, measure, rounded};
 use crate::plan::Plan;
-use crate::report::{Entry, report};
+use crate::report::{ReportedRow, report};
 use crate::target::Target;
 
 const NAME: &str = "saturation";
@@ -48,19 +48,19 @@ pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
     let direct_targets = direct_targets(&direct);
     let java_targets = java_targets(&java, rate(&java));
     let entries = [
-        Entry::new(bare, Vec::new()),
-        Entry {
+        ReportedRow::new(bare, Vec::new()),
+        ReportedRow {
             extra: json!({ "share_of_bare_epoll": rounded(share) }),
-            ..Entry::new(embedded, embedded_targets)
+            ..ReportedRow::new(embedded, embedded_targets)
         },
-        Entry::new(direct, direct_targets),
-        Entry::new(java, java_targets),
-        Entry::new(bare_1, Vec::new()),
-        Entry {
+        ReportedRow::new(direct, direct_targets),
+        ReportedRow::new(java, java_targets),
+        ReportedRow::new(bare_1, Vec::new()),
+        ReportedRow {
             extra: json!({ "added_p50_us": added_us.p50, "added_p99_us": added_us.p99 }),
-            ..Entry::new(embedded_1, added_us.targets())
+            ..ReportedRow::new(embedded_1, added_us.targets())
         },
-        Entry::new(direct_1, Vec::new()),
+        ReportedRow::new(direct_1, Vec::new()),
     ];
     report(plan, NAME, &entries)
 }

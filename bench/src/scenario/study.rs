@@ -11,7 +11,7 @@ use interop_harness::{Child, DubboVersion, peer_command};
 use tempfile::TempDir;
 
 use crate::error::BenchError;
-use crate::network::{Network, Shape, Side};
+use crate::network::{Network, NetworkSide, Shape};
 use crate::plan::Plan;
 
 pub(super) const SHAPE: Shape =
@@ -32,9 +32,9 @@ pub(super) const GRACE: Duration = Duration::from_secs(60);
 /// A Java provider that works on each call for `longest_ms` at most.
 pub(super) fn start_java(network: &Network, longest_ms: &str) -> Result<Child, BenchError> {
     let args = ["--port", PORT, "--threads", "1000", "--study-ms", longest_ms];
-    let bind = format!("-DDUBBO_IP_TO_BIND={}", Network::address(Side::Provider));
+    let bind = format!("-DDUBBO_IP_TO_BIND={}", Network::address(NetworkSide::Provider));
     let jvm: [OsString; 3] = ["-XX:TieredStopAtLevel=4", "-Xmx1g", &bind].map(Into::into);
-    let command = network.on(Side::Provider, &peer_command(JAVA, &jvm, &args)?);
+    let command = network.on(NetworkSide::Provider, &peer_command(JAVA, &jvm, &args)?);
     let mut provider = Child::spawn("the Java provider of the study", &command)?;
     provider.wait_for_line("READY ", START_TIMEOUT)?;
     Ok(provider)
@@ -42,10 +42,11 @@ pub(super) fn start_java(network: &Network, longest_ms: &str) -> Result<Child, B
 
 /// An embedded provider that answers at once.
 pub(super) fn start_embedded(plan: &Plan, network: &Network) -> Result<Child, BenchError> {
-    let listen = format!("{}:{EMBEDDED_PORT}", Network::address(Side::Provider));
+    let listen = format!("{}:{EMBEDDED_PORT}", Network::address(NetworkSide::Provider));
     let mut command = Command::new(&plan.dubmesh);
     command.args(["provider", "--listen", &listen, "--work-ms", "0", "--threads", "1000"]);
-    let mut child = Child::spawn("the embedded provider", &network.on(Side::Provider, &command))?;
+    let mut child =
+        Child::spawn("the embedded provider", &network.on(NetworkSide::Provider, &command))?;
     child.wait_for_line("READY ", START_TIMEOUT)?;
     Ok(child)
 }
@@ -58,7 +59,7 @@ pub(super) fn start_agent(
     providers: &[(&str, &str)],
 ) -> Result<(Child, TempDir), BenchError> {
     let folder = TempDir::with_prefix("bench-").map_err(BenchError::io("a temporary folder"))?;
-    let host = Network::address(Side::Provider);
+    let host = Network::address(NetworkSide::Provider);
     let export = |(interface, port): &(&str, &str)| {
         format!(
             "[[export]]\ninterface = \"{interface}\"\napp = \"dubbo://{host}:{port}\"\n\
@@ -76,7 +77,8 @@ pub(super) fn start_agent(
     fs::write(&path, config).map_err(BenchError::file(&path))?;
     let mut command = Command::new(&plan.dubmesh);
     command.args(["run", "--config"]).arg(&path);
-    let mut agent = Child::spawn("the providers' agent", &network.on(Side::Provider, &command))?;
+    let mut agent =
+        Child::spawn("the providers' agent", &network.on(NetworkSide::Provider, &command))?;
     // Its log says when it serves.
     let deadline = Instant::now() + START_TIMEOUT;
     while agent.tail().matches("registered service=").count() < providers.len() {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use self::run::{Files, Outcome, Program};
+use self::run::{Files, Program, RunFigures};
 use crate::error::BenchError;
 use crate::machine;
 use crate::measure::median;
@@ -40,9 +40,9 @@ const PROGRAMS: [Program; 5] = [
 ];
 
 /// All rounds of one program.
-struct Row {
+struct TransferRow {
     program: Program,
-    rounds: Vec<Outcome>,
+    rounds: Vec<RunFigures>,
 }
 
 pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
@@ -53,7 +53,7 @@ pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
     for program in PROGRAMS {
         program.run(plan, &files)?;
     }
-    let mut rows = PROGRAMS.map(|program| Row { program, rounds: Vec::new() });
+    let mut rows = PROGRAMS.map(|program| TransferRow { program, rounds: Vec::new() });
     for n_round in 1..=plan.n_rounds {
         for row in &mut rows {
             let outcome = row.program.run(plan, &files)?;
@@ -83,8 +83,8 @@ fn generate(plan: &Plan, path: &Path, len: u64) -> Result<(), BenchError> {
     }
 }
 
-impl Row {
-    fn median(&self, figure: impl Fn(&Outcome) -> f64) -> f64 {
+impl TransferRow {
+    fn median(&self, figure: impl Fn(&RunFigures) -> f64) -> f64 {
         median(self.rounds.iter().map(figure).collect())
     }
 
@@ -93,7 +93,7 @@ impl Row {
     }
 }
 
-fn report(plan: &Plan, len: u64, rows: &[Row]) -> Result<(), BenchError> {
+fn report(plan: &Plan, len: u64, rows: &[TransferRow]) -> Result<(), BenchError> {
     let n_rounds = plan.n_rounds;
     println!("\ntransfer: {len} bytes of lines, contest's step, {n_rounds} rounds, medians");
     println!(
@@ -108,7 +108,7 @@ fn report(plan: &Plan, len: u64, rows: &[Row]) -> Result<(), BenchError> {
         "bytes/write (out, in)"
     );
     let [local, raw] = [Program::Local, Program::Raw].map(|program| {
-        rows.iter().find(|row| row.program == program).map_or(f64::NAN, Row::seconds)
+        rows.iter().find(|row| row.program == program).map_or(f64::NAN, TransferRow::seconds)
     });
     let mut values = Vec::new();
     let mut targets = Vec::new();
@@ -118,10 +118,10 @@ fn report(plan: &Plan, len: u64, rows: &[Row]) -> Result<(), BenchError> {
             "{:<32} {:>8.2} {:>12.0} {:>7.2} {:>8.2} {:>17} {:>15} {:>20}",
             row.program.name(),
             row.seconds(),
-            row.median(Outcome::rows_per_s),
+            row.median(RunFigures::rows_per_s),
             of_raw,
             of_local,
-            pair(row, Outcome::cpu_us_per_row, 3),
+            pair(row, RunFigures::cpu_us_per_row, 3),
             pair(row, |round| round.peak_rss_mb, 1),
             row.rounds.first().map_or_else(String::new, |round| {
                 ["bytes_per_write", "bytes_per_read"]
@@ -153,7 +153,7 @@ fn report(plan: &Plan, len: u64, rows: &[Row]) -> Result<(), BenchError> {
 }
 
 /// A figure of client and server.
-fn pair(row: &Row, figures: impl Fn(&Outcome) -> [f64; 2], digits: usize) -> String {
+fn pair(row: &TransferRow, figures: impl Fn(&RunFigures) -> [f64; 2], digits: usize) -> String {
     let of = |at: usize| row.median(|round| figures(round)[at]);
     match row.program {
         Program::Local => format!("{:.digits$}", of(0)),
@@ -161,18 +161,24 @@ fn pair(row: &Row, figures: impl Fn(&Outcome) -> [f64; 2], digits: usize) -> Str
     }
 }
 
-fn goals(row: &Row, raw: f64) -> Vec<Target> {
+fn goals(row: &TransferRow, raw: f64) -> Vec<Target> {
     let memory = |at: usize| row.median(|round| round.peak_rss_mb[at]);
     vec![
         Target::at_most("time against bare sockets", row.seconds() / raw, 2.0, " x"),
-        Target::at_least("rows", row.median(Outcome::rows_per_s), 6_500_000.0, "/s"),
+        Target::at_least("rows", row.median(RunFigures::rows_per_s), 6_500_000.0, "/s"),
         Target::at_most("memory of the client", memory(0), MAX_RSS_MB, " MB"),
         Target::at_most("memory of the server", memory(1), MAX_RSS_MB, " MB"),
     ]
 }
 
-fn to_json(plan: &Plan, len: u64, row: &Row, ratios: [f64; 2], targets: &[Target]) -> Value {
-    let both = |figures: fn(&Outcome) -> [f64; 2]| {
+fn to_json(
+    plan: &Plan,
+    len: u64,
+    row: &TransferRow,
+    ratios: [f64; 2],
+    targets: &[Target],
+) -> Value {
+    let both = |figures: fn(&RunFigures) -> [f64; 2]| {
         let of = |at: usize| row.median(|round| figures(round)[at]);
         json!({ "client": of(0), "server": of(1) })
     };
@@ -186,9 +192,9 @@ fn to_json(plan: &Plan, len: u64, row: &Row, ratios: [f64; 2], targets: &[Target
         "source_bytes": len,
         "rows": row.rounds.first().map(|round| round.rows),
         "seconds": row.seconds(),
-        "calls_per_s": row.median(Outcome::rows_per_s),
+        "calls_per_s": row.median(RunFigures::rows_per_s),
         "errors": 0,
-        "cpu_us_per_call": both(Outcome::cpu_us_per_row),
+        "cpu_us_per_call": both(RunFigures::cpu_us_per_row),
         "rss_mb": both(|round| round.peak_rss_mb),
         "of_raw": ratios[0],
         "of_local": ratios[1],

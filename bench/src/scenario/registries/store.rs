@@ -9,7 +9,7 @@ use interop_harness::{Etcd, HarnessError, Nacos, ZooKeeper, ZooKeeperClient};
 use super::tap::Tap;
 use super::watcher::Watcher;
 use crate::error::BenchError;
-use crate::http::{Answer, Client};
+use crate::http::{Client, HttpResponse};
 
 /// How far rnacos' port of gRPC is above that of HTTP.
 const GRPC_OFFSET: u16 = 1000;
@@ -18,14 +18,14 @@ const GRPC_OFFSET: u16 = 1000;
 const MAX_OPS: usize = 20;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum StoreKind {
     ZooKeeper,
     Etcd,
     /// rnacos, which is measured where it is installed.
     Nacos,
 }
 
-impl Kind {
+impl StoreKind {
     pub(super) const ALL: [Self; 3] = [Self::ZooKeeper, Self::Etcd, Self::Nacos];
 
     pub(super) fn name(self) -> &'static str {
@@ -47,11 +47,11 @@ pub(super) enum Store {
 
 impl Store {
     /// `None` if it is not installed and need not be.
-    pub(super) fn start(kind: Kind) -> Result<Option<Self>, BenchError> {
+    pub(super) fn start(kind: StoreKind) -> Result<Option<Self>, BenchError> {
         Ok(Some(match kind {
-            Kind::ZooKeeper => Self::ZooKeeper(ZooKeeper::start()?),
-            Kind::Etcd => Self::Etcd(Box::new(Etcd::start()?)),
-            Kind::Nacos => match Nacos::start() {
+            StoreKind::ZooKeeper => Self::ZooKeeper(ZooKeeper::start()?),
+            StoreKind::Etcd => Self::Etcd(Box::new(Etcd::start()?)),
+            StoreKind::Nacos => match Nacos::start() {
                 Err(HarnessError::NotInstalled { .. }) => return Ok(None),
                 nacos => {
                     let nacos = nacos?;
@@ -65,9 +65,9 @@ impl Store {
     /// The section of a configuration.
     pub(super) fn section(&self) -> String {
         let (kind, endpoint) = match self {
-            Self::ZooKeeper(store) => (Kind::ZooKeeper, store.addr().to_string()),
-            Self::Etcd(store) => (Kind::Etcd, store.client_url()),
-            Self::Nacos(store, _) => (Kind::Nacos, store.addr().to_string()),
+            Self::ZooKeeper(store) => (StoreKind::ZooKeeper, store.addr().to_string()),
+            Self::Etcd(store) => (StoreKind::Etcd, store.client_url()),
+            Self::Nacos(store, _) => (StoreKind::Nacos, store.addr().to_string()),
         };
         let kind = kind.name();
         let offset = self.tap().map(|tap| tap.port - endpoint_port(&endpoint));
@@ -220,7 +220,7 @@ pub(super) fn path(interface: &str, url: &str) -> String {
     format!("/dubbo/{interface}/providers/{}", encoded(url))
 }
 
-fn checked(answer: std::io::Result<Answer>) -> Result<(), BenchError> {
+fn checked(answer: std::io::Result<HttpResponse>) -> Result<(), BenchError> {
     let answer = answer.map_err(BenchError::io("the store"))?;
     match answer.status {
         200 => Ok(()),

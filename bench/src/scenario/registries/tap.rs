@@ -17,17 +17,17 @@ const MAX_TEXT_LEN: usize = 64;
 /// A port that passes everything on to a store. Dropping it ends it.
 pub(super) struct Tap {
     pub(super) port: u16,
-    state: Arc<State>,
+    state: Arc<WatchedTexts>,
 }
 
 #[derive(Default)]
-struct State {
+struct WatchedTexts {
     /// The texts that are looked for, and when each of them was sent first.
     wanted: Mutex<HashMap<String, Option<Instant>>>,
     is_over: AtomicBool,
 }
 
-impl State {
+impl WatchedTexts {
     fn wanted(&self) -> MutexGuard<'_, HashMap<String, Option<Instant>>> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -41,7 +41,7 @@ impl Tap {
             output: format!("no free port among {ports:?} to read along what {target} says"),
         })?;
         let port = listener.local_addr().map_err(BenchError::io("a tap"))?.port();
-        let state = Arc::new(State::default());
+        let state = Arc::new(WatchedTexts::default());
         let known = Arc::clone(&state);
         thread::spawn(move || {
             for near in listener.incoming().map_while(Result::ok) {
@@ -78,7 +78,7 @@ impl Drop for Tap {
 }
 
 /// Carries the bytes of one connection in both directions until either end closes it.
-fn pass_on(near: TcpStream, far: TcpStream, state: Arc<State>) -> io::Result<()> {
+fn pass_on(near: TcpStream, far: TcpStream, state: Arc<WatchedTexts>) -> io::Result<()> {
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;
     let (mut asked, mut to_store) = (near.try_clone()?, far.try_clone()?);
@@ -93,7 +93,7 @@ fn pass_on(near: TcpStream, far: TcpStream, state: Arc<State>) -> io::Result<()>
     Ok(())
 }
 
-fn read_along(mut from: &TcpStream, mut to: &TcpStream, state: &State) -> io::Result<()> {
+fn read_along(mut from: &TcpStream, mut to: &TcpStream, state: &WatchedTexts) -> io::Result<()> {
     let (mut buffer, mut n_before) = (vec![0; 256 * 1024], 0);
     loop {
         let len = from.read(&mut buffer[n_before..])?;

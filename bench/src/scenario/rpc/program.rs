@@ -116,7 +116,7 @@ pub(crate) struct Programs {
 
 /// Which core a process gets, if they are pinned.
 #[derive(Clone, Copy, Debug)]
-enum Side {
+enum PinnedSide {
     Server,
     Client,
 }
@@ -134,7 +134,7 @@ impl Programs {
     }
 
     pub(crate) fn start_server(&self, program: Program) -> Result<Server, BenchError> {
-        let mut command = self.command(program, Side::Server);
+        let mut command = self.command(program, PinnedSide::Server);
         command.args(program.server_args());
         let mut child = Child::spawn(&format!("the server of {}", program.name()), &command)?;
         let line = child.wait_for_line("listening ", START_TIMEOUT)?;
@@ -150,7 +150,7 @@ impl Programs {
         server: &Server,
         [warm_up, duration]: [Duration; 2],
     ) -> Result<Child, BenchError> {
-        let mut command = self.command(program, Side::Client);
+        let mut command = self.command(program, PinnedSide::Client);
         command.args(program.client_args()).args(["--connect", &server.addr]);
         for (option, value) in [
             ("--concurrency", setting.n_callers.to_string()),
@@ -165,14 +165,14 @@ impl Programs {
         Ok(Child::spawn(&format!("the client of {}", program.name()), &command)?)
     }
 
-    fn command(&self, program: Program, side: Side) -> Command {
+    fn command(&self, program: Program, side: PinnedSide) -> Command {
         let binary: &Path = if program.is_link() { &self.dubmesh } else { &self.peers };
         if !self.is_pinned {
             return Command::new(binary);
         }
         let core = match side {
-            Side::Server => "0",
-            Side::Client => "1",
+            PinnedSide::Server => "0",
+            PinnedSide::Client => "1",
         };
         let mut command = Command::new("taskset");
         command.args(["--cpu-list", core]).arg(binary);

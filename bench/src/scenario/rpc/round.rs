@@ -26,7 +26,7 @@ const COUNT_SECONDS: u32 = 1;
 
 /// What the client measured.
 #[derive(Clone, Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct ClientFigures {
     pub(crate) calls_per_s: f64,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
@@ -37,7 +37,7 @@ pub(crate) struct Outcome {
 /// What one measurement showed.
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: ClientFigures,
     /// CPU microseconds per call, by process.
     pub(crate) cpu_us: BTreeMap<String, f64>,
     pub(crate) rss_mb: BTreeMap<String, f64>,
@@ -73,7 +73,7 @@ impl Shot<'_> {
         }
         let after = Reading::take(&processes);
         let printed = client.finish(GRACE)?;
-        let outcome = Outcome::parse(&printed)
+        let outcome = ClientFigures::parse(&printed)
             .ok_or_else(|| BenchError::NoResult { output: printed.clone() })?;
         let elapsed = (after.at - before.at).as_secs_f64();
         let n_calls = outcome.calls_per_s * elapsed;
@@ -109,7 +109,7 @@ impl Shot<'_> {
             counts.push(parse_perf(&output));
         }
         let output = client.finish(GRACE)?;
-        let outcome = Outcome::parse(&output).ok_or(BenchError::NoResult { output })?;
+        let outcome = ClientFigures::parse(&output).ok_or(BenchError::NoResult { output })?;
         let n_calls = outcome.calls_per_s * f64::from(COUNT_SECONDS);
         let counts = processes.into_iter().zip(counts);
         Ok(counts.map(|(process, count)| Some((process.name, count? / n_calls))).collect())
@@ -176,7 +176,7 @@ impl Reading {
     }
 }
 
-impl Outcome {
+impl ClientFigures {
     /// The client prints one row, alone or in a list.
     fn parse(output: &str) -> Option<Self> {
         let begin = output.find(['{', '['])?;
@@ -195,7 +195,7 @@ impl Outcome {
 
 impl Round {
     pub(crate) fn json(&self) -> Value {
-        let Outcome { calls_per_s, p50_ms, p99_ms, p999_ms, errors } = self.outcome;
+        let ClientFigures { calls_per_s, p50_ms, p99_ms, p999_ms, errors } = self.outcome;
         json!({
             "calls_per_s": significant(calls_per_s), "p50_ms": significant(p50_ms),
             "p99_ms": significant(p99_ms), "p999_ms": significant(p999_ms), "errors": errors,
@@ -214,10 +214,10 @@ mod tests {
     fn reads_a_row_alone_or_in_a_list() {
         let row = r#"{"calls_per_s":2.5,"p50_ms":1,"p99_ms":2,"p999_ms":3,"errors":4,"more":[]}"#;
         for output in [row.to_owned(), format!("[{row}]\n"), format!("a word before\n{row}")] {
-            let outcome = Outcome::parse(&output).unwrap();
+            let outcome = ClientFigures::parse(&output).unwrap();
             assert_eq!((outcome.calls_per_s, outcome.errors), (2.5, 4));
         }
-        assert!(Outcome::parse("[]").is_none() && Outcome::parse("no row").is_none());
+        assert!(ClientFigures::parse("[]").is_none() && ClientFigures::parse("no row").is_none());
     }
 
     #[test]

@@ -19,7 +19,7 @@ const QUICK_WARM_UP: Duration = Duration::from_millis(300);
 
 /// All rounds of one program in one setting.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct RpcRow {
     pub(crate) program: Program,
     pub(crate) setting: Setting,
     pub(crate) rounds: Vec<Round>,
@@ -27,7 +27,7 @@ pub(crate) struct Row {
     pub(crate) syscalls: Option<BTreeMap<String, f64>>,
 }
 
-impl Row {
+impl RpcRow {
     pub(crate) fn new(program: Program, setting: Setting) -> Self {
         Self { program, setting, rounds: Vec::new(), syscalls: None }
     }

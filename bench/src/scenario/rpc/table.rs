@@ -2,13 +2,13 @@
 
 use super::program::PAYLOAD_LEN;
 use super::round::{CLIENT, SERVER};
-use super::row::{Ratios, Row};
+use super::row::{Ratios, RpcRow};
 use crate::plan::Plan;
 use crate::report::QUIET;
 use crate::target::Target;
 
 /// Prints all rows with their ratios, then the targets.
-pub(crate) fn print(plan: &Plan, rows: &[(&Row, Ratios, Vec<Target>)]) {
+pub(crate) fn print(plan: &Plan, rows: &[(&RpcRow, Ratios, Vec<Target>)]) {
     let (seconds, n_rounds) = (plan.seconds.as_secs(), plan.n_rounds);
     println!(
         "\nrpc: closed loops, {PAYLOAD_LEN} bytes each way, {n_rounds} x {seconds} s, medians; \
@@ -55,7 +55,7 @@ pub(crate) fn print(plan: &Plan, rows: &[(&Row, Ratios, Vec<Target>)]) {
     }
 }
 
-fn print_row(row: &Row, ratios: Ratios) {
+fn print_row(row: &RpcRow, ratios: Ratios) {
     let cpu = [CLIENT, SERVER].map(|name| row.median_of(name, |round| &round.cpu_us));
     let rss = [CLIENT, SERVER].map(|name| row.median_of(name, |round| &round.rss_mb));
     let syscalls = row.syscalls.as_ref().map_or_else(

@@ -42,7 +42,7 @@ pub(super) struct Files {
 }
 
 /// What one run showed.
-pub(super) struct Outcome {
+pub(super) struct RunFigures {
     pub(super) rows: u64,
     pub(super) seconds: f64,
     /// Of client and server; the local program is a client.
@@ -62,7 +62,7 @@ impl Files {
     }
 }
 
-impl Outcome {
+impl RunFigures {
     pub(super) fn rows_per_s(&self) -> f64 {
         self.rows as f64 / self.seconds
     }
@@ -101,7 +101,7 @@ impl Program {
     }
 
     /// Moves the file once, and compares what came out.
-    pub(super) fn run(self, plan: &Plan, files: &Files) -> Result<Outcome, BenchError> {
+    pub(super) fn run(self, plan: &Plan, files: &Files) -> Result<RunFigures, BenchError> {
         let output = if self == Self::Local { &files.expected } else { &files.output };
         // All write new files, so that none is spared the search for memory.
         let _ = fs::remove_file(output);
@@ -125,7 +125,7 @@ impl Program {
         }
         let cpu_s = [figure("cpu_s"), server_cpu];
         let ours: f64 = cpu_s.iter().sum();
-        Ok(Outcome {
+        Ok(RunFigures {
             rows: result["rows"].as_u64().unwrap_or_default(),
             seconds: figure("seconds"),
             cpu_s,
