@@ -167,13 +167,44 @@ fn a_connection_that_is_well_has_no_verdict() {
 
 #[test]
 fn a_full_accept_queue_is_named() {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
-    socket.listen(2).unwrap();
-    let address = socket.local_addr().unwrap().as_socket().unwrap();
-    let _waiting: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
-    let (status, causes, report) = causes(&["--port", &address.port().to_string()]);
-    assert_eq!((status, &causes[..]), (3, &["accept_queue".to_owned()][..]), "{report:#}");
+    for backlog in [0, 2] {
+        let queue = FullQueue::new(backlog);
+        let (status, causes, report) = causes(&["--port", &queue.address.port().to_string()]);
+        assert_eq!((status, &causes[..]), (3, &["accept_queue".to_owned()][..]), "{report:#}");
+    }
+}
+
+/// A listener that accepts nobody, and as many connections as the kernel keeps for it.
+struct FullQueue {
+    address: SocketAddr,
+    _listener: socket2::Socket,
+    _waiting: Vec<TcpStream>,
+}
+
+impl FullQueue {
+    fn new(backlog: i32) -> Self {
+        let listener =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        listener.listen(backlog).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let waiting = (0..=backlog).map(|_| TcpStream::connect(address).unwrap()).collect();
+        Self { address, _listener: listener, _waiting: waiting }
+    }
+}
+
+/// It drops what comes further, and whoever calls asks again and again.
+#[test]
+fn an_address_where_nothing_answers_is_named() {
+    let FullQueue { address, .. } = &FullQueue::new(2);
+    let trying = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    trying.set_nonblocking(true).unwrap();
+    trying.connect(&(*address).into()).unwrap_err();
+    let (status, causes, report) = causes_for("5s", &["--port", &address.port().to_string()]);
+    assert_eq!(status, 3, "{report:#}");
+    for cause in ["cannot_connect", "accept_queue"] {
+        assert!(causes.contains(&cause.to_owned()), "{cause}: {report:#}");
+    }
 }
 
 const SERVICE: &str = "com.alibaba.dubbo.performance.demo.provider.IHelloService";
@@ -215,11 +246,15 @@ impl Mesh {
 
     /// `services` is the part of the configuration where calls go, by the provider's address.
     fn with(work_ms: u32, services: impl Fn(&str) -> String) -> Self {
+        Self::with_provider(&["--work-ms", &work_ms.to_string()], services)
+    }
+
+    /// The same with these options of the provider.
+    fn with_provider(options: &[&str], services: impl Fn(&str) -> String) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let program = env!("CARGO_BIN_EXE_dubmesh");
         let mut command = Command::new(program);
-        let work_ms = work_ms.to_string();
-        command.args(["provider", "--listen", "127.0.0.1:0", "--work-ms", &work_ms]);
+        command.args(["provider", "--listen", "127.0.0.1:0"]).args(options);
         let mut provider = Child::spawn("provider", &command).unwrap();
         let ready = provider.wait_for_line("READY", PATIENCE).unwrap();
         let services = services(ready.split_whitespace().last().unwrap());
@@ -391,6 +426,53 @@ fn a_full_pool_is_named_beside_slow_work() {
     let full = findings.iter().find(|it| it["cause"] == "pool_full").unwrap();
     let verdict = full["verdict"].as_str().unwrap();
     assert!(verdict.starts_with("the provider's thread pool is full: 2 of 2 in use"), "{verdict}");
+}
+
+/// Straight to a provider that is said to take two calls at a time: the others wait in the agent.
+#[test]
+fn calls_that_wait_for_an_endpoint_are_named() {
+    let mut mesh = Mesh::with(20, |provider| {
+        format!(
+            "[[registry]]\nkind = \"static\"\n[[registry.service]]\ninterface = \"{SERVICE}\"\n\
+             endpoints = [\"{provider}\"]\n\
+             [[cluster]]\ninterface = \"{SERVICE}\"\nendpoint_capacity = 2\n"
+        )
+    });
+    mesh.call_so(8, |port| drop(try_call(port, "hash", "a")));
+    let (status, causes, report) = mesh.diagnosed();
+    assert_eq!((status, &causes[..]), (3, &["calls_wait".to_owned()][..]), "{report:#}");
+}
+
+/// One of two endpoints is not there.
+#[test]
+fn an_endpoint_that_gets_no_calls_is_named() {
+    let mut mesh = Mesh::with(5, |provider| {
+        format!(
+            "[[registry]]\nkind = \"static\"\n[[registry.service]]\ninterface = \"{SERVICE}\"\n\
+             endpoints = [\"{provider}\", \"dubbo://127.0.0.1:1\"]\n"
+        )
+    });
+    mesh.call(2, "hash", "a");
+    let (status, causes, report) = mesh.diagnosed();
+    assert_eq!((status, &causes[..]), (3, &["endpoint_out".to_owned()][..]), "{report:#}");
+    let subject = report["findings"][0]["subject"].as_str().unwrap();
+    assert!(subject.ends_with(" at 127.0.0.1:1"), "{subject}");
+}
+
+/// The provider has two threads, and the agent was told that it has more.
+#[test]
+fn a_pool_that_rejects_calls_is_named() {
+    let mut mesh = Mesh::with_provider(&["--work-ms", "20", "--threads", "2"], |provider| {
+        format!(
+            "[[registry]]\nkind = \"static\"\n[[registry.service]]\ninterface = \"{SERVICE}\"\n\
+             endpoints = [\"{provider}\"]\n\
+             [[cluster]]\ninterface = \"{SERVICE}\"\nendpoint_capacity = 100\n"
+        )
+    });
+    mesh.call_so(8, |port| drop(try_call(port, "hash", "a")));
+    let (status, causes, report) = mesh.diagnosed();
+    assert_eq!(status, 3, "{report:#}");
+    assert!(causes.contains(&"pool_rejects".to_owned()), "{report:#}");
 }
 
 /// As a garbage collector stops a provider: calls of that time are late, all others are not.

@@ -132,7 +132,7 @@ fn which(worst: &WatchedConnection, n_found: usize, n_all: usize) -> Option<Stri
 #[must_use]
 pub fn of_listeners(listeners: &[Listening]) -> Vec<Finding> {
     let is_full =
-        |(waiting, limit): &(u64, u64)| limit * FULL_TENTHS <= waiting * 10 && *limit != 0;
+        |(waiting, limit): &(u64, u64)| limit * FULL_TENTHS <= waiting * 10 && *waiting != 0;
     let finding = |listening: &Listening| {
         // While a process stands still once, nothing is accepted, and that is over with it.
         if !recurs(listening.queue.iter().map(is_full)) {
