@@ -28,6 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How long until an app is asked again that does not offer the service yet.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
+/// So often in a row an app may hang up when asked before it gets calls unasked. One that ends may
+/// do so once or twice, before another takes its place.
+const MAX_HANG_UPS: u32 = 5;
 /// After so long somebody should know that it does not.
 const WARN_AFTER: Duration = Duration::from_secs(10);
 
@@ -152,16 +155,17 @@ impl Question {
 
     /// Asks each time that the app is back.
     async fn keep_asking(self) {
-        let mut has_hung_up = false;
+        let mut n_hang_ups = 0;
         loop {
             self.until(|standing| standing == Standing::Down).await;
             self.known.note(ServiceOffer::Unknown);
             self.until(is_up).await;
-            // Whoever hangs up when asked may know no better. It is not asked twice in a row.
-            if std::mem::take(&mut has_hung_up) {
+            // Whoever hangs up each time that it is asked may know no better.
+            if n_hang_ups == MAX_HANG_UPS {
+                n_hang_ups = 0;
                 self.known.note(ServiceOffer::Offered);
             } else {
-                has_hung_up = self.ask().await;
+                n_hang_ups = if self.ask().await { n_hang_ups + 1 } else { 0 };
             }
         }
     }
