@@ -1,9 +1,8 @@
 //! An app that is a Dubbo provider, and whether it offers the service yet.
 //!
 //! A provider that starts opens its port before all of its services are exported, and refuses their
-//! calls until then. Dubbo 3.3 even loses the arguments of some that come at that moment. So an app
-//! that was away is asked first, by the `$echo` that every exported service answers
-//! (`EchoFilter`). One that was there from the beginning is not.
+//! calls until then. So an app that was away is asked first, by the `$echo` that every exported
+//! service answers (`EchoFilter`). One that was there from the beginning is not.
 
 use std::cell::Cell;
 use std::rc::Rc;

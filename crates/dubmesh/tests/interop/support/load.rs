@@ -25,6 +25,25 @@ impl Summary {
         assert!(self.failures.is_empty() && 0 < self.n_ok, "{self:#?}");
     }
 
+    /// The same where a Java provider has just started. Dubbo 3.3 calls the method of one of its
+    /// first requests without its argument, now and then, although the request has it (seen on the
+    /// wire), and cannot write the exception that comes of it.
+    ///
+    /// # Panics
+    /// If any other call failed, or more than one.
+    #[allow(dead_code, reason = "not all programs of tests start providers again")]
+    pub fn assert_all_ok_after_a_start(&self) {
+        const LOST: &str = "AppResponse [value=null, exception=\
+            java.lang.ArrayIndexOutOfBoundsException: Index 0 out of bounds for length 0]";
+        let is_lost = |(n, body): &(u64, String)| *n == 1 && body.contains(LOST);
+        let is_dubbos = self.failures.len() == 1
+            && self.failures.get("502 provider_error").is_some_and(is_lost);
+        match is_dubbos {
+            true => println!("Dubbo lost an argument: {self:#?}"),
+            false => self.assert_all_ok(),
+        }
+    }
+
     /// # Panics
     /// If a call failed in a way that is not in `allowed`.
     pub fn assert_only(&self, allowed: &[&str]) {
