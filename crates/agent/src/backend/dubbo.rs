@@ -45,7 +45,7 @@ pub struct DubboApp {
 
 /// Dropped, it ends.
 struct Asking {
-    known: Rc<OfferState>,
+    state: Rc<OfferState>,
     task: AbortHandle,
 }
 
@@ -63,7 +63,7 @@ enum ServiceOffer {
 
 #[derive(Default)]
 struct OfferState {
-    answer: Cell<ServiceOffer>,
+    offer: Cell<ServiceOffer>,
     changed: Notify,
 }
 
@@ -74,22 +74,22 @@ impl DubboApp {
         serialization: Serialization,
         upstream: Rc<Lanes<DubboPeer>>,
     ) -> Self {
-        let known: Rc<OfferState> = Rc::default();
-        let question = Question::new(service, serialization, &upstream, &known);
+        let state: Rc<OfferState> = Rc::default();
+        let question = Question::new(service, serialization, &upstream, &state);
         let task = tokio::task::spawn_local(question.keep_asking()).abort_handle();
-        Self { serialization, upstream, asking: Rc::new(Asking { known, task }) }
+        Self { serialization, upstream, asking: Rc::new(Asking { state, task }) }
     }
 
     /// Whether it takes calls of the service.
     pub fn standing(&self) -> Standing {
-        standing(self.upstream.standing(), self.asking.known.answer.get())
+        standing(self.upstream.standing(), self.asking.state.offer.get())
     }
 
     /// Waits until [`DubboApp::standing`] may have changed.
     pub async fn changed(&self) {
         tokio::select! {
             () = self.upstream.changed() => {}
-            () = self.asking.known.changed.notified() => {}
+            () = self.asking.state.changed.notified() => {}
         }
     }
 
@@ -109,16 +109,16 @@ impl Drop for Asking {
 }
 
 impl OfferState {
-    fn note(&self, answer: ServiceOffer) {
-        if self.answer.replace(answer) != answer {
+    fn note(&self, offer: ServiceOffer) {
+        if self.offer.replace(offer) != offer {
             self.changed.notify_waiters();
         }
     }
 }
 
-/// The standing of a service whose app has this one, and has given this answer.
-fn standing(app: Standing, answer: ServiceOffer) -> Standing {
-    match answer {
+/// The standing of a service, by that of its app and what is known of its offer.
+fn standing(app: Standing, offer: ServiceOffer) -> Standing {
+    match offer {
         ServiceOffer::Unknown | ServiceOffer::Absent if is_up(app) => Standing::Down,
         _ => app,
     }
@@ -133,7 +133,7 @@ struct Question {
     service: ServiceKey,
     serialization: Serialization,
     lanes: Rc<Lanes<DubboPeer>>,
-    known: Rc<OfferState>,
+    state: Rc<OfferState>,
     echo: Rc<Route>,
 }
 
@@ -142,14 +142,14 @@ impl Question {
         service: &ServiceKey,
         serialization: Serialization,
         lanes: &Rc<Lanes<DubboPeer>>,
-        known: &Rc<OfferState>,
+        state: &Rc<OfferState>,
     ) -> Self {
         let parameters = Parameters::Given(vec![JavaType::class("java.lang.Object")]);
         // It is in no table.
         let place = RoutePlace { index: 0, generation: 0 };
         let echo = Route::new(place, service, "$echo", parameters, Plan::default());
-        let (lanes, known) = (Rc::clone(lanes), Rc::clone(known));
-        Self { service: service.clone(), serialization, lanes, known, echo: Rc::new(echo) }
+        let (lanes, state) = (Rc::clone(lanes), Rc::clone(state));
+        Self { service: service.clone(), serialization, lanes, state, echo: Rc::new(echo) }
     }
 
     /// Asks each time that the app is back.
@@ -157,12 +157,12 @@ impl Question {
         let mut n_hang_ups = 0;
         loop {
             self.until(|standing| standing == Standing::Down).await;
-            self.known.note(ServiceOffer::Unknown);
+            self.state.note(ServiceOffer::Unknown);
             self.until(is_up).await;
             // Whoever hangs up each time that it is asked may know no better.
             if n_hang_ups == MAX_HANG_UPS {
                 n_hang_ups = 0;
-                self.known.note(ServiceOffer::Offered);
+                self.state.note(ServiceOffer::Offered);
             } else {
                 n_hang_ups = if self.ask().await { n_hang_ups + 1 } else { 0 };
             }
@@ -182,7 +182,7 @@ impl Question {
         while is_up(self.lanes.standing()) {
             match self.echo().await {
                 Err(error) if error.code == Code::ServiceNotFound => {
-                    self.known.note(ServiceOffer::Absent);
+                    self.state.note(ServiceOffer::Absent);
                     if WARN_AFTER <= since.elapsed() && !std::mem::replace(&mut is_told, true) {
                         warn!(
                             service = %self.service, app = %self.lanes.address(),
@@ -193,8 +193,10 @@ impl Question {
                     }
                 }
                 Err(error) if error.code == Code::ConnectionBroken => return true,
+                // It went away before it was asked.
+                Err(error) if error.code == Code::Unreachable => {}
                 _ => {
-                    self.known.note(ServiceOffer::Offered);
+                    self.state.note(ServiceOffer::Offered);
                     return false;
                 }
             }
@@ -227,7 +229,7 @@ mod tests {
     #[test]
     fn only_an_app_that_offers_the_service_takes_its_calls() {
         use Standing::{Connecting, Down, Full, Ready};
-        for (app, answer, expected) in [
+        for (app, offer, expected) in [
             (Connecting, ServiceOffer::Offered, Connecting),
             (Ready, ServiceOffer::Offered, Ready),
             (Full, ServiceOffer::Offered, Full),
@@ -237,7 +239,7 @@ mod tests {
             (Ready, ServiceOffer::Absent, Down),
             (Full, ServiceOffer::Absent, Down),
         ] {
-            assert_eq!(standing(app, answer), expected, "{app:?}, {answer:?}");
+            assert_eq!(standing(app, offer), expected, "{app:?}, {offer:?}");
         }
     }
 }

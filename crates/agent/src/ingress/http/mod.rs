@@ -7,9 +7,9 @@
 //! `session` is one connection, `head` what its requests say before the call, `call_headers` what
 //! their headers say of it, `web_pages` which web pages may call. `body` puts bodies together,
 //! `form` and `json` read calls, `options` what form of JSON they want. `answer` writes responses,
-//! `outgoing_answer` hands them out piece by piece, `prepared_answers` has those to what is no HTTP.
-//! `chunks` watches the lengths of chunked bodies, for which `last_read` keeps what is read of a
-//! head.
+//! `outgoing_answer` hands them out piece by piece, `prepared_answers` has those to what is no
+//! HTTP. `chunks` watches the lengths of chunked bodies, for which `last_read` keeps what is read
+//! of a head.
 
 mod answer;
 mod body;

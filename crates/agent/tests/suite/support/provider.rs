@@ -143,8 +143,8 @@ impl FakeProvider {
         self.n_open.load(Ordering::SeqCst)
     }
 
-    /// Answers what [`Behaviour::Jams`] has held back, and exports what [`Behaviour::Exporting`] has
-    /// not yet.
+    /// Answers what [`Behaviour::Jams`] has held back, and exports what [`Behaviour::Exporting`]
+    /// has not yet.
     pub fn go_on(&self) {
         self.gate.open();
     }
