@@ -4,7 +4,9 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::process::{ChildStderr, Command, Output, Stdio};
+
+use crate::killed_at_end::KilledAtEnd;
 
 fn dubmesh() -> Command {
     Command::new(env!("CARGO_BIN_EXE_dubmesh"))
@@ -23,17 +25,17 @@ fn example(name: &str) -> PathBuf {
 }
 
 /// A running agent, killed if a test fails.
-struct Running {
-    child: Child,
+struct LoggedAgent {
+    child: KilledAtEnd,
     log: BufReader<ChildStderr>,
 }
 
-impl Running {
+impl LoggedAgent {
     fn start(config: &Path) -> Self {
         let mut child =
             dubmesh().args(["run", "--config"]).arg(config).stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
-        Self { child, log }
+        Self { child: KilledAtEnd(child), log }
     }
 
     /// Reads the log until a line holds `words`.
@@ -51,16 +53,8 @@ impl Running {
     }
 
     fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
+        let pid = self.child.0.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Both fail if it has ended, as it should have.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -249,7 +243,7 @@ fn signals_reload_and_drain() {
     let good = "[admin]\nlisten = '127.0.0.1:0'\n[[registry]]\nkind = 'file'\n\
                 path = 'endpoints.toml'\n[[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n";
     fs::write(&path, good).unwrap();
-    let mut agent = Running::start(&path);
+    let mut agent = LoggedAgent::start(&path);
     let started = agent.wait_for("started");
     let admin = started.split("admin=").nth(1).unwrap().split_whitespace().next().unwrap();
     assert!(get(admin, "/healthz").starts_with("HTTP/1.0 200 OK\r\n"));
@@ -271,7 +265,7 @@ fn signals_reload_and_drain() {
     agent.signal("TERM");
     agent.wait_for("draining");
     agent.wait_for("drained");
-    assert_eq!(agent.child.wait().unwrap().code(), Some(0));
+    assert_eq!(agent.child.0.wait().unwrap().code(), Some(0));
 }
 
 /// A pipe that nobody writes into stands for a file system that does not answer.
@@ -283,7 +277,7 @@ fn the_end_does_not_wait_for_a_reload_that_hangs() {
     let text = "[[registry]]\nkind = 'file'\npath = 'endpoints.toml'\n\
                 [[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n";
     fs::write(&path, text).unwrap();
-    let mut agent = Running::start(&path);
+    let mut agent = LoggedAgent::start(&path);
     agent.wait_for("started");
     fs::remove_file(&path).unwrap();
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
@@ -301,7 +295,7 @@ fn the_end_does_not_wait_for_a_reload_that_hangs() {
     agent.wait_for("another reload is under way");
     agent.signal("TERM");
     agent.wait_for("drained");
-    assert_eq!(agent.child.wait().unwrap().code(), Some(0));
+    assert_eq!(agent.child.0.wait().unwrap().code(), Some(0));
 }
 
 /// What a reload finds is said then, and not at the next start only.
@@ -323,7 +317,7 @@ fn a_reload_warns_of_certificates() {
                 path = 'endpoints.toml'\n[[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n\
                 [ingress.tls]\ncert_file = 'own.pem'\nkey_file = 'own.key'\n";
     fs::write(&path, text).unwrap();
-    let mut agent = Running::start(&path);
+    let mut agent = LoggedAgent::start(&path);
     let started = agent.wait_for("started");
     let admin = started.split("admin=").nth(1).unwrap().split_whitespace().next().unwrap();
     let metric = |expires: &str| {
@@ -353,7 +347,7 @@ fn reload_finds_the_agent_by_its_file() {
                 [[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n";
     let paths = ["one.toml", "two.toml", "none.toml"].map(|name| folder.path().join(name));
     paths.iter().for_each(|path| fs::write(path, good).unwrap());
-    let mut agents = [Running::start(&paths[0]), Running::start(&paths[1])];
+    let mut agents = [LoggedAgent::start(&paths[0]), LoggedAgent::start(&paths[1])];
     agents.iter_mut().for_each(|agent| drop(agent.wait_for("started")));
     let reload = |name: &str| {
         // From another folder than the agents', and by a name relative to it.
@@ -363,7 +357,7 @@ fn reload_finds_the_agent_by_its_file() {
 
     let told = reload("two.toml");
     assert_eq!(told.status.code(), Some(0), "{}", text(&told.stderr));
-    let pid = agents[1].child.id();
+    let pid = agents[1].child.0.id();
     assert!(text(&told.stdout).starts_with(&format!("agent {pid} reads two.toml again")));
     agents[1].wait_for("reloaded: the file has no changes");
 

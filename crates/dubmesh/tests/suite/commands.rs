@@ -8,6 +8,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use crate::killed_at_end::KilledAtEnd;
+
 const HELLO: &str = "com.alibaba.dubbo.performance.demo.provider.IHelloService";
 /// Longer than anything here takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -18,19 +20,9 @@ fn dubmesh(args: &[&str]) -> Command {
     command
 }
 
-/// A child that does not outlive its test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Waits for the end of a child, but not for ever.
 fn finish(child: Child) -> Output {
-    let mut running = Running(child);
+    let mut running = KilledAtEnd(child);
     let (done, waited) = mpsc::channel();
     let (mut stdout, mut stderr) = (running.0.stdout.take(), running.0.stderr.take());
     thread::spawn(move || {
@@ -55,13 +47,13 @@ fn run(args: &[&str]) -> (i32, String, String) {
 }
 
 struct Provider {
-    child: Running,
+    child: KilledAtEnd,
     url: String,
 }
 
 impl Provider {
     fn start(args: &[&str]) -> Self {
-        let mut child = Running(
+        let mut child = KilledAtEnd(
             dubmesh(&[&["provider", "--listen", "127.0.0.1:0"], args].concat()).spawn().unwrap(),
         );
         let stdout = child.0.stdout.take().unwrap();
@@ -156,7 +148,7 @@ fn readers_that_leave_are_no_failure() {
     let provider = Provider::start(&["--work-ms", "0"]);
     let mut command =
         dubmesh(&["call", HELLO, "hash", "\"a\"", "--url", &provider.url, "--verbose"]);
-    let mut child = Running(command.spawn().unwrap());
+    let mut child = KilledAtEnd(command.spawn().unwrap());
     drop((child.0.stdout.take(), child.0.stderr.take()));
     assert_eq!(child.0.wait().unwrap().code(), Some(0));
 }
@@ -253,7 +245,7 @@ fn a_full_provider_is_a_refusal() {
     // Two calls for one thread: whichever comes second is refused, while the other waits.
     let args = ["call", HELLO, "hash", "\"a\"", "--url", &provider.url, "--timeout-ms", "50000"];
     let (done, first) = mpsc::channel();
-    let children: Vec<Running> = (0..2)
+    let children: Vec<KilledAtEnd> = (0..2)
         .map(|_| {
             let mut child = dubmesh(&args).spawn().unwrap();
             let (mut stderr, done) = (child.stderr.take().unwrap(), done.clone());
@@ -262,7 +254,7 @@ fn a_full_provider_is_a_refusal() {
                 let _ = stderr.read_to_string(&mut text);
                 let _ = done.send(text);
             });
-            Running(child)
+            KilledAtEnd(child)
         })
         .collect();
     let text = first.recv_timeout(TIMEOUT).unwrap();
@@ -319,7 +311,7 @@ fn the_demo_ends_with_a_summary() {
 
 #[test]
 fn the_demo_ends_by_ctrl_c() {
-    let mut demo = Running(dubmesh(&["demo", "--concurrency", "10"]).spawn().unwrap());
+    let mut demo = KilledAtEnd(dubmesh(&["demo", "--concurrency", "10"]).spawn().unwrap());
     let stdout = demo.0.stdout.take().unwrap();
     let (line, lines) = mpsc::channel();
     thread::spawn(move || {

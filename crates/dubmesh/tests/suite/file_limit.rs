@@ -3,9 +3,11 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use crate::killed_at_end::KilledAtEnd;
 
 const HELLO: &str = "com.alibaba.dubbo.performance.demo.provider.IHelloService";
 /// Longer than anything here takes on a busy machine.
@@ -13,20 +15,10 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// File descriptors of the agent.
 const LIMIT: usize = 300;
 
-/// A child that does not outlive its test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn provider(listen: &str) -> (Running, SocketAddr) {
+fn provider(listen: &str) -> (KilledAtEnd, SocketAddr) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dubmesh"));
     command.args(["provider", "--listen", listen, "--work-ms", "0"]);
-    let mut child = Running(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut child = KilledAtEnd(command.stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let address = line.trim().strip_prefix("READY dubbo://").expect("READY and a URL");
@@ -113,7 +105,7 @@ fn whoever_takes_all_connections_does_not_keep_the_agent_from_its_endpoints() {
     let run = format!("ulimit -n {LIMIT} && exec \"$0\" run --config \"$1\"");
     let mut agent = Command::new("sh");
     agent.args(["-c", &run, env!("CARGO_BIN_EXE_dubmesh")]).arg(&path);
-    let mut agent = Running(agent.stderr(Stdio::piped()).spawn().unwrap());
+    let mut agent = KilledAtEnd(agent.stderr(Stdio::piped()).spawn().unwrap());
     let log = follow(agent.0.stderr.take().unwrap());
     let lines = |words: &str| -> Vec<String> {
         let seen = log.lock().unwrap();

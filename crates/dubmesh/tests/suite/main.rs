@@ -5,6 +5,7 @@ mod commands;
 mod completions;
 mod explain;
 mod file_limit;
+mod killed_at_end;
 mod list;
 mod list_running;
 mod logs;

@@ -4,21 +4,23 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use crate::killed_at_end::KilledAtEnd;
 
 const MIB: usize = 1 << 20;
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running agent that takes calls by HTTP, killed at the end of its test.
-struct Running {
-    child: Child,
+struct CallableAgent {
+    child: KilledAtEnd,
     address: String,
     _folder: tempfile::TempDir,
 }
 
-impl Running {
+impl CallableAgent {
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("services.toml"), "").unwrap();
@@ -40,12 +42,12 @@ impl Running {
             }
         };
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-        Self { child, address, _folder: folder }
+        Self { child: KilledAtEnd(child), address, _folder: folder }
     }
 
     /// Resident memory.
     fn rss(&self) -> usize {
-        let path = format!("/proc/{}/status", self.child.id());
+        let path = format!("/proc/{}/status", self.child.0.id());
         let status = fs::read_to_string(path).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().strip_suffix("kB").unwrap().trim().parse::<usize>().unwrap() * 1024
@@ -53,21 +55,14 @@ impl Running {
 
     /// The names of its threads.
     fn threads(&self) -> Vec<String> {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.0.id())).unwrap();
         let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm"));
         tasks.filter_map(|task| name(task.ok()?).ok()).map(|name| name.trim().to_owned()).collect()
     }
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// As many connections as fit send 7 MiB each at a time; nobody offers what they call.
-fn burst(agent: &Running) {
+fn burst(agent: &CallableAgent) {
     let body = vec![b' '; 7 * MIB];
     let head = format!("POST /a.B/c HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
     std::thread::scope(|scope| {
@@ -87,7 +82,7 @@ fn burst(agent: &Running) {
 
 #[test]
 fn memory_that_bursts_took_is_given_back() {
-    let agent = Running::start();
+    let agent = CallableAgent::start();
     let idle = agent.rss();
     assert!(idle < 40 * MIB, "{idle} when idle, of a build with debug assertions");
     for _ in 0..4 {
@@ -104,7 +99,7 @@ fn memory_that_bursts_took_is_given_back() {
 /// The allocator's options were found: it has threads of its own.
 #[test]
 fn memory_is_given_back_by_threads_of_their_own() {
-    let agent = Running::start();
+    let agent = CallableAgent::start();
     let started = Instant::now();
     while !agent.threads().iter().any(|name| name.starts_with("jemalloc")) {
         assert!(started.elapsed() < PATIENCE, "{:?}", agent.threads());

@@ -4,8 +4,10 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use crate::killed_at_end::KilledAtEnd;
 
 /// No test waits longer for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -60,10 +62,7 @@ impl Folder {
     }
 }
 
-/// A process that is killed if its test ends before it.
-struct Running(Child);
-
-impl Running {
+impl KilledAtEnd {
     fn start(mut command: Command) -> Self {
         Self(command.spawn().unwrap())
     }
@@ -102,14 +101,6 @@ impl Running {
     }
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Both fail if it has ended, as it should have.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn len(path: &str) -> u64 {
     fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
@@ -117,7 +108,7 @@ fn len(path: &str) -> u64 {
 #[test]
 fn a_file_is_moved_and_verified() {
     let folder = Folder::with_lines("2MiB");
-    let (_server, address) = Running::server(&folder.path("source"), "127.0.0.1:0");
+    let (_server, address) = KilledAtEnd::server(&folder.path("source"), "127.0.0.1:0");
     let to = folder.path("output");
     for side in ["server", "client"] {
         let fetch = ["fetch", &address, "--output", &to, "--process", "contest", "--process-at"];
@@ -143,20 +134,20 @@ fn processes_that_are_killed() {
     let folder = Folder::with_lines("20MB");
     let (source, to) = (folder.path("source"), folder.path("output"));
     let (partial, journal) = (format!("{to}.partial"), format!("{to}.partial.journal"));
-    let (mut server, address) = Running::server(&source, "127.0.0.1:0");
+    let (mut server, address) = KilledAtEnd::server(&source, "127.0.0.1:0");
     let fetch = ["fetch", &address, "--output", &to, "--process", "contest", "--resume"];
     // One caller is slow enough to be killed in the middle.
     let slow = [&fetch[..], &["--connections", "1", "--callers", "1"]].concat();
-    let mut client = Running::start(transfer(&slow));
+    let mut client = KilledAtEnd::start(transfer(&slow));
     client.wait_until(|| 0 < len(&partial));
     server.kill();
     let before = len(&partial);
-    let (_server, _) = Running::server(&source, &address);
+    let (_server, _) = KilledAtEnd::server(&source, &address);
     client.wait_until(|| before + 200_000 < len(&partial));
     client.wait_until(|| Path::new(&journal).exists());
     client.kill();
     // A signal that can be handled keeps all that has come.
-    let mut client = Running::start(transfer(&slow));
+    let mut client = KilledAtEnd::start(transfer(&slow));
     let before = len(&partial);
     client.wait_until(|| before + 200_000 < len(&partial));
     client.signal("TERM");
@@ -181,7 +172,7 @@ fn processes_that_are_killed() {
 #[test]
 fn an_output_over_the_limit_of_files_is_kept() {
     let folder = Folder::with_lines("3MB");
-    let (_server, address) = Running::server(&folder.path("source"), "127.0.0.1:0");
+    let (_server, address) = KilledAtEnd::server(&folder.path("source"), "127.0.0.1:0");
     let to = folder.path("output");
     let fetch = ["fetch", &address, "--output", &to, "--process", "contest", "--resume"];
     let limited = Command::new("sh")
@@ -210,7 +201,7 @@ fn lines_are_compressed_where_they_repeat_themselves() {
     fs::write(&log, "the same line again and again, and then again\r\n".repeat(30_000)).unwrap();
     // Of random lines only what is between them can get smaller, if many come at once.
     for (source, ratios) in [(log, 2.0..1000.0), (folder.path("source"), 1.0..1.2)] {
-        let (_server, address) = Running::server(&source, "127.0.0.1:0");
+        let (_server, address) = KilledAtEnd::server(&source, "127.0.0.1:0");
         let to = folder.path("output");
         let fetch = ["fetch", &address, "--output", &to, "--compress", "lz4", "--force"];
         let told = succeed(&fetch);
@@ -242,7 +233,7 @@ fn lines_that_end_otherwise() {
         let [source, to, local] = ["source", "output", "local"].map(|name| folder.path(name));
         succeed(&["generate", &source, "--bytes", "2MB", "--lines", lines]);
         let (_server, address) =
-            Running::serving(&["serve", &source, "--listen", "127.0.0.1:0", "--lines", lines]);
+            KilledAtEnd::serving(&["serve", &source, "--listen", "127.0.0.1:0", "--lines", lines]);
         for side in ["server", "client"] {
             let fetch = ["fetch", &address, "--output", &to, "--force", "--process", "contest"];
             succeed(&[&fetch[..], &["--process-at", side]].concat());
@@ -258,7 +249,7 @@ fn lines_that_end_otherwise() {
     let folder = Folder(tempfile::tempdir().unwrap());
     let [source, to] = ["source", "output"].map(|name| folder.path(name));
     succeed(&["generate", &source, "--bytes", "2MB", "--lines", "lf"]);
-    let (_server, address) = Running::server(&source, "127.0.0.1:0");
+    let (_server, address) = KilledAtEnd::server(&source, "127.0.0.1:0");
     for command in [
         &["fetch", &address, "--output", &to][..],
         &["local", &source, &to],
@@ -290,7 +281,7 @@ fn what_cannot_be_done_is_told() {
     assert!(told.contains("/tmp is not a regular file"), "{told}");
     let told = refused(&["generate", &source, "--bytes", "1kB"]);
     assert!(told.contains("exists already; replace it with --force"), "{told}");
-    let (mut server, address) = Running::server(&source, "127.0.0.1:0");
+    let (mut server, address) = KilledAtEnd::server(&source, "127.0.0.1:0");
     let told = refused(&["serve", &source, "--listen", &address]);
     assert!(told.contains("cannot listen on ") && told.contains("another port"), "{told}");
     let told = refused(&["fetch", &address, "--output", "/no/such/folder/output"]);
