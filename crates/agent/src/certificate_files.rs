@@ -28,13 +28,13 @@ type Read = dyn Fn(PathBuf) -> ShownChain + Send + Sync;
 /// The files, for those who ask. Clones share what they have seen.
 #[derive(Clone)]
 pub struct CertificateFiles {
-    files: Arc<Mutex<BTreeMap<PathBuf, Seen>>>,
+    files: Arc<Mutex<BTreeMap<PathBuf, CheckedFile>>>,
     read: Arc<Read>,
 }
 
 /// One file.
 #[derive(Default)]
-struct Seen {
+struct CheckedFile {
     /// What was read last.
     chain: Option<ShownChain>,
     /// When that was begun, and which configuration was in force.
@@ -60,7 +60,7 @@ impl CertificateFiles {
         let wanted = config.registry_certificates();
         join_all(wanted.iter().map(|file| self.look(file, config))).await;
         let files = self.lock();
-        let known = |file| files.get(file).and_then(|seen: &Seen| seen.chain.clone());
+        let known = |file| files.get(file).and_then(|seen: &CheckedFile| seen.chain.clone());
         let of_registries: Vec<_> = wanted.iter().filter_map(known).collect();
         drop(files);
         config.shown_chains(&of_registries)
@@ -89,7 +89,7 @@ impl CertificateFiles {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Seen>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, CheckedFile>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use doctor::{Finding, counted};
 use serde::Serialize;
 
-use self::sampling::{MIN_LOOKS, Seen, Wanted, watch};
+use self::sampling::{MIN_LOOKS, Wanted, WatchResult, watch};
 use crate::Exit;
 use crate::admin_pages::plain;
 use crate::duration::duration;
@@ -113,7 +113,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Exit {
     }
 }
 
-fn report(seen: &Seen, as_json: bool) -> Exit {
+fn report(seen: &WatchResult, as_json: bool) -> Exit {
     let findings = seen.findings();
     let report = Report {
         seconds: seen.time.as_secs_f64(),

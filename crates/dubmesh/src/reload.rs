@@ -50,7 +50,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 const HANG_UP_BIT: u64 = 1 << (Signal::SIGHUP as u64 - 1);
 
 /// A running agent, and the file that it was started with.
-struct Running {
+struct RunningAgent {
     pid: i32,
     config: PathBuf,
 }
@@ -134,7 +134,7 @@ fn takes_hang_up(pid: i32) -> bool {
 }
 
 /// The agents that this user can see, with the whole paths of their files.
-fn running(read_command: ReadCommand) -> io::Result<Vec<Running>> {
+fn running(read_command: ReadCommand) -> io::Result<Vec<RunningAgent>> {
     let mut agents = Vec::new();
     let own_files = fs::read_link(format!("{PROCESSES}/self/ns/mnt"))?;
     for entry in fs::read_dir(PROCESSES)? {
@@ -146,7 +146,7 @@ fn running(read_command: ReadCommand) -> io::Result<Vec<Running>> {
         if fs::read_link(entry.path().join("ns/mnt")).is_ok_and(|files| files == own_files)
             && let Some(config) = config_of(&entry.path(), read_command)
         {
-            agents.push(Running { pid, config });
+            agents.push(RunningAgent { pid, config });
         }
     }
     Ok(agents)

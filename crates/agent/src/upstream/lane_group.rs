@@ -41,7 +41,7 @@ pub(super) struct LaneGroup<P: Peer> {
 /// One of them.
 struct Lane<P: Peer> {
     upstream: Rc<Upstream<P>>,
-    seen: Cell<Seen>,
+    seen: Cell<LastLook>,
     /// Its peer was asked for a sign of life in vain.
     pauses: Cell<bool>,
 }
@@ -73,7 +73,7 @@ impl Unwell {
 
 /// What a connection had done at the last look.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct LastLook {
     waited: Duration,
     bytes: u64,
 }
@@ -99,7 +99,7 @@ impl<P: Peer> Lane<P> {
         let Some(conn) = self.upstream.ready_conn() else { return Activity::default() };
         let bytes = self.upstream.n_bytes();
         let (waited, in_flight) = conn.look(|it| (P::waited(it, now), P::in_flight(it)));
-        let seen = Seen { waited, bytes };
+        let seen = LastLook { waited, bytes };
         let before = self.seen.replace(seen);
         // A connection that was made again counts from zero.
         let bytes = seen.bytes.checked_sub(before.bytes).unwrap_or(seen.bytes);

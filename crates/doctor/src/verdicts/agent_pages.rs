@@ -42,7 +42,7 @@ pub fn of_agent(looks: &[AgentLook]) -> Vec<Finding> {
     let [first, .., last] = looks else { return Vec::new() };
     let mut findings = full_pools(looks, first, last);
     for endpoint in &last.endpoints {
-        let seen = Seen::of(looks, endpoint);
+        let seen = EndpointLooks::of(looks, endpoint);
         findings.extend(rejects(&seen));
         findings.extend(slow::of_endpoint(looks, &seen));
         findings.extend(out(&seen));
@@ -52,12 +52,12 @@ pub fn of_agent(looks: &[AgentLook]) -> Vec<Finding> {
 }
 
 /// An endpoint at each look, oldest first; nothing where it was not there.
-pub(super) struct Seen<'a> {
+pub(super) struct EndpointLooks<'a> {
     looks: Vec<Option<&'a EndpointSnapshot>>,
     pub(super) last: &'a EndpointSnapshot,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> EndpointLooks<'a> {
     pub(super) fn of(looks: &'a [AgentLook], last: &'a EndpointSnapshot) -> Self {
         let at = |look: &'a AgentLook| look.endpoints.iter().find(|it| is_same(it, last));
         Self { looks: looks.iter().map(at).collect(), last }
@@ -137,7 +137,7 @@ pub(super) fn n_failed(
     of(&after.calls.failed).saturating_sub(before.map_or(0, |it| of(&it.calls.failed)))
 }
 
-fn rejects(seen: &Seen<'_>) -> Option<Finding> {
+fn rejects(seen: &EndpointLooks<'_>) -> Option<Finding> {
     if !recurs(seen.steps().map(|step| n_failed(step, POOL_EXHAUSTED) != 0)) {
         return None;
     }
@@ -159,7 +159,7 @@ fn rejects(seen: &Seen<'_>) -> Option<Finding> {
 }
 
 /// An endpoint that nobody calls most of the time. One that leaves is meant to go.
-fn out(seen: &Seen<'_>) -> Option<Finding> {
+fn out(seen: &EndpointLooks<'_>) -> Option<Finding> {
     let is_in = |it: &EndpointSnapshot| {
         it.standing.is_empty()
             || it.standing.iter().any(|(standing, n)| standing == READY && *n != 0)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use agent::inspect::snapshot::{ConnectionSnapshot, EndpointSnapshot};
 use agent::stages::Stage;
 
-use super::agent_pages::{AgentLook, Seen, n_failed};
+use super::agent_pages::{AgentLook, EndpointLooks, n_failed};
 use super::stages::{self, Means};
 use super::{Cause, Finding, MIN_LOOKS, OFTEN, counted, percent, share_of, time};
 
@@ -32,14 +32,14 @@ const LOOK_AT_PROVIDER: &str = "look at the provider: its threads (jstack), its 
                                 and what its calls wait for";
 
 /// What the calls to an endpoint took, and why.
-pub(super) fn of_endpoint(looks: &[AgentLook], seen: &Seen<'_>) -> Vec<Finding> {
+pub(super) fn of_endpoint(looks: &[AgentLook], seen: &EndpointLooks<'_>) -> Vec<Finding> {
     match unanswered(looks, seen) {
         Some(finding) => vec![finding],
         None => slow_answers(looks, seen).unwrap_or_default(),
     }
 }
 
-fn slow_answers(looks: &[AgentLook], seen: &Seen<'_>) -> Option<Vec<Finding>> {
+fn slow_answers(looks: &[AgentLook], seen: &EndpointLooks<'_>) -> Option<Vec<Finding>> {
     let took = Took::of(seen);
     if !is_usually_slow(seen) || !took.is_slow() {
         return None;
@@ -120,7 +120,7 @@ struct Took {
 }
 
 impl Took {
-    fn of(seen: &Seen<'_>) -> Self {
+    fn of(seen: &EndpointLooks<'_>) -> Self {
         Self::between(seen.whole())
     }
 
@@ -160,7 +160,7 @@ impl Took {
 
 /// Whether calls were slow, or not answered in time, in most of the times in which any ended. A
 /// pause, such as that of a garbage collector, makes no slow provider, and one slow call neither.
-fn is_usually_slow(seen: &Seen<'_>) -> bool {
+fn is_usually_slow(seen: &EndpointLooks<'_>) -> bool {
     let (mut n_slow, mut n_active) = (0_u32, 0_u32);
     for step in seen.steps() {
         let took = Took::between(step);
@@ -208,7 +208,7 @@ fn busiest(looks: &[AgentLook], endpoint: &EndpointSnapshot) -> Option<f64> {
     to_endpoint(last, endpoint).map(shares).filter_map(busy).reduce(f64::max)
 }
 
-fn connection_full(seen: &Seen<'_>, busy: f64, evidence: Vec<String>) -> Finding {
+fn connection_full(seen: &EndpointLooks<'_>, busy: f64, evidence: Vec<String>) -> Finding {
     let port = seen.last.address.rsplit(':').next().unwrap_or_default();
     Finding {
         cause: Cause::ConnectionFull,
@@ -229,7 +229,7 @@ fn connection_full(seen: &Seen<'_>, busy: f64, evidence: Vec<String>) -> Finding
 }
 
 /// An endpoint that has calls, and has answered none of them for most of the time.
-fn unanswered(looks: &[AgentLook], seen: &Seen<'_>) -> Option<Finding> {
+fn unanswered(looks: &[AgentLook], seen: &EndpointLooks<'_>) -> Option<Finding> {
     let answered = |step: &(Option<&EndpointSnapshot>, &EndpointSnapshot)| {
         let (before, after) = *step;
         let n_answers = |it: &EndpointSnapshot| {

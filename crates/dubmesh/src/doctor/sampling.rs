@@ -31,7 +31,7 @@ pub(super) struct Wanted {
 
 /// What was seen.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct WatchResult {
     pub(super) connections: Vec<WatchedConnection>,
     pub(super) listeners: Vec<Listening>,
     pub(super) attempts: Vec<Attempts>,
@@ -43,7 +43,7 @@ pub(super) struct Seen {
     pub(super) n_looks: usize,
 }
 
-impl Seen {
+impl WatchResult {
     /// What is wrong, by cause.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let mut findings = of_listeners(&self.listeners);
@@ -57,7 +57,7 @@ impl Seen {
 }
 
 /// Watches until the time is over, or until Ctrl-C.
-pub(super) fn watch(wanted: &Wanted) -> Result<Seen, String> {
+pub(super) fn watch(wanted: &Wanted) -> Result<WatchResult, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -66,8 +66,8 @@ pub(super) fn watch(wanted: &Wanted) -> Result<Seen, String> {
     runtime.block_on(watch_all(wanted))
 }
 
-async fn watch_all(wanted: &Wanted) -> Result<Seen, String> {
-    let mut seen = Seen::default();
+async fn watch_all(wanted: &Wanted) -> Result<WatchResult, String> {
+    let mut seen = WatchResult::default();
     let mut owners = Owners::of_all();
     let mut pids: HashSet<u32> = wanted.pids.iter().copied().collect();
     for pid in &pids {

@@ -9,7 +9,7 @@ use doctor::sock_diag::{Connecting, Look};
 use doctor::verdicts::{Attempts, Listening, Process, WatchedConnection, remarks};
 use doctor::{Role, Socket, SocketId, Watched, counted};
 
-use super::sampling::{Seen, Wanted};
+use super::sampling::{Wanted, WatchResult};
 
 /// Looks at single sockets that are remembered, a quarter of a KiB each.
 const MAX_FIGURES: usize = 1_000_000;
@@ -123,7 +123,7 @@ impl<'a> Watching<'a> {
     }
 
     /// Hands over what was seen.
-    pub(super) fn finish(self, seen: &mut Seen) {
+    pub(super) fn finish(self, seen: &mut WatchResult) {
         // Those of other processes may be new, and may have ended meanwhile.
         let owners = Owners::of_all();
         let name = |inode| owners.name(inode).or_else(|| self.owners.name(inode));
@@ -161,7 +161,7 @@ impl<'a> Watching<'a> {
     }
 
     /// Whose they are, and what connections they wait for.
-    fn finish_processes(&self, seen: &mut Seen) {
+    fn finish_processes(&self, seen: &mut WatchResult) {
         let name = |pid: u32| self.owners.name_of(pid);
         for (pid, states) in &self.states {
             if self.wanted.pids.contains(pid) && states.len() < self.n_looks {

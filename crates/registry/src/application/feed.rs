@@ -37,7 +37,7 @@ pub(super) struct Resolved {
     /// Whether the instances are known, and each revision was asked for once.
     pub(super) is_settled: bool,
     /// Those that offer something.
-    pub(super) instances: Arc<[Running]>,
+    pub(super) instances: Arc<[RunningInstance]>,
     /// How many there are beside them that say that they offer nothing.
     pub(super) n_without_revision: usize,
     /// What cannot be read, and why.
@@ -46,7 +46,7 @@ pub(super) struct Resolved {
 
 /// One instance that offers something.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Running {
+pub(super) struct RunningInstance {
     pub(super) instance: Arc<Instance>,
     /// Its metadata, or why there are none.
     pub(super) metadata: Result<Arc<Metadata>, Arc<str>>,
@@ -292,7 +292,7 @@ impl Resolver {
             // Better what it offered a moment ago than nothing.
             let last = || self.last.get(key).cloned();
             let metadata = metadata.or_else(|error| last().ok_or(error));
-            instances.push(Running { instance: Arc::clone(instance), metadata });
+            instances.push(RunningInstance { instance: Arc::clone(instance), metadata });
         }
         let n_without_revision = listed.instances.len() - instances.len();
         let (instances, bad) = (instances.into(), Arc::clone(&listed.bad));

@@ -18,7 +18,7 @@ use crate::layout::Entry;
 use crate::listing::{Leftover, Listing};
 use crate::rules::{RuleDocument, follow_rule};
 
-use super::feed::{Feed, Resolved, Running};
+use super::feed::{Feed, Resolved, RunningInstance};
 use super::{ApplicationLevel, Found};
 
 /// How long endpoints found otherwise wait for the applications, from when these are known.
@@ -201,7 +201,7 @@ impl Finder {
             let reason = NotUsed::Unreadable(error.clone());
             entries.push(self.leftover(Unused { what: key.clone(), address: None, reason }));
         }
-        for Running { instance, metadata } in &*resolved.instances {
+        for RunningInstance { instance, metadata } in &*resolved.instances {
             match metadata {
                 Ok(metadata) => self.add_offers(instance, metadata, entries),
                 Err(reason) => {
@@ -247,7 +247,7 @@ fn why_nothing(interface: &str, resolved: &Resolved) -> Option<NotUsed> {
         let has_some = 0 < *n_without_revision;
         return Some(if has_some { NotUsed::NoRevision } else { NotUsed::NoInstance });
     }
-    let offers_others = |running: &Running| {
+    let offers_others = |running: &RunningInstance| {
         let metadata = running.metadata.as_ref();
         let is_other = |offered: &OfferedService| offered.service.interface != interface;
         metadata.is_ok_and(|metadata| metadata.services.iter().all(is_other))
@@ -273,8 +273,8 @@ mod tests {
             params,
         };
         let metadata = Arc::new(Metadata::new("orders", vec![service]));
-        let running = |metadata| Running { instance: Arc::new(instance.clone()), metadata };
-        let of = |instances: &[Running]| Resolved {
+        let running = |metadata| RunningInstance { instance: Arc::new(instance.clone()), metadata };
+        let of = |instances: &[RunningInstance]| Resolved {
             is_settled: true,
             instances: instances.into(),
             ..Resolved::default()

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::definitions::Away;
 
 use super::ApplicationLevel;
-use super::feed::{Feed, Running};
+use super::feed::{Feed, RunningInstance};
 
 /// Applications that are asked at the same time.
 const MAX_AT_ONCE: usize = 32;
@@ -81,7 +81,7 @@ impl ApplicationLevel {
         let resolved = settled.map_err(|_| late())?.map_err(|_| "its registry was closed")?.clone();
         let mut interfaces = BTreeSet::new();
         let mut problem = resolved.bad.first().map(|(_, error)| error.as_str());
-        for Running { metadata, .. } in &*resolved.instances {
+        for RunningInstance { metadata, .. } in &*resolved.instances {
             match metadata {
                 Ok(metadata) => {
                     let services = metadata.services.iter();

@@ -62,7 +62,7 @@ pub(super) struct Services {
     worker: Rc<Worker>,
     listener: Arc<DubboListener>,
     known: RefCell<Vec<KnownService>>,
-    seen: RefCell<Vec<Seen>>,
+    seen: RefCell<Vec<RememberedRequest>>,
     /// Requests since one looked like one before.
     n_misses: Cell<u32>,
 }
@@ -77,7 +77,7 @@ pub(super) struct RequestTarget {
 }
 
 /// What a request looked like, and what it said.
-struct Seen {
+struct RememberedRequest {
     likeness: Likeness,
     service: Service,
     timeout: Option<Duration>,
@@ -181,7 +181,7 @@ impl Services {
     ) -> Option<RequestTarget> {
         let mut seen = self.seen.borrow_mut();
         let at = seen.iter().position(|seen| seen.likeness.is_of(serialization, body, limits))?;
-        let Seen { service, timeout, epoch, reply_len, .. } = &seen[at];
+        let RememberedRequest { service, timeout, epoch, reply_len, .. } = &seen[at];
         if !service.is_current(*epoch, self.worker.rules_epoch()) {
             seen.remove(at);
             return None;
@@ -204,7 +204,7 @@ impl Services {
         seen.truncate(MAX_SEEN - 1);
         let (service, epoch) = (found.service.clone(), self.worker.rules_epoch());
         let (timeout, reply_len) = (found.timeout, Rc::default());
-        seen.insert(0, Seen { likeness, service, timeout, reply_len, epoch });
+        seen.insert(0, RememberedRequest { likeness, service, timeout, reply_len, epoch });
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 
 use agent::inspect::snapshot::ConnectionSnapshot;
 
-use super::super::agent_pages::{AgentLook, Seen, n_failed};
+use super::super::agent_pages::{AgentLook, EndpointLooks, n_failed};
 use super::super::{Cause, Finding, MIN_LOOKS, counted, percent, time};
 use super::{LOOK_AT_PROVIDER, TIMEOUT, Took, to_endpoint};
 
@@ -17,7 +17,7 @@ enum Arrival {
 
 impl Arrival {
     /// Of what was sent over the connections to an endpoint. Whoever confirms what was sent has it.
-    fn of(looks: &[AgentLook], seen: &Seen<'_>) -> Self {
+    fn of(looks: &[AgentLook], seen: &EndpointLooks<'_>) -> Self {
         let Some(last) = looks.last() else { return Self::Unknown };
         let unacked = |it: &ConnectionSnapshot| it.tcp.as_ref()?.unacked_segments;
         let acked = |it: &ConnectionSnapshot| it.tcp.as_ref()?.acked_bytes;
@@ -42,7 +42,7 @@ impl Arrival {
 }
 
 /// An endpoint that has calls, and answers none of them.
-pub(super) fn of_silence(looks: &[AgentLook], seen: &Seen<'_>, none: String) -> Finding {
+pub(super) fn of_silence(looks: &[AgentLook], seen: &EndpointLooks<'_>, none: String) -> Finding {
     let (verdict, remedy) = match Arrival::of(looks, seen) {
         Arrival::Confirmed => {
             ("the provider does not answer, though what is sent to it arrives", LOOK_AT_PROVIDER)
@@ -69,7 +69,7 @@ pub(super) fn of_silence(looks: &[AgentLook], seen: &Seen<'_>, none: String) -> 
 
 /// An endpoint that leaves calls unanswered until they time out, and answers all others quickly,
 /// if any.
-pub(super) fn of_timeouts(looks: &[AgentLook], seen: &Seen<'_>, took: &Took) -> Finding {
+pub(super) fn of_timeouts(looks: &[AgentLook], seen: &EndpointLooks<'_>, took: &Took) -> Finding {
     let mut evidence = took.evidence();
     evidence.extend(round_trip(looks, seen));
     if took.n_ok == 0 {
@@ -131,7 +131,7 @@ fn few(share: f64) -> String {
 }
 
 /// Its slowest one. Where a round trip is known, the network carries bytes to and fro.
-fn round_trip(looks: &[AgentLook], seen: &Seen<'_>) -> Option<String> {
+fn round_trip(looks: &[AgentLook], seen: &EndpointLooks<'_>) -> Option<String> {
     let us = |it: &ConnectionSnapshot| it.tcp.as_ref()?.rtt_us;
     let slowest = to_endpoint(looks.last()?, seen.last).filter_map(us).max()?;
     Some(format!("the slowest round trip to it takes {}", time(slowest.into())))
@@ -144,7 +144,7 @@ struct Silent {
 }
 
 impl Silent {
-    fn of(looks: &[AgentLook], seen: &Seen<'_>) -> Option<Self> {
+    fn of(looks: &[AgentLook], seen: &EndpointLooks<'_>) -> Option<Self> {
         let last = looks.last()?;
         let is_silent = |now: &ConnectionSnapshot| {
             let received = |it: &ConnectionSnapshot| it.tcp.as_ref()?.received_bytes;
@@ -175,14 +175,14 @@ struct Others {
 }
 
 impl Others {
-    fn of(looks: &[AgentLook], seen: &Seen<'_>) -> Self {
+    fn of(looks: &[AgentLook], seen: &EndpointLooks<'_>) -> Self {
         let of = |look: &'_ AgentLook| -> Vec<_> {
             let is_other = |address: &str| address != seen.last.address;
             let all = look.endpoints.iter().filter(|it| it.service == seen.last.service);
             all.filter(|it| is_other(&it.address)).cloned().collect()
         };
         let others = looks.last().map(of).unwrap_or_default();
-        let is_late = |it: &_| n_failed(Seen::of(looks, it).whole(), TIMEOUT) != 0;
+        let is_late = |it: &_| n_failed(EndpointLooks::of(looks, it).whole(), TIMEOUT) != 0;
         Self { n_all: others.len(), n_late: others.iter().filter(|it| is_late(it)).count() }
     }
 
