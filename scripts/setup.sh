@@ -87,14 +87,14 @@ check_test() {
     has node || [ -n "${NODE_BIN:-}" ] || need "runs an HTTP app in tests" nodejs
     has python3 || [ -n "${PYTHON_BIN:-}" ] || need "runs an HTTP app in tests" python3
     has go || [ -n "${GO_BIN:-}" ] || need "runs an HTTP app in tests" golang-go
+    has ip || need "joins network namespaces" iproute2
+    has ethtool || need "sets up network namespaces" ethtool
+    has nsenter || need "enters network namespaces" util-linux
 }
 
 check_bench() {
     check_test
     has wrk || need "makes the load" wrk
-    has ip || need "joins network namespaces" iproute2
-    has ethtool || need "sets up network namespaces" ethtool
-    has nsenter || need "enters network namespaces" util-linux
 }
 
 check_fuzz() {

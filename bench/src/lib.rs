@@ -20,7 +20,6 @@ pub mod http;
 mod load;
 pub mod machine;
 mod measure;
-mod network;
 mod open_load;
 mod picture;
 pub mod plan;
@@ -48,9 +47,7 @@ pub fn run(args: &[&str]) -> Result<(), BenchError> {
         return bare_epoll::run();
     }
     match args {
-        ["bridge", round_trip_us, bytes_per_s] => {
-            return network::bridge(round_trip_us, bytes_per_s);
-        }
+        ["bridge"] => return scenario::bridge(),
         ["raw-dubbo-provide"] => return raw_dubbo::provide(),
         ["raw-dubbo-load", address, shape @ ..] => return raw_dubbo::load(address, shape),
         ["raw-bulk-serve", address] => return raw_bulk::serve(address),

@@ -9,13 +9,13 @@
 
 use std::process::Command;
 
+use interop_harness::network::{Network, NetworkSide};
 use interop_harness::{Child, peer_command};
 use serde_json::{Value, json};
 
-use super::study::{GRACE, JAVA, LINK_PORT, PORT, SERVICE, SHAPE, start_agent, start_java};
+use super::study::{GRACE, JAVA, LINK_PORT, PORT, SERVICE, start_agent, start_java, start_network};
 use crate::error::BenchError;
 use crate::measure::median;
-use crate::network::{Network, NetworkSide};
 use crate::picture::{self, Curve, Labels, with_origin};
 use crate::plan::Plan;
 use crate::target::Target;
@@ -84,7 +84,7 @@ fn buffers(len: Option<usize>) -> String {
 }
 
 pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
-    let network = Network::start(SHAPE)?;
+    let network = start_network()?;
     let _provider = start_java(&network, WORK_MS)?;
     let mut rows = rows(plan);
     for n_round in 1..=plan.n_rounds {

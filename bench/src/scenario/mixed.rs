@@ -13,14 +13,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use interop_harness::Child;
+use interop_harness::network::{Network, NetworkSide};
 use serde_json::{Value, json};
 
 use super::study::{
-    EMBEDDED_PORT, GRACE, HELLO, LINK_PORT, PORT, SERVICE, SHAPE, start_agent, start_embedded,
-    start_java,
+    EMBEDDED_PORT, GRACE, HELLO, LINK_PORT, PORT, SERVICE, start_agent, start_embedded,
+    start_java, start_network,
 };
 use crate::error::BenchError;
-use crate::network::{Network, NetworkSide};
 use crate::picture::{with_origin, write_rows};
 use crate::plan::Plan;
 use crate::target::Target;
@@ -45,7 +45,7 @@ const WAYS: [(&str, &str, &str, &str); 4] = [
 ];
 
 pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
-    let network = Network::start(SHAPE)?;
+    let network = start_network()?;
     for side in [NetworkSide::Caller, NetworkSide::Provider] {
         network.set_buffers(side, None)?;
     }

@@ -17,6 +17,8 @@ mod transfer;
 use crate::error::BenchError;
 use crate::plan::Plan;
 
+pub(crate) use study::bridge;
+
 /// Runs a scenario from its processes to its report.
 type Scenario = fn(&Plan) -> Result<(), BenchError>;
 

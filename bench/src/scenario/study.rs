@@ -7,14 +7,14 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use interop_harness::network::{Bridge, Network, NetworkSide, Shape};
 use interop_harness::{Child, DubboVersion, peer_command};
 use tempfile::TempDir;
 
 use crate::error::BenchError;
-use crate::network::{Network, NetworkSide, Shape};
 use crate::plan::Plan;
 
-pub(super) const SHAPE: Shape =
+const SHAPE: Shape =
     Shape { round_trip: Duration::from_millis(1), bytes_per_s: 125_000_000 };
 pub(super) const JAVA: DubboVersion = DubboVersion::V3_3;
 /// The service of the Java provider, and its port.
@@ -28,6 +28,25 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// What a load may take longer than its time.
 pub(super) const GRACE: Duration = Duration::from_secs(60);
+
+/// The network between callers and providers, carried by a process of this program.
+pub(super) fn start_network() -> Result<Network, BenchError> {
+    let this = std::env::current_exe().map_err(BenchError::io("the path of this program"))?;
+    Ok(Network::start(Command::new(this).arg("bridge"))?)
+}
+
+/// The process that carries it, in a namespace of its own.
+///
+/// # Errors
+/// What is missing.
+pub(crate) fn bridge() -> Result<(), BenchError> {
+    let run = || {
+        let mut bridge = Bridge::new(SHAPE)?;
+        bridge.announce()?;
+        bridge.carry_while(|| true)
+    };
+    run().map_err(BenchError::io("a network between namespaces (needs root or user namespaces)"))
+}
 
 /// A Java provider that works on each call for `longest_ms` at most.
 pub(super) fn start_java(network: &Network, longest_ms: &str) -> Result<Child, BenchError> {

@@ -65,6 +65,12 @@ pub enum HarnessError {
         /// What it wrote.
         output: String,
     },
+    /// A network between namespaces could not be changed.
+    #[error("a network between namespaces: {source}")]
+    Network {
+        /// The system's reason.
+        source: io::Error,
+    },
     /// A session in ZooKeeper failed.
     #[error("a session in ZooKeeper failed: {error}")]
     ZooKeeper {

@@ -10,6 +10,7 @@
 //! - [`HttpApp`] is an app without Java, in Node or Python: the same services as plain JSON.
 //! - [`Child`] is what all are made of: a process group that dies with its owner, even when
 //!   the test process itself is killed, and whose last lines of output go into every error.
+//! - [`network`] is a network with a round trip, a rate and a loss, between two namespaces.
 //! - [`free_port`] and [`wait_until`] keep tests off fixed ports and fixed sleeps.
 //!
 //! Everything here is synchronous and has no runtime, so that an async test can use it by
@@ -23,6 +24,7 @@ mod http_app;
 mod java;
 mod nacos;
 mod net;
+pub mod network;
 mod program;
 mod server;
 mod zookeeper;

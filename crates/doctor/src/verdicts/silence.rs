@@ -164,7 +164,12 @@ fn no_answer(watched: &Watched, peer: SocketAddr, role: Role) -> Option<Symptom>
     if !run.lasts(watched) || !recurs(run.intervals.iter().map(is_asked)) {
         return None;
     }
-    let (before, after) = talk(&run.whole()?)?;
+    let whole = run.whole()?;
+    // Who has not read what was asked cannot answer it, and that is said by itself.
+    if whole.share(|it| it.window_limited_us).is_some_and(|share| FULL_WINDOW <= share) {
+        return None;
+    }
+    let (before, after) = talk(&whole)?;
     if MIN_ONE_WAY < after.asked && after.answered.saturating_mul(ANSWER_PARTS) < after.asked {
         return None;
     }

@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod mesh;
+mod network;
 mod sockets;
 mod unwatched;
 
@@ -16,12 +17,22 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Its exit status, and what it prints.
 fn doctor(args: &[&str]) -> (i32, String, String) {
-    dubmesh(&[&["doctor"], args].concat())
+    output_of(&mut doctor_command(args))
+}
+
+fn doctor_command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dubmesh"));
+    command.arg("doctor").args(args);
+    command
 }
 
 /// The same of any command.
 fn dubmesh(args: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_dubmesh")).args(args).output().unwrap();
+    output_of(Command::new(env!("CARGO_BIN_EXE_dubmesh")).args(args))
+}
+
+fn output_of(command: &mut Command) -> (i32, String, String) {
+    let output = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
@@ -33,12 +44,16 @@ fn causes(args: &[&str]) -> (i32, Vec<String>, Value) {
 
 /// The same, watched for some time.
 fn causes_for(time: &str, args: &[&str]) -> (i32, Vec<String>, Value) {
-    let quick = ["--for", time, "--every", "100ms", "--json"];
-    let (status, out, err) = doctor(&[args, &quick[..]].concat());
+    let (status, out, err) = doctor(&[args, &as_json(time)].concat());
     let report: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
     let findings = report["findings"].as_array().unwrap();
     let causes = findings.iter().map(|it| it["cause"].as_str().unwrap().to_owned()).collect();
     (status, causes, report)
+}
+
+/// Looks often for so long, and writes for programs.
+fn as_json(time: &str) -> [&str; 5] {
+    ["--for", time, "--every", "100ms", "--json"]
 }
 
 /// What it says, in its order.

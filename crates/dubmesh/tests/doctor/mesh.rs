@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{PATIENCE, causes_for, doctor, verdicts};
 
-const SERVICE: &str = "com.alibaba.dubbo.performance.demo.provider.IHelloService";
+pub(crate) const SERVICE: &str = "com.alibaba.dubbo.performance.demo.provider.IHelloService";
 
 /// A provider, an agent that calls it, and callers of that agent, until it is dropped.
 struct Mesh {
@@ -322,7 +322,7 @@ fn try_call(port: u16, method: &str, argument: &str) -> String {
     answer
 }
 
-fn request(method: &str, argument: &str) -> String {
+pub(crate) fn request(method: &str, argument: &str) -> String {
     let body = format!("[\"{argument}\"]");
     let head = format!(
         "POST /{SERVICE}/{method} HTTP/1.1\r\nhost: localhost\r\n\

@@ -14,8 +14,8 @@ use serde_json::Value;
 use crate::{PATIENCE, causes, causes_for, doctor, verdicts};
 
 /// A connection over which one thread sends and another reads, until it is dropped.
-struct Traffic {
-    port: String,
+pub(crate) struct Traffic {
+    pub(crate) port: String,
     stop: Arc<AtomicBool>,
     sockets: [TcpStream; 2],
 }
@@ -26,9 +26,18 @@ impl Traffic {
         read: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let client = TcpStream::connect(address).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, _) = listener.accept().unwrap();
+        Self::over([client, server], send, read)
+    }
+
+    /// The same over a connection that is there.
+    pub(crate) fn over(
+        [client, server]: [TcpStream; 2],
+        send: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'static,
+        read: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'static,
+    ) -> Self {
+        let port = server.local_addr().unwrap().port().to_string();
         let stop = Arc::new(AtomicBool::new(false));
         let sockets = [client.try_clone().unwrap(), server.try_clone().unwrap()];
         let spawn = |mut stream: TcpStream, stop: Arc<AtomicBool>, act: Box<Act>| {
@@ -36,7 +45,7 @@ impl Traffic {
         };
         spawn(client, Arc::clone(&stop), Box::new(send));
         spawn(server, Arc::clone(&stop), Box::new(read));
-        Self { port: address.port().to_string(), stop, sockets }
+        Self { port, stop, sockets }
     }
 }
 

@@ -69,6 +69,11 @@ fn requests_that_get_no_answer_are_named() {
         ]
     );
     assert!(it.remedy.starts_with("look at the process at 10.0.0.7:20880: "), "{}", it.remedy);
+    // The other side does not read what is asked, and that is said by itself.
+    let full = |nth: u64| Figures { window_limited_us: Some(nth * 400_000), ..hangs(nth) };
+    assert_eq!(cause(Role::Client, full), None);
+    let partly = |nth: u64| Figures { window_limited_us: Some(nth * 200_000), ..hangs(nth) };
+    assert_eq!(cause(Role::Client, partly), Some(Cause::NoAnswer));
     // A pause of less than three seconds, or of less than most of the time.
     let pause = |looks: u64| {
         cause(Role::Client, move |nth| {
