@@ -17,8 +17,8 @@ use interop_harness::network::{Network, NetworkSide};
 use serde_json::{Value, json};
 
 use super::study::{
-    EMBEDDED_PORT, GRACE, HELLO, LINK_PORT, PORT, SERVICE, start_agent, start_embedded,
-    start_java, start_network,
+    EMBEDDED_PORT, GRACE, HELLO, LINK_PORT, PORT, SERVICE, start_agent, start_embedded, start_java,
+    start_network,
 };
 use crate::error::BenchError;
 use crate::picture::{with_origin, write_rows};

@@ -14,8 +14,7 @@ use tempfile::TempDir;
 use crate::error::BenchError;
 use crate::plan::Plan;
 
-const SHAPE: Shape =
-    Shape { round_trip: Duration::from_millis(1), bytes_per_s: 125_000_000 };
+const SHAPE: Shape = Shape { round_trip: Duration::from_millis(1), bytes_per_s: 125_000_000 };
 pub(super) const JAVA: DubboVersion = DubboVersion::V3_3;
 /// The service of the Java provider, and its port.
 pub(super) const SERVICE: &str = "org.dubmesh.interop.StudyService";

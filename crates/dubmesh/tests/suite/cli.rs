@@ -207,7 +207,7 @@ fn a_missing_file_and_wrong_arguments() {
 
 #[test]
 fn a_full_disk_is_told_and_a_closed_pipe_is_none() {
-    for args in [&["completions", "bash"][..], &["check", "--config", "-"]] {
+    for args in [&["completions", "bash"][..], &["check", "--config", "-"], &["demo", "--plain"]] {
         let example = example("consumer.toml");
         let args = args.iter().map(|it| if *it == "-" { example.as_os_str() } else { it.as_ref() });
         let args: Vec<_> = args.collect();

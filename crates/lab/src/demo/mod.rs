@@ -61,7 +61,7 @@ async fn run(plan: &DemoPlan) -> Result<bool, String> {
     let target = mesh.http().ok_or("the consumer's agent does not listen; please report this")?;
     let pace = plan.pace.unwrap_or(Pace::Callers(DEFAULT_CALLERS));
     let is_plain = plan.plain || !io::stdout().is_terminal();
-    let mut output = Output { is_plain, drawn: Vec::new(), is_gone: false };
+    let mut output = Output { is_plain, drawn: Vec::new(), end: None };
     output.print(&introduction(&mesh, pace));
     let load = Load::new(target);
     let mut watch = Watch::new(&mesh);
@@ -84,7 +84,7 @@ async fn run(plan: &DemoPlan) -> Result<bool, String> {
             _ = terminate.recv() => break,
             _ = tick.tick() => watch.show(&load.take(), &mut output),
         }
-        if output.is_gone {
+        if output.end.is_some() {
             break;
         }
     }
@@ -93,7 +93,12 @@ async fn run(plan: &DemoPlan) -> Result<bool, String> {
     let total = watch.finish(&load.take(), &mut output);
     let complete = mesh.stop().await;
     output.print(if complete { "Everything has stopped.\n" } else { "Stopped.\n" });
-    Ok(0 < total.n_good)
+    match output.end {
+        Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(format!("cannot write to standard output: {error}"))
+        }
+        _ => Ok(0 < total.n_good),
+    }
 }
 
 fn introduction(mesh: &Mesh, pace: Pace) -> String {
@@ -197,8 +202,8 @@ fn form_arguments(argument: &str) -> String {
 /// Standard output.
 struct Output {
     is_plain: bool,
-    /// Nobody reads it any more.
-    is_gone: bool,
+    /// Why nothing more can be written: its reader has gone, or a disk is full.
+    end: Option<io::Error>,
     /// The lengths of the lines that are drawn over by the next update.
     drawn: Vec<usize>,
 }
@@ -207,7 +212,7 @@ impl Output {
     fn print(&mut self, text: &str) {
         let mut stdout = io::stdout();
         let printed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-        self.is_gone |= printed.is_err();
+        self.end = self.end.take().or(printed.err());
     }
 
     /// How many columns there are just now; a file has as many as needed.
