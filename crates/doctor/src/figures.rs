@@ -68,6 +68,8 @@ pub struct Figures {
     pub segments_out: Option<u64>,
     /// Segments that were sent again.
     pub retransmits: Option<u64>,
+    /// Segments that the peer got twice, as far as it says so.
+    pub duplicates: Option<u64>,
     /// How long there was something to be sent or acknowledged, in microseconds.
     pub busy_us: Option<u64>,
     /// How long of that the peer's receive window was full, in microseconds.
@@ -98,6 +100,7 @@ impl Figures {
             received_bytes: info.received_bytes(),
             segments_out: info.data_segments_out().map(u64::from),
             retransmits: info.retransmits().map(u64::from),
+            duplicates: info.duplicates().map(u64::from),
             busy_us: info.busy_us(),
             window_limited_us: info.window_limited_us(),
             buffer_limited_us: info.buffer_limited_us(),
@@ -119,6 +122,7 @@ impl From<&TcpSnapshot> for Figures {
             received_bytes: tcp.received_bytes,
             segments_out: tcp.segments_out.map(u64::from),
             retransmits: tcp.retransmits.map(u64::from),
+            duplicates: tcp.duplicates.map(u64::from),
             busy_us: tcp.busy_us,
             window_limited_us: tcp.window_limited_us,
             buffer_limited_us: tcp.buffer_limited_us,

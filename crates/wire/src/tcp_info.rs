@@ -30,6 +30,7 @@ mod offset {
     pub(super) const BUSY_TIME: usize = 168;
     pub(super) const RWND_LIMITED: usize = 176;
     pub(super) const SNDBUF_LIMITED: usize = 184;
+    pub(super) const DSACK_DUPS: usize = 216;
 }
 
 /// The kernel's figures of one connection at one moment.
@@ -84,6 +85,13 @@ impl TcpInfo {
     #[must_use]
     pub fn retransmits(&self) -> Option<u32> {
         self.u32_at(offset::TOTAL_RETRANS)
+    }
+
+    /// Segments that the peer got twice, as far as it has said so (DSACK, RFC 2883), over the
+    /// connection's life; since Linux 4.19. What was sent again had not been lost then, but late.
+    #[must_use]
+    pub fn duplicates(&self) -> Option<u32> {
+        self.u32_at(offset::DSACK_DUPS)
     }
 
     /// The congestion window: how many segments may be under way.
@@ -290,5 +298,6 @@ mod tests {
         assert_eq!((info(191).buffer_limited_us(), info(167).is_app_limited()), (None, None));
         assert_eq!(info(192).buffer_limited_us(), Some(0x0101_0101_0101_0101));
         assert_eq!(info(192).is_app_limited(), Some(true));
+        assert_eq!((info(219).duplicates(), info(220).duplicates()), (None, Some(0x0101_0101)));
     }
 }

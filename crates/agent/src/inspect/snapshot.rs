@@ -102,6 +102,9 @@ pub struct TcpSnapshot {
     /// Segments that were sent again, over the connection's life.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmits: Option<u32>,
+    /// Segments that the peer got twice, over the connection's life.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duplicates: Option<u32>,
     /// The congestion window: how many segments may be under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwnd_segments: Option<u32>,

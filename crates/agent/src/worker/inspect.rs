@@ -149,6 +149,7 @@ fn tcp(info: &wire::TcpInfo) -> TcpSnapshot {
         rtt_deviation_us: info.rtt_deviation_us(),
         min_rtt_us: info.min_rtt_us(),
         retransmits: info.retransmits(),
+        duplicates: info.duplicates(),
         cwnd_segments: info.cwnd_segments(),
         mss_bytes: info.mss_bytes(),
         unacked_segments: info.unacked_segments(),

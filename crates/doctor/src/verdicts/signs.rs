@@ -126,19 +126,26 @@ fn reads_slowly(watched: &Watched) -> Option<Symptom> {
 
 fn packet_loss(watched: &Watched) -> Option<Symptom> {
     let whole = watched.whole()?;
-    let n_lost = whole.growth(|figures| figures.retransmits)?;
+    let n_again = whole.growth(|figures| figures.retransmits)?;
+    let n_duplicates = n_late(whole);
+    let n_lost = n_again.saturating_sub(n_duplicates);
     let n_sent = whole.growth(|figures| figures.segments_out)?.max(1);
     if n_lost < MIN_LOST || n_lost * LOST_PARTS < n_sent {
         return None;
     }
     // A connection that begins, or a queue that runs over once, loses many at a time.
-    let has_lost = |it: Interval| it.growth(|figures| figures.retransmits).is_some_and(|n| n != 0);
+    let has_lost = |it: Interval| {
+        it.growth(|figures| figures.retransmits).is_some_and(|n| n_late(it) < n)
+    };
     if !recurs(watched.intervals().map(has_lost)) {
         return None;
     }
     #[expect(clippy::cast_precision_loss, reason = "a share for people")]
     let share = (n_lost as f64 / n_sent as f64).min(1.0);
-    let mut evidence = vec![format!("{n_lost} of {n_sent} segments were sent again")];
+    let mut evidence = vec![format!("{n_again} of {n_sent} segments were sent again")];
+    if n_duplicates != 0 {
+        evidence.push(format!("{n_duplicates} of them for nothing: they had been late, not lost"));
+    }
     let window = whole.share(|figures| figures.window_limited_us);
     if let Some(window) = window.filter(|window| BUSY <= *window) {
         evidence.push(format!(
@@ -151,12 +158,18 @@ fn packet_loss(watched: &Watched) -> Option<Symptom> {
     Some(Symptom {
         cause: Cause::PacketLoss,
         share,
-        verdict: format!("{} of all segments are sent again", percent(share)),
+        verdict: format!("{} of all segments are lost", percent(share)),
         evidence,
         remedy: "look at the network between the two: errors of interfaces (ip -s link), full \
                  queues, or a limit of bandwidth"
             .to_owned(),
     })
+}
+
+/// Segments that were sent again although they had arrived, as where a machine stands still for a
+/// moment. A peer or a kernel that does not say so has lost them.
+fn n_late(interval: Interval) -> u64 {
+    interval.growth(|figures| figures.duplicates).unwrap_or(0)
 }
 
 fn network_full(watched: &Watched) -> Option<Symptom> {

@@ -214,7 +214,7 @@ fn a_long_way_is_no_cause() {
     });
 }
 
-/// The outage that began it all: long replies, one connection, and buffers of 32 KiB.
+/// The outage that began it all: long replies, one connection, and small buffers.
 #[test]
 fn calls_that_wait_for_each_other_on_a_connection_are_named() {
     let name = "network::calls_that_wait_for_each_other_on_a_connection_are_named";
@@ -234,7 +234,7 @@ fn calls_that_wait_for_each_other_on_a_connection_are_named() {
              [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:8080\"\n\
              [admin]\nlisten = \"127.0.0.1:9090\"\n\
              [defaults]\ntimeout_ms = 20000\nconnections = 1\n\
-             [defaults.socket]\nreceive_buffer_bytes = 32768\n"
+             [defaults.socket]\nreceive_buffer_bytes = 8192\n"
         );
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("agent.toml");
@@ -246,10 +246,10 @@ fn calls_that_wait_for_each_other_on_a_connection_are_named() {
         let call = || {
             let connect = || TcpStream::connect("127.0.0.1:8080");
             let mut stream = line.network.inside(NetworkSide::Caller, connect)??;
-            stream.write_all(request("sized", "200000").as_bytes())?;
+            stream.write_all(request("sized", "60000").as_bytes())?;
             stream.read_to_end(&mut Vec::new())
         };
-        agent.wait_ready(PATIENCE, || call().is_ok_and(|len| 200_000 < len)).unwrap();
+        agent.wait_ready(PATIENCE, || call().is_ok_and(|len| 60_000 < len)).unwrap();
         let is_over = AtomicBool::new(false);
         let (causes, report) = thread::scope(|scope| {
             for _ in 0..4 {

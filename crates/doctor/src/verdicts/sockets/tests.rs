@@ -34,6 +34,7 @@ fn well(second: u64) -> Figures {
         received_bytes: Some(second * 2_000_000),
         segments_out: Some(second * 1_000),
         retransmits: Some(0),
+        duplicates: Some(0),
         busy_us: Some(second * SECOND_US / 20),
         window_limited_us: Some(0),
         buffer_limited_us: Some(0),
@@ -140,6 +141,24 @@ fn some_lost_segments_of_many_are_normal() {
         ..well(second)
     });
     assert_eq!(causes(&[once]), []);
+    // Late, as where the other machine stands still for a moment.
+    let late = |n_lost: u64| {
+        client(move |second| Figures {
+            retransmits: Some(second * 30),
+            duplicates: Some(second * (30 - n_lost)),
+            ..well(second)
+        })
+    };
+    assert_eq!(causes(&[late(9)]), []);
+    let [loss] = of_sockets(&[late(20)]).try_into().unwrap();
+    assert_eq!(
+        (&*loss.verdict, &*loss.evidence[0], &*loss.evidence[1]),
+        (
+            "2% of all segments are lost",
+            "300 of 10000 segments were sent again",
+            "100 of them for nothing: they had been late, not lost"
+        )
+    );
     // Four of ten may be chance.
     let few = client(|second| Figures {
         segments_out: Some(second),
@@ -372,7 +391,7 @@ fn within_a_machine_only_the_network_is_not_blamed() {
     let mut connection = client(lost);
     let [buffer, loss] = of_sockets(&[connection.clone()]).try_into().unwrap();
     assert_eq!((buffer.cause, loss.cause), (Cause::SendBuffer, Cause::PacketLoss));
-    assert_eq!(loss.verdict, "100% of all segments are sent again");
+    assert_eq!(loss.verdict, "100% of all segments are lost");
     connection.id.local.set_ip(connection.id.remote.ip());
     assert_eq!(causes(&[connection]), [Cause::SendBuffer]);
 }
