@@ -291,6 +291,13 @@ fn is_refused_generic_call(text: &str) -> bool {
     let trace = text.split(CAUSE).next().unwrap_or_default();
     let frames = || trace.split(STACK_FRAME).skip(1);
     // In 2.6 the same method writes the result, too.
+    // What gson cannot make a value of is thrown by gson itself, or by the filter on its behalf.
+    let by_gson = |frame: &str| {
+        let in_filter = frame.strip_prefix("rpc.filter.GenericFilter.");
+        frame.starts_with("common.utils.GsonUtils.fromJson(")
+            || in_filter.is_some_and(|method| method.contains("getGsonGenericArgs"))
+    };
+    let is_gsons = frames().find_map(|frame| frame.strip_prefix(APACHE)).is_some_and(by_gson);
     let is_thrown_there =
         frames().next().and_then(|frame| frame.strip_prefix(APACHE)).is_some_and(is_filter);
     let mut pairs = frames().zip(frames().skip(1));
@@ -300,7 +307,7 @@ fn is_refused_generic_call(text: &str) -> bool {
             above.is_some_and(is_maker) && below.is_some_and(is_filter)
         })
     });
-    is_thrown_there || is_not_made || text.contains(NOT_UNIQUE)
+    is_thrown_there || is_gsons || is_not_made || text.contains(NOT_UNIQUE)
 }
 
 /// Timeouts are kept to a few milliseconds on either side.

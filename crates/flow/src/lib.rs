@@ -58,6 +58,7 @@ mod rewrites;
 pub mod rules;
 pub mod split;
 mod standing;
+mod throughput;
 mod windowed_min;
 
 pub use attempt_end::AttemptEnd;

@@ -7,6 +7,12 @@
 //! that refuses calls to measure it: once in a span of the window the limit gives up its allowance
 //! for a queue, grows back, and so sees the app without a queue.
 //!
+//! Answers may be late for a reason that has nothing to do with how many calls there are, such as a
+//! busy machine. So latency does not lower the limit below what the app has proven lately to need:
+//! its best throughput times its least latency (Little's law). Without that, calls would be refused
+//! that the app can take, whoever has no patience would ask at once again, and the machine would
+//! become busier.
+//!
 //! A known capacity is a limit, too. Only rejections lower it: others may use the app as well.
 //!
 //! Invariants:
@@ -15,6 +21,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::throughput::BestThroughput;
 use crate::windowed_min::WindowedMin;
 
 /// Within which bounds a limit is looked for.
@@ -126,6 +133,9 @@ pub struct Limiter {
     policy: LimitPolicy,
     limit: f64,
     floor: WindowedMin,
+    best: BestThroughput,
+    /// Since the app rejected calls, no more is proven than this. It grows as a limit does.
+    proven_max: f64,
     /// It has not fallen yet, and may grow fast.
     is_eager: bool,
 }
@@ -135,8 +145,9 @@ impl Limiter {
     #[must_use]
     pub fn new(policy: LimitPolicy, now: Instant) -> Self {
         let floor = WindowedMin::new(policy.floor_window, now);
+        let best = BestThroughput::new(policy.floor_window, now);
         let (limit, is_eager) = (f64::from(policy.initial), policy.is_eager);
-        let mut limiter = Self { policy, limit, floor, is_eager };
+        let mut limiter = Self { policy, limit, floor, best, proven_max: f64::INFINITY, is_eager };
         limiter.set(f64::from(policy.initial));
         limiter
     }
@@ -150,10 +161,12 @@ impl Limiter {
 
     /// Learns from what was seen since the last time.
     pub fn take_in(&mut self, now: Instant, sample: &Sample) {
+        self.best.take_in(now, sample.n_answers);
         if 0 < sample.n_rejected {
             let used = f64::from(sample.max_in_flight).min(self.limit);
             self.is_eager = false;
-            return self.set(used * AFTER_REJECTION);
+            self.proven_max = used * AFTER_REJECTION;
+            return self.set(self.proven_max);
         }
         let is_used_up = self.limit <= f64::from(sample.max_in_flight) + 1.0;
         let allowance = self.limit.sqrt();
@@ -175,7 +188,11 @@ impl Limiter {
         if self.is_eager && is_used_up {
             return self.set(self.limit * EAGER_GROWTH);
         }
-        let next = self.limit * gradient + allowance;
+        if is_used_up {
+            self.proven_max += allowance;
+        }
+        let proven = self.best.per_second().unwrap_or(0.0) * floor;
+        let next = (self.limit * gradient + allowance).max(proven.min(self.proven_max));
         let next = match is_used_up {
             true if is_new_span => self.limit.min(next) / TOLERANCE - 1.5 * allowance,
             true => next,

@@ -123,12 +123,24 @@ impl Network {
             Some(len) => (format!("4096 {len} {len}"), format!("4096 {len} {len}")),
             None => ("4096 131072 6291456".to_owned(), "4096 16384 4194304".to_owned()),
         };
-        for (name, value) in [("tcp_rmem", rmem), ("tcp_wmem", wmem)] {
-            let mut tee = Command::new("sh");
-            tee.args(["-c", "echo \"$1\" > /proc/sys/net/ipv4/$0", name, &value]);
-            run(&mut self.on(side, &tee)).map_err(|source| HarnessError::Network { source })?;
-        }
-        Ok(())
+        self.set(side, "tcp_rmem", &rmem)?;
+        self.set(side, "tcp_wmem", &wmem)
+    }
+
+    /// Sets how new connections of both sides find their pace, such as `reno`, which every kernel
+    /// has and lets anybody use.
+    ///
+    /// # Errors
+    /// When the kernel does not have it.
+    pub fn set_congestion_control(&self, name: &str) -> Result<(), HarnessError> {
+        self.set(NetworkSide::Caller, "tcp_congestion_control", name)?;
+        self.set(NetworkSide::Provider, "tcp_congestion_control", name)
+    }
+
+    fn set(&self, side: NetworkSide, name: &str, value: &str) -> Result<(), HarnessError> {
+        let mut tee = Command::new("sh");
+        tee.args(["-c", "echo \"$1\" > /proc/sys/net/ipv4/$0", name, value]);
+        run(&mut self.on(side, &tee)).map_err(|source| HarnessError::Network { source })
     }
 }
 

@@ -28,6 +28,10 @@ fn words_of_providers_are_understood() {
          \n\tat com.alibaba.dubbo.common.utils.PojoUtils.realize(PojoUtils.java:86)";
     let old_frame =
         "\n\tat com.alibaba.dubbo.rpc.filter.GenericFilter.invoke(GenericFilter.java:78)";
+    let gson = "\n\tat com.google.gson.Gson.fromJson(Gson.java:1)";
+    let gson_utils = "\n\tat org.apache.dubbo.common.utils.GsonUtils.fromJson(GsonUtils.java:57)";
+    let gsons = "\n\tat org.apache.dubbo.rpc.filter.GenericFilter.lambda$getGsonGenericArgs$0(\
+                 GenericFilter.java:240)\n\tat java.base/java.util.stream.IntPipeline.a(I.java:1)";
     let write = "\n\tat com.alibaba.dubbo.common.utils.PojoUtils.generalize(PojoUtils.java:1)";
     for (status, text, code, advice) in [
         (S::ServiceError, "Not unique method for method name(a)\n\tat b", "bad_arguments", "types"),
@@ -45,6 +49,10 @@ fn words_of_providers_are_understood() {
             "provider_error",
             "x: y",
         ),
+        // Thrown by gson, or by the filter for what gson threw.
+        (S::ServiceError, &*format!("x: y{gson}{gsons}{frame}"), "bad_arguments", "x: y"),
+        (S::ServiceError, &*format!("x: y{gson}{gson_utils}{gsons}"), "bad_arguments", "x: y"),
+        (S::ServiceError, &*format!("x: y{gson}{elsewhere}{gsons}"), "provider_error", "x: y"),
         (S::BadResponse, "Data length too large: 9", "reply_too_large", "9"),
         (S::SerializationError, "Data length too large: 9", "reply_too_large", "9"),
         (

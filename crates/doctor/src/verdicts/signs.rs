@@ -134,9 +134,8 @@ fn packet_loss(watched: &Watched) -> Option<Symptom> {
         return None;
     }
     // A connection that begins, or a queue that runs over once, loses many at a time.
-    let has_lost = |it: Interval| {
-        it.growth(|figures| figures.retransmits).is_some_and(|n| n_late(it) < n)
-    };
+    let has_lost =
+        |it: Interval| it.growth(|figures| figures.retransmits).is_some_and(|n| n_late(it) < n);
     if !recurs(watched.intervals().map(has_lost)) {
         return None;
     }

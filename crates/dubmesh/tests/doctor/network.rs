@@ -6,8 +6,8 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -24,7 +24,11 @@ use crate::{PATIENCE, as_json, doctor_command, output_of};
 const INSIDE: &str = "DUBMESH_TEST_INSIDE";
 
 /// Some city's other end.
-const FAR: Shape = Shape { round_trip: Duration::from_millis(20), bytes_per_s: 125_000_000 };
+const FAR: Shape = Shape { round_trip: Duration::from_millis(20), bytes_per_s: 25_000_000 };
+
+/// One network at a time: each takes much of a processor, and shows what it says only if it gets
+/// that.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Runs a test on a network. `name` is what the test runner calls it.
 fn on_network(name: &str, shape: Shape, test: fn(&Line)) {
@@ -41,6 +45,7 @@ fn on_network(name: &str, shape: Shape, test: fn(&Line)) {
         eprintln!("{name} was NOT run: no network namespace can be made here: {reason}");
         return;
     }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut again = Command::new(std::env::current_exe().unwrap());
     again.args(["--exact", name, "--nocapture"]);
     let output = network::in_own_namespace(&again).env(INSIDE, "1").output().unwrap();
@@ -61,6 +66,7 @@ impl Line {
     fn start(shape: Shape) -> Self {
         let mut bridge = Bridge::new(shape).unwrap();
         let (network, loss) = (Network::of(&bridge), bridge.loss());
+        network.set_congestion_control("reno").unwrap();
         let is_over = Arc::<AtomicBool>::default();
         let ends = Arc::clone(&is_over);
         let carry = move || bridge.carry_while(|| !ends.load(Relaxed)).unwrap();
@@ -148,10 +154,7 @@ fn lost_packets_are_named() {
         line.loss.set(50);
         let traffic = Traffic::over(line.connect(None), send_much, read_all);
         let (causes, report) = line.causes_of("4s", &traffic);
-        // What is lost is kept until it has been sent again. Where the kernel does not slow down
-        // for losses, as with BBR, that may be all that a buffer holds.
-        let others: Vec<_> = causes.iter().filter(|it| *it != "send_buffer").collect();
-        assert_eq!(others, ["packet_loss"], "{report:#}");
+        assert_eq!(causes, ["packet_loss"], "{report:#}");
     });
 }
 
@@ -234,7 +237,7 @@ fn calls_that_wait_for_each_other_on_a_connection_are_named() {
              [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:8080\"\n\
              [admin]\nlisten = \"127.0.0.1:9090\"\n\
              [defaults]\ntimeout_ms = 20000\nconnections = 1\n\
-             [defaults.socket]\nreceive_buffer_bytes = 8192\n"
+             [defaults.socket]\nreceive_buffer_bytes = 16384\n"
         );
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("agent.toml");
@@ -252,7 +255,7 @@ fn calls_that_wait_for_each_other_on_a_connection_are_named() {
         agent.wait_ready(PATIENCE, || call().is_ok_and(|len| 60_000 < len)).unwrap();
         let is_over = AtomicBool::new(false);
         let (causes, report) = thread::scope(|scope| {
-            for _ in 0..4 {
+            for _ in 0..8 {
                 scope.spawn(|| while !is_over.load(Relaxed) && call().is_ok() {});
             }
             let found = line.causes("4s", &["--admin", "127.0.0.1:9090"]);

@@ -13,9 +13,15 @@ fn small() -> LimitPolicy {
 fn loaded(limiter: &mut Limiter, now: Instant, threads: u32, work: Duration) {
     let in_flight = limiter.limit();
     let latency = work.mul_f64(f64::from(in_flight.max(threads)) / f64::from(threads));
+    limiter.take_in(now, &sample(in_flight, latency));
+}
+
+/// What is seen in a window of calls that take so long, so many of them in flight at any time.
+fn sample(in_flight: u32, latency: Duration) -> Sample {
     let mut sample = Sample { max_in_flight: in_flight, ..Sample::default() };
-    (0..in_flight).for_each(|_| sample.answered(latency));
-    limiter.take_in(now, &sample);
+    let n = (f64::from(in_flight) * WINDOW.div_duration_f64(latency)).round();
+    (0..n as u32).for_each(|_| sample.answered(latency));
+    sample
 }
 
 /// Ten minutes of overload: the limit neither drifts away nor starves the app.
@@ -95,6 +101,30 @@ fn latency_says_nothing_about_an_app_that_is_hardly_used() {
         limiter.take_in(start + WINDOW * step, &sample);
     }
     assert_eq!(limiter.limit(), 1000);
+}
+
+/// All calls become late, as on a machine that others keep busy, and the app rejects some at first.
+/// It can take as many calls as before.
+#[test]
+fn a_busy_machine_refuses_no_calls_that_the_app_can_take() {
+    let start = crate::test_start();
+    let mut limiter = Limiter::new(LimitPolicy::default(), start);
+    let mut least = u32::MAX;
+    for step in 0..900 {
+        let is_busy = (100..700).contains(&step);
+        let latency = Duration::from_millis(if is_busy { 110 } else { 50 });
+        let in_flight = limiter.limit().min(170);
+        let mut sample = sample(in_flight, latency);
+        if (100..102).contains(&step) {
+            sample.max_in_flight = 200;
+            sample.rejected();
+        }
+        limiter.take_in(start + WINDOW * step, &sample);
+        least = least.min(limiter.limit());
+    }
+    // Once in a span it looks how the app is without a queue.
+    assert!(110 < least, "{least}");
+    assert!(160 < limiter.limit(), "{}", limiter.limit());
 }
 
 proptest! {

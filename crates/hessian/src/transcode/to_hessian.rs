@@ -86,8 +86,15 @@ fn write(
     opts: &InputOptions<'_>,
     has_runs: bool,
 ) -> Result<(), TranscodeError> {
-    let rest = json.text().get(json.position()..).unwrap_or_default();
-    let has_decimals = (opts.as_maps || opts.keeps_zeros) && InGenericCall::may_have_decimal(rest);
+    let has_decimals = (opts.as_maps || opts.keeps_zeros)
+        && match json.peek()? {
+            // All that follows is looked through, but not for each of many short values.
+            JsonKind::Array | JsonKind::Object => {
+                let rest = json.text().get(json.position()..).unwrap_or_default();
+                InGenericCall::may_have_decimal(rest)
+            }
+            kind => kind == JsonKind::Number,
+        };
     let mut writer = JsonToHessian {
         has_decimals,
         json,

@@ -297,6 +297,22 @@ mod tests {
         assert!(error.message.starts_with("more than"), "{error}");
     }
 
+    /// Looking through all that follows for each of so many values would take minutes.
+    #[test]
+    fn many_short_values_are_written_again_in_time() {
+        let text = format!(
+            "[{}]",
+            vec!["\"aaaaaaaaaaaa\",{\"class\":\"a.B\",\"i\":1}"; 150_000].join(",")
+        );
+        let (json, classes) = (JsonOptions::default(), Classes::default());
+        let style = Style { json: &json, classes: &classes };
+        let start = std::time::Instant::now();
+        let mut out = Vec::new();
+        again(0, text.as_bytes(), None, style, &mut out).unwrap();
+        assert!(out.starts_with(b"[\"aaaaaaaaaaaa\",{\"i\":1},"));
+        assert!(start.elapsed() < std::time::Duration::from_secs(30), "{:?}", start.elapsed());
+    }
+
     #[test]
     fn elements_are_the_texts_as_they_came() {
         let texts = elements(br#" [ {"a" : 1} , "x" ] "#).unwrap();

@@ -248,7 +248,7 @@ impl Pool {
             let error = error.into_error();
             match (unsent, again) {
                 (Some(unsent), _) if is_reused => request = unsent,
-                (Some(_), _) => return Err(self.error(Code::Unreachable, said(&error))),
+                (Some(_), _) => return Err(self.error(Code::Unreachable, self.said(&error))),
                 (None, Some(again)) if !is_bad_answer(&error) => request = again,
                 (None, _) => return Err(self.broken(&error)),
             }
@@ -282,7 +282,7 @@ impl Pool {
             .max_buf_size(MAX_HEAD_LEN)
             .handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| self.error(Code::Unreachable, said(&error)))?;
+            .map_err(|error| self.error(Code::Unreachable, self.said(&error)))?;
         let listed = Rc::new(Listed::default());
         if let Some(worker) = &self.worker {
             worker.connections.add(facts, meter, Direction::Upstream, &listed);
@@ -354,7 +354,26 @@ impl Pool {
             true => Code::BadReply,
             false => Code::ConnectionBroken,
         };
-        self.error(code, said(error))
+        self.error(code, self.said(error))
+    }
+
+    /// An error of the connection with what is behind it.
+    fn said(&self, error: &hyper::Error) -> String {
+        use std::error::Error;
+        let Some(source) = error.source() else { return error.to_string() };
+        let broken = source.downcast_ref::<std::io::Error>();
+        match broken.map(|broken| (broken.kind(), wire::tls::words(broken, "app"))) {
+            Some((_, Some(words))) => words,
+            Some((std::io::ErrorKind::UnexpectedEof, None)) if self.origin.has_tls() => {
+                "the app closed the connection during the TLS handshake; it may have refused our \
+                 certificate, or may require one"
+                    .to_owned()
+            }
+            Some((std::io::ErrorKind::UnexpectedEof, None)) => {
+                "the app closed the connection before the end of its answer".to_owned()
+            }
+            _ => format!("{error}: {source}"),
+        }
     }
 
     fn error(&self, code: Code, message: impl Into<Box<str>>) -> CallError {
@@ -371,23 +390,6 @@ fn buffer_len(len: usize, arrived_len: usize, is_copied: bool) -> usize {
 /// Whether the app answered, and not by HTTP.
 fn is_bad_answer(error: &hyper::Error) -> bool {
     error.is_parse() || error.is_parse_too_large()
-}
-
-/// An error of the connection with what is behind it.
-fn said(error: &hyper::Error) -> String {
-    use std::error::Error;
-    let Some(source) = error.source() else { return error.to_string() };
-    let broken = source.downcast_ref::<std::io::Error>();
-    match broken.map(|broken| (broken.kind(), wire::tls::words(broken, "app"))) {
-        Some((_, Some(words))) => words,
-        // TCP tells the end of a stream without an error, so that this is TLS.
-        Some((std::io::ErrorKind::UnexpectedEof, None)) => {
-            "the app closed the connection during the TLS handshake; it may have refused our \
-             certificate, or may require one"
-                .to_owned()
-        }
-        _ => format!("{error}: {source}"),
-    }
 }
 
 #[cfg(test)]

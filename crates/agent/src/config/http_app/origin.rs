@@ -53,6 +53,11 @@ impl Origin {
         self.destination().to_string()
     }
 
+    /// Whether it is called by TLS.
+    pub fn has_tls(&self) -> bool {
+        matches!(&self.way, Way::Tcp { tls: Some(_), .. })
+    }
+
     /// What the header `host` says.
     pub fn host(&self) -> String {
         match &self.way {
