@@ -189,10 +189,13 @@ fn a_network_that_carries_nothing_any_more_is_named() {
 #[test]
 fn two_causes_are_both_named() {
     on_network("network::two_causes_are_both_named", FAR, |line| {
-        line.loss.set(20);
-        let small = Traffic::over(line.connect(Some(16 << 10)), send_much, read_all);
-        let (causes, report) = line.causes_of("4s", &small);
-        assert_eq!(causes, ["send_buffer", "packet_loss"], "{report:#}");
+        line.loss.set(30);
+        let traffic = Traffic::over(line.connect(None), send_much, |stream| {
+            thread::sleep(Duration::from_millis(20));
+            stream.read_exact(&mut [0; 20_000])
+        });
+        let (causes, report) = line.causes_of("5s", &traffic);
+        assert_eq!(causes, ["peer_reads_slowly", "packet_loss"], "{report:#}");
     });
 }
 
