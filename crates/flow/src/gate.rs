@@ -255,7 +255,7 @@ impl<T> Gate<T> {
         match left {
             Left::Answered(latency) => self.note_answer(latency),
             Left::Rejected => {
-                self.sample.rejected();
+                self.sample.rejected(self.in_flight + self.n_lent);
                 // Or calls would run into the full pool until somebody has looked at the sample.
                 // One call may always find out whether it is still full.
                 self.limit = self.limit.min(self.in_flight.max(1));

@@ -84,6 +84,8 @@ pub struct Sample {
     pub n_rejected: u32,
     /// The most calls that were in flight at a time.
     pub max_in_flight: u32,
+    /// The fewest that were in flight as one was rejected, without that one.
+    pub in_flight_rejected: u32,
 }
 
 impl Sample {
@@ -93,13 +95,23 @@ impl Sample {
         self.latency_sum = self.latency_sum.saturating_add(latency);
     }
 
-    /// Counts a call that the app's thread pool rejected.
-    pub fn rejected(&mut self) {
+    /// Counts a call that the app's thread pool rejected while it had `in_flight` others of ours.
+    pub fn rejected(&mut self, in_flight: u32) {
+        self.in_flight_rejected = match self.n_rejected {
+            0 => in_flight,
+            _ => self.in_flight_rejected.min(in_flight),
+        };
         self.n_rejected = self.n_rejected.saturating_add(1);
+    }
+
+    /// What the app had of ours when it rejected calls, or at most.
+    fn in_flight(&self) -> u32 {
+        if self.n_rejected == 0 { self.max_in_flight } else { self.in_flight_rejected }
     }
 
     /// Adds what another worker saw of the same app at the same time.
     pub fn add(&mut self, other: &Self) {
+        self.in_flight_rejected = self.in_flight().saturating_add(other.in_flight());
         self.n_answers = self.n_answers.saturating_add(other.n_answers);
         self.latency_sum = self.latency_sum.saturating_add(other.latency_sum);
         self.n_rejected = self.n_rejected.saturating_add(other.n_rejected);
@@ -109,8 +121,14 @@ impl Sample {
     /// Adds what the same worker saw later.
     pub fn add_later(&mut self, later: &Self) {
         let max_in_flight = self.max_in_flight.max(later.max_in_flight);
+        let in_flight_rejected = match (self.n_rejected, later.n_rejected) {
+            (_, 0) => self.in_flight_rejected,
+            (0, _) => later.in_flight_rejected,
+            _ => self.in_flight_rejected.min(later.in_flight_rejected),
+        };
         self.add(later);
         self.max_in_flight = max_in_flight;
+        self.in_flight_rejected = in_flight_rejected;
     }
 
     fn mean_latency(&self) -> Option<Duration> {
@@ -118,8 +136,10 @@ impl Sample {
     }
 }
 
-/// Of what a limit was when the app rejected calls, so much is left.
+/// Of what the app had when it rejected calls, so much is left.
 const AFTER_REJECTION: f64 = 0.9;
+/// A lower limit shows after about as long as a call takes, within these bounds.
+const SETTLING: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 /// So many times the floor is not a queue yet.
 const TOLERANCE: f64 = 1.2;
 /// What a limit grows by in a sample that has not fallen yet.
@@ -136,6 +156,10 @@ pub struct Limiter {
     best: BestThroughput,
     /// Since the app rejected calls, no more is proven than this. It grows as a limit does.
     proven_max: f64,
+    /// What calls took of late.
+    usual: Duration,
+    /// Rejections until then say nothing new: the limit was lowered just now.
+    settles_until: Instant,
     /// It has not fallen yet, and may grow fast.
     is_eager: bool,
 }
@@ -147,7 +171,9 @@ impl Limiter {
         let floor = WindowedMin::new(policy.floor_window, now);
         let best = BestThroughput::new(policy.floor_window, now);
         let (limit, is_eager) = (f64::from(policy.initial), policy.is_eager);
-        let mut limiter = Self { policy, limit, floor, best, proven_max: f64::INFINITY, is_eager };
+        let (proven_max, usual, settles_until) = (f64::INFINITY, SETTLING[0], now);
+        let mut limiter =
+            Self { policy, limit, floor, best, proven_max, usual, settles_until, is_eager };
         limiter.set(f64::from(policy.initial));
         limiter
     }
@@ -162,11 +188,15 @@ impl Limiter {
     /// Learns from what was seen since the last time.
     pub fn take_in(&mut self, now: Instant, sample: &Sample) {
         self.best.take_in(now, sample.n_answers);
+        self.usual = sample.mean_latency().unwrap_or(self.usual);
         if 0 < sample.n_rejected {
-            let used = f64::from(sample.max_in_flight).min(self.limit);
             self.is_eager = false;
-            self.proven_max = used * AFTER_REJECTION;
-            return self.set(self.proven_max);
+            if self.settles_until <= now {
+                self.settles_until = now + self.usual.clamp(SETTLING[0], SETTLING[1]);
+                self.proven_max = f64::from(sample.in_flight()).min(self.limit) * AFTER_REJECTION;
+                self.set(self.proven_max);
+            }
+            return;
         }
         let is_used_up = self.limit <= f64::from(sample.max_in_flight) + 1.0;
         let allowance = self.limit.sqrt();

@@ -59,9 +59,13 @@ fn follows_an_app_that_slows_down_for_good() {
 fn a_rejection_lowers_the_limit_at_once_and_idleness_never_raises_it() {
     let start = crate::test_start();
     let mut limiter = Limiter::new(LimitPolicy { initial: 100, ..LimitPolicy::default() }, start);
-    let mut sample = Sample { max_in_flight: 50, ..Sample::default() };
-    sample.rejected();
+    let mut sample = Sample { max_in_flight: 60, ..Sample::default() };
+    sample.rejected(52);
+    sample.rejected(50);
     limiter.take_in(start, &sample);
+    assert_eq!(limiter.limit(), 45);
+    // Calls that were sent before may still be rejected.
+    limiter.take_in(start + Duration::from_millis(10), &sample);
     assert_eq!(limiter.limit(), 45);
     let mut sample = Sample { max_in_flight: 3, ..Sample::default() };
     sample.answered(Duration::from_millis(1));
@@ -81,10 +85,10 @@ fn only_rejections_lower_a_known_capacity() {
     }
     assert_eq!(limiter.limit(), 200);
     let mut sample = Sample { max_in_flight: 100, ..Sample::default() };
-    sample.rejected();
-    limiter.take_in(start, &sample);
+    sample.rejected(100);
+    limiter.take_in(start + WINDOW * 100, &sample);
     assert_eq!(limiter.limit(), 90);
-    for step in 0..20 {
+    for step in 101..121 {
         loaded(&mut limiter, start + WINDOW * step, 20, Duration::from_millis(50));
     }
     assert_eq!(limiter.limit(), 200);
@@ -116,8 +120,7 @@ fn a_busy_machine_refuses_no_calls_that_the_app_can_take() {
         let in_flight = limiter.limit().min(170);
         let mut sample = sample(in_flight, latency);
         if (100..102).contains(&step) {
-            sample.max_in_flight = 200;
-            sample.rejected();
+            sample.rejected(200);
         }
         limiter.take_in(start + WINDOW * step, &sample);
         least = least.min(limiter.limit());
@@ -138,7 +141,8 @@ proptest! {
         let policy = LimitPolicy { min, max, ..LimitPolicy::default() };
         let mut limiter = Limiter::new(policy, start);
         for (step, (n, ms, n_rejected, max_in_flight)) in (0..).zip(samples) {
-            let mut sample = Sample { n_rejected, max_in_flight, ..Sample::default() };
+            let mut sample = Sample { max_in_flight, ..Sample::default() };
+            (0..n_rejected).for_each(|_| sample.rejected(max_in_flight / 2));
             (0..n.min(5)).for_each(|_| sample.answered(Duration::from_millis(ms)));
             limiter.take_in(start + WINDOW * step, &sample);
             let least = min.max(1);
@@ -156,8 +160,8 @@ fn a_direct_limit_grows_fast_until_it_falls() {
     let sample = |limit: u32, ms: u64| Sample {
         n_answers: 100,
         latency_sum: Duration::from_millis(ms) * 100,
-        n_rejected: 0,
         max_in_flight: limit,
+        ..Sample::default()
     };
     assert_eq!(limiter.limit(), 256);
     limiter.take_in(at(1), &sample(256, 50));
@@ -180,9 +184,30 @@ fn a_fast_service_is_never_limited_by_its_latency() {
     for n in 1..100 {
         let (limit, ms) = (limiter.limit(), if n % 2 == 0 { 1 } else { 20 });
         let latency_sum = Duration::from_millis(ms) * 100;
-        let sample =
-            Sample { n_answers: 100, latency_sum, n_rejected: 0, max_in_flight: limit / 4 * 3 };
+        let sample = Sample {
+            n_answers: 100,
+            latency_sum,
+            max_in_flight: limit / 4 * 3,
+            ..Sample::default()
+        };
         limiter.take_in(start + Duration::from_millis(100) * n, &sample);
         assert_eq!(limiter.limit(), limit);
     }
+}
+
+#[test]
+fn what_workers_had_when_calls_were_rejected_adds_up() {
+    let seen = |max_in_flight, rejected: &[u32]| {
+        let mut sample = Sample { max_in_flight, ..Sample::default() };
+        rejected.iter().for_each(|in_flight| sample.rejected(*in_flight));
+        sample
+    };
+    let mut both = Sample::default();
+    both.add(&seen(90, &[80, 70]));
+    both.add(&seen(40, &[]));
+    assert_eq!((both.n_rejected, both.in_flight(), both.max_in_flight), (2, 110, 130));
+    let mut one = seen(90, &[]);
+    one.add_later(&seen(60, &[50]));
+    one.add_later(&seen(100, &[]));
+    assert_eq!((one.n_rejected, one.in_flight(), one.max_in_flight), (1, 50, 100));
 }
