@@ -17,7 +17,7 @@ use crate::codec;
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
 use crate::gate::Admitted;
-use crate::journal::{Answer, Entry};
+use crate::journal::{Entry, RecordedAnswer};
 use crate::memory::{LinkToken, Metered, check_shared_reply, no_room_for_reply};
 use crate::metrics::CallStats;
 use crate::route::Route;
@@ -103,11 +103,11 @@ pub struct Times {
 pub const ONE_WAY: (&str, &str) = ("return", "false");
 
 /// How a call ended.
-pub type Outcome = Result<Reply, CallError>;
+pub type Outcome = Result<ProviderReply, CallError>;
 
 /// A reply of status OK, as the provider wrote it.
 #[derive(Clone, Debug)]
-pub struct Reply {
+pub struct ProviderReply {
     /// How `body` is written.
     pub serialization: Serialization,
     /// The body of the provider's Dubbo reply: its type, then value and attachments.
@@ -122,7 +122,7 @@ pub struct Reply {
     pub deadline: Option<Instant>,
 }
 
-impl Reply {
+impl ProviderReply {
     /// A reply of which no more is known.
     #[inline]
     pub fn new(serialization: Serialization, body: Bytes, endpoint: Rc<str>) -> Self {
@@ -294,7 +294,7 @@ impl LinkCaller {
     fn tell(&mut self, error: Option<&CallError>) {
         match (self.entry.take(), error) {
             (Some(entry), Some(error)) => entry.failed(error, None),
-            (Some(entry), None) => entry.answered(Answer::default()),
+            (Some(entry), None) => entry.answered(RecordedAnswer::default()),
             (None, _) => {}
         }
     }
@@ -372,7 +372,7 @@ fn tell(entry: Box<Entry>, outcome: &Outcome) {
             let kind = ReplyKind::of(reply.serialization, &reply.body);
             let is_exception = kind == Some(ReplyKind::Exception);
             let (endpoint, len) = (Some(&*reply.endpoint), reply.body.len());
-            entry.answered(Answer { endpoint, len, is_exception });
+            entry.answered(RecordedAnswer { endpoint, len, is_exception });
         }
         Err(error) => entry.failed(error, None),
     }

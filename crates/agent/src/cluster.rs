@@ -23,7 +23,7 @@ use crate::facts::CallFacts;
 use crate::metrics::{CallStats, Hub, ServiceEvents};
 use crate::rule_documents::{RegistryRules, RuleName};
 use crate::timeout::Limit;
-use crate::upstream::{Pool, Standing};
+use crate::upstream::{Standing, UpstreamPool};
 
 mod allowed;
 mod attempt;
@@ -72,7 +72,7 @@ pub struct Cluster {
     /// The same as text, as links know it.
     service_name: Box<str>,
     registry_name: Box<str>,
-    pool: Rc<Pool>,
+    pool: Rc<UpstreamPool>,
     hub: Hub,
     policy: RefCell<Rc<ClusterPolicy>>,
     balancer: RefCell<Balancer<Member>>,
@@ -122,7 +122,7 @@ impl Cluster {
         service: ServiceKey,
         registry_name: &str,
         policy: &ClusterPolicy,
-        pool: Rc<Pool>,
+        pool: Rc<UpstreamPool>,
         hub: Hub,
     ) -> Self {
         let service_name: Box<str> = service.to_string().into();

@@ -94,12 +94,12 @@ enum Admission {
     Watch,
     /// The registry is being asked whether it exists.
     Ask,
-    Refuse(Refused),
+    Refuse(WatchRefusal),
 }
 
 /// Why a service is not watched.
 #[derive(Debug, Eq, PartialEq)]
-enum Refused {
+enum WatchRefusal {
     /// The registry lists its services, and this one is not there.
     Absent,
     /// It exists, but a worker calls no more services than [`MAX_CLUSTERS`].
@@ -123,13 +123,13 @@ impl ClusterCounts {
         }
         match presence() {
             Presence::Offered if self.n_clusters < MAX_CLUSTERS => Admission::Watch,
-            Presence::Offered => Admission::Refuse(Refused::Clusters),
-            Presence::Absent => Admission::Refuse(Refused::Absent),
+            Presence::Offered => Admission::Refuse(WatchRefusal::Clusters),
+            Presence::Absent => Admission::Refuse(WatchRefusal::Absent),
             Presence::Asking => Admission::Ask,
             Presence::Unknown if n_without < MAX_WITHOUT_ENDPOINTS && may_trust() => {
                 Admission::Watch
             }
-            Presence::Unknown => Admission::Refuse(Refused::WithoutEndpoints(n_without)),
+            Presence::Unknown => Admission::Refuse(WatchRefusal::WithoutEndpoints(n_without)),
         }
     }
 }
@@ -235,21 +235,21 @@ impl Clusters {
             Admission::Refuse(refused) => refused,
         };
         let (code, message) = match refused {
-            Refused::Clusters => (
+            WatchRefusal::Clusters => (
                 Code::Overloaded,
                 format!(
                     "this worker calls {MAX_CLUSTERS} services, which is the limit; try again \
                      later"
                 ),
             ),
-            Refused::WithoutEndpoints(n_without) => (
+            WatchRefusal::WithoutEndpoints(n_without) => (
                 Code::Overloaded,
                 format!(
                     "{n_without} services without an endpoint are being looked up, and registry \
                      {name:?} cannot list its services now; try again later"
                 ),
             ),
-            Refused::Absent => (
+            WatchRefusal::Absent => (
                 Code::ServiceNotFound,
                 format!(
                     "nobody offers {service} in registry {name:?}: its list of services has none \

@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 use tracing::{debug, info};
 use wire::{Account, Conn, Peer, Taking, Watched, drive};
 
-use self::pools::{Pool, Pools};
+use self::pools::{CreditPool, Pools};
 use self::requests::Received;
 use crate::backend::{App, Backend, Backends, DubboApp, HttpApp};
 use crate::call::{LinkRoute, LinkServer, Times};
@@ -86,7 +86,7 @@ struct RouteBackend {
     /// What those need who answer its calls.
     route: Rc<LinkRoute>,
     /// What its calls need credits of, if the peer knows credits.
-    pool: Option<Rc<Pool>>,
+    pool: Option<Rc<CreditPool>>,
 }
 
 /// The app, and what all calls of the route have in common: nothing if they are whole Dubbo

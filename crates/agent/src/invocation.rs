@@ -29,7 +29,7 @@ pub struct Invocation<'a> {
     /// Attachments of this call.
     pub attachments: Vec<(&'a str, &'a str)>,
     /// Who asks.
-    pub origin: Origin<'a>,
+    pub origin: CallOrigin<'a>,
     /// What stops the time of its stages, if anything does.
     pub clock: Option<Rc<StageClock>>,
     /// Whether it is a copy of a call, and goes by no rule for methods.
@@ -41,7 +41,7 @@ pub(crate) const THIS_AGENT: CallerId = CallerId::known(0);
 
 /// What is known of who makes a call, besides what the call itself says.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Origin<'a> {
+pub struct CallOrigin<'a> {
     /// The caller, among those who take turns where calls wait.
     pub caller: CallerId,
     /// The address that it comes from.

@@ -11,7 +11,7 @@ use flow::Rewrites;
 use tracing::debug;
 
 use crate::args::ArgumentList;
-use crate::call::{Outcome, Reply, Times};
+use crate::call::{Outcome, ProviderReply, Times};
 use crate::error::{CallError, Code};
 use crate::invocation::Invocation;
 use crate::outbound::Outbound;
@@ -270,7 +270,9 @@ async fn send(route: &Rc<ClusterRoute>, invocation: &Invocation<'_>, times: Time
         let outcome = send_args(route, args, invocation, times).await;
         // The type of the result is for who reads the reply.
         return match route.plan.result {
-            Some(_) => outcome.map(|reply| Reply { route: Some(Rc::clone(&route.route)), ..reply }),
+            Some(_) => {
+                outcome.map(|reply| ProviderReply { route: Some(Rc::clone(&route.route)), ..reply })
+            }
             None => outcome,
         };
     }
@@ -287,7 +289,7 @@ async fn send(route: &Rc<ClusterRoute>, invocation: &Invocation<'_>, times: Time
     } else {
         send_args(route, args, invocation, times).await
     };
-    outcome.map(|reply| Reply { route: Some(Rc::clone(&route.route)), ..reply })
+    outcome.map(|reply| ProviderReply { route: Some(Rc::clone(&route.route)), ..reply })
 }
 
 /// The arguments with the last ones in an array, if the method wants them so.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use link::LinkMachine;
-use wire::{Account, Budget, Conn, Group, Lease, Machine, Refused, Waits};
+use wire::{Account, Budget, Conn, Group, Lease, Machine, OverBudget, Waits};
 
 use crate::error::{CallError, Code};
 use crate::stages::StageClock;
@@ -160,7 +160,7 @@ impl WatchedClocks {
 
 impl<M: Buffers> Metered<M> {
     #[inline]
-    fn count(&self) -> Result<(), Refused> {
+    fn count(&self) -> Result<(), OverBudget> {
         let held = self.input_len + self.unread_len() + self.machine.assembly_len();
         self.account.set(self.counted.replace(held), held)
     }
@@ -176,7 +176,7 @@ impl<M: Buffers> Metered<M> {
         &mut self,
         now: Instant,
         input: &mut BytesMut,
-        mut refused: Refused,
+        mut refused: OverBudget,
     ) -> Result<(), M::Error> {
         while self.machine.shed(now, input, &refused.to_string())? {
             self.input_len = buffer_len(input);
@@ -366,9 +366,9 @@ fn may_wait(len: usize, waiting_len: usize) -> bool {
 /// limited.
 ///
 /// # Errors
-/// [`Refused`].
+/// [`OverBudget`].
 #[inline]
-pub fn check_shared_reply(account: &Account, len: usize) -> Result<(), Refused> {
+pub fn check_shared_reply(account: &Account, len: usize) -> Result<(), OverBudget> {
     if len <= SHORT_LEN { Ok(()) } else { account.check(len) }
 }
 
@@ -378,15 +378,15 @@ pub fn write_timeout(account: &Account, configured: Duration) -> Duration {
     if account.is_over_share() { configured.min(WRITE_TIMEOUT_IF_SHORT) } else { configured }
 }
 
-impl From<Refused> for CallError {
+impl From<OverBudget> for CallError {
     #[cold]
-    fn from(refused: Refused) -> Self {
+    fn from(refused: OverBudget) -> Self {
         Self::new(Code::Overloaded, refused.to_string())
     }
 }
 
 /// Why a reply is not passed on that has come.
-pub fn no_room_for_reply(len: usize, refused: &Refused) -> CallError {
+pub fn no_room_for_reply(len: usize, refused: &OverBudget) -> CallError {
     let message =
         format!("the call was answered, but its reply of {len} bytes was dropped: {refused}");
     CallError::new(Code::ReplyTooLarge, message)

@@ -18,7 +18,7 @@ use crate::error::{CallError, Code};
 use crate::metrics::Hub;
 use crate::route::{Parameters, Plan, RouteName, WHOLE};
 use crate::routes::{ClusterRoute, RouteTable};
-use crate::upstream::Pool;
+use crate::upstream::UpstreamPool;
 
 /// One worker's part of it.
 pub struct Outbound {
@@ -28,7 +28,7 @@ pub struct Outbound {
     /// What the called services look like.
     pub definitions: Definitions,
     rules: RefCell<Arc<ClusterRules>>,
-    pool: Rc<Pool>,
+    pool: Rc<UpstreamPool>,
     hub: Hub,
     stopped: Cell<bool>,
 }
@@ -38,7 +38,7 @@ impl Outbound {
     pub fn new(
         registries: Vec<(String, Registry)>,
         rules: Arc<ClusterRules>,
-        pool: Rc<Pool>,
+        pool: Rc<UpstreamPool>,
         hub: Hub,
     ) -> Self {
         Self {

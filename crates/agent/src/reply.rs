@@ -11,7 +11,7 @@ use hessian::{JavaType, Limits};
 use registry::Definition;
 
 use crate::attachments::Replied;
-use crate::call::Reply;
+use crate::call::ProviderReply;
 use crate::error::{CallError, Code};
 use crate::exception;
 use crate::offload::{LONG_LEN, Threads};
@@ -23,7 +23,7 @@ use crate::route::Route;
 /// # Errors
 /// [`Code::Timeout`] if no thread is free before the call's deadline.
 pub async fn read_soon<R: Send + 'static>(
-    reply: &Reply,
+    reply: &ProviderReply,
     options: &JsonOptions,
     threads: &Threads,
     held: impl Sized + 'static,
@@ -82,7 +82,7 @@ impl Form {
 }
 
 impl OwnReply {
-    fn new(reply: &Reply, options: &JsonOptions) -> Self {
+    fn new(reply: &ProviderReply, options: &JsonOptions) -> Self {
         let plan = reply.route.as_ref().map(|route| &route.plan);
         Self {
             serialization: reply.serialization,
@@ -109,7 +109,7 @@ impl OwnReply {
 
 impl<'a> ReplyReader<'a> {
     /// Reads a reply, in the form that the caller chose.
-    pub fn new(reply: &'a Reply, options: &'a JsonOptions) -> Self {
+    pub fn new(reply: &'a ProviderReply, options: &'a JsonOptions) -> Self {
         Self {
             serialization: reply.serialization,
             body: &reply.body,
@@ -199,7 +199,7 @@ impl<'a> ReplyReader<'a> {
 ///
 /// # Errors
 /// As [`ReplyReader::json`].
-pub fn json_of(reply: &Reply) -> Result<Vec<u8>, CallError> {
+pub fn json_of(reply: &ProviderReply) -> Result<Vec<u8>, CallError> {
     ReplyReader::new(reply, &JsonOptions::default()).json()
 }
 
@@ -240,7 +240,7 @@ impl<'a> DefinedResult<'a> {
     }
 }
 
-fn known_type(reply: &Reply) -> DefinedResult<'_> {
+fn known_type(reply: &ProviderReply) -> DefinedResult<'_> {
     let Some(plan) = reply.route.as_ref().map(|route| &route.plan) else {
         return DefinedResult::default();
     };
@@ -274,12 +274,12 @@ mod tests {
         }
     }
 
-    fn reply(serialization: Serialization, body: &[u8]) -> Reply {
+    fn reply(serialization: Serialization, body: &[u8]) -> ProviderReply {
         let body = bytes::Bytes::copy_from_slice(body);
-        Reply::new(serialization, body, "here".into())
+        ProviderReply::new(serialization, body, "here".into())
     }
 
-    fn text(reply: &Reply, options: &str) -> (String, Vec<&'static str>) {
+    fn text(reply: &ProviderReply, options: &str) -> (String, Vec<&'static str>) {
         let options = JsonOptions::parse(options).unwrap();
         let reader = ReplyReader::new(reply, &options);
         (String::from_utf8(reader.json().unwrap()).unwrap(), reader.ignored_options())

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use dubbo_proto::definition::MethodDefinition;
 use hessian::transcode::builtin::Builtin;
 use hessian::{ClassType, JavaType};
-use registry::{Definition, Endpoint, Origin};
+use registry::{Definition, DefinitionOrigin, Endpoint};
 
 use crate::args::fits::Fit;
 use crate::args::{ArgumentList, parse_types, understood};
@@ -186,8 +186,9 @@ fn resolved(method: &Candidate, schema: Option<Arc<Definition>>) -> (Parameters,
     let (types, n_packed) = (method.types.clone(), method.n_packed);
     let is_known =
         |class: &ClassType| schema.as_ref().is_some_and(|schema| schema.service.knows(class));
-    let is_erased =
-        schema.as_ref().is_some_and(|schema| matches!(schema.origin, Origin::Provider(_)));
+    let is_erased = schema
+        .as_ref()
+        .is_some_and(|schema| matches!(schema.origin, DefinitionOrigin::Provider(_)));
     let may_pack = n_packed.is_none() && matches!(types.last(), Some(JavaType::Array(_)));
     if types.iter().all(|ty| are_known(ty, &is_known) && !(is_erased && holds_anything(ty))) {
         let result = method.result.clone();

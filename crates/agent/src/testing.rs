@@ -21,7 +21,7 @@ use crate::journal::Journal;
 use crate::memory::Memory;
 use crate::metrics::Hub;
 use crate::offload::Threads;
-use crate::upstream::Pool;
+use crate::upstream::UpstreamPool;
 use crate::worker::{Offer, WorkerSetup};
 
 /// A host and port where nothing listens.
@@ -37,10 +37,16 @@ pub(crate) fn on_worker(test: impl AsyncFnOnce()) {
 }
 
 /// Upstreams that may hold as much as they like.
-pub(crate) fn pool() -> Rc<Pool> {
+pub(crate) fn pool() -> Rc<UpstreamPool> {
     let memory = Rc::new(Memory::new(Budget::new(usize::MAX), Group::new()));
     let gates = OwnGates::new(Arc::new(DirectGates::new(1)), 0);
-    Rc::new(Pool::new("test", memory, Threads::one_per_core(), Connections::default(), gates))
+    Rc::new(UpstreamPool::new(
+        "test",
+        memory,
+        Threads::one_per_core(),
+        Connections::default(),
+        gates,
+    ))
 }
 
 /// The parts of a worker that knows an empty registry.

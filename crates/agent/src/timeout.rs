@@ -15,12 +15,12 @@ pub struct Limit {
     /// The time itself.
     pub time: Duration,
     /// Who says so.
-    pub origin: Origin,
+    pub origin: TimeoutOrigin,
 }
 
 /// Who says how long a call may take.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Origin {
+pub enum TimeoutOrigin {
     /// The caller.
     Caller,
     /// `timeout_ms` of this section of the configuration.
@@ -42,13 +42,15 @@ impl Limit {
         registered: Option<Duration>,
     ) -> Self {
         let (time, origin) = match (wanted, policy.timeout, registered) {
-            (Some(time), ..) => (time, Origin::Caller),
-            (_, Some(time), _) => (time, Origin::Configured(Arc::clone(&policy.timeout_section))),
-            (.., Some(time)) => (time, Origin::Provider),
-            (None, None, None) => (DUBBO_DEFAULT, Origin::DubboDefault),
+            (Some(time), ..) => (time, TimeoutOrigin::Caller),
+            (_, Some(time), _) => {
+                (time, TimeoutOrigin::Configured(Arc::clone(&policy.timeout_section)))
+            }
+            (.., Some(time)) => (time, TimeoutOrigin::Provider),
+            (None, None, None) => (DUBBO_DEFAULT, TimeoutOrigin::DubboDefault),
         };
         if policy.max_timeout < time {
-            let origin = Origin::Longest(Arc::clone(&policy.max_timeout_section));
+            let origin = TimeoutOrigin::Longest(Arc::clone(&policy.max_timeout_section));
             return Self { time: policy.max_timeout, origin };
         }
         Self { time, origin }
@@ -93,18 +95,20 @@ impl Limit {
     fn within(&self, key: &str) -> String {
         let ms = self.time.as_millis();
         let (origin, remedy) = match &self.origin {
-            Origin::Caller => ("the caller's timeout".to_owned(), format!("raise it by {key}")),
-            Origin::Configured(section) => {
+            TimeoutOrigin::Caller => {
+                ("the caller's timeout".to_owned(), format!("raise it by {key}"))
+            }
+            TimeoutOrigin::Configured(section) => {
                 (format!("timeout_ms of {section}"), format!("raise it, or send {key}"))
             }
-            Origin::Longest(section) => {
+            TimeoutOrigin::Longest(section) => {
                 (format!("max_timeout_ms of {section}"), "raise it".to_owned())
             }
-            Origin::Provider => (
+            TimeoutOrigin::Provider => (
                 "the timeout that the provider has registered".to_owned(),
                 format!("raise it by {key}"),
             ),
-            Origin::DubboDefault => {
+            TimeoutOrigin::DubboDefault => {
                 ("Dubbo's default timeout".to_owned(), format!("raise it by {key}"))
             }
         };
@@ -120,7 +124,7 @@ mod tests {
     /// A call that was refused somewhere and had no time left for another endpoint says both.
     #[test]
     fn what_happened_before_the_time_was_up_is_not_lost() {
-        let limit = Limit { time: Duration::from_millis(50), origin: Origin::Caller };
+        let limit = Limit { time: Duration::from_millis(50), origin: TimeoutOrigin::Caller };
         let silent = CallError::new(Code::Timeout, "no answer before the deadline").at("h:1");
         let told = limit.explain(silent, "k", false).message;
         assert_eq!(&*told, "no answer from h:1 within 50 ms (the caller's timeout); raise it by k");
@@ -135,7 +139,7 @@ mod tests {
     /// Nobody awaits an answer, so that none can be missing.
     #[test]
     fn a_one_way_call_that_was_not_sent_says_why() {
-        let limit = Limit { time: Duration::from_millis(50), origin: Origin::Caller };
+        let limit = Limit { time: Duration::from_millis(50), origin: TimeoutOrigin::Caller };
         let told = |error| limit.explain(error, "k", true).message;
         let within = "within 50 ms (the caller's timeout); raise it by k";
         assert_eq!(

@@ -28,7 +28,7 @@ use crate::memory::Memory;
 use crate::metrics::{Hub, LagMeter};
 use crate::offload::Threads;
 use crate::outbound::Outbound;
-use crate::upstream::{Pool, Standing};
+use crate::upstream::{Standing, UpstreamPool};
 
 mod arrivals;
 mod by_origin;
@@ -113,7 +113,7 @@ struct Arrival {
     connection: Detached,
     protocol: Arc<dyn ListenerProtocol>,
     /// A drain waits for it.
-    _counted: Counted,
+    _counted: OpenConnectionGuard,
 }
 
 /// One worker's state.
@@ -149,7 +149,7 @@ impl Worker {
     pub fn new(setup: WorkerSetup) -> Rc<Self> {
         let memory = Rc::new(Memory::new(setup.budget, setup.endpoints));
         let connections = Connections::default();
-        let pool = Pool::new(
+        let pool = UpstreamPool::new(
             &setup.name,
             Rc::clone(&memory),
             setup.threads.clone(),
@@ -238,7 +238,7 @@ impl Worker {
     fn handle(self: &Rc<Self>, message: ToWorker) {
         match message {
             ToWorker::Serve(connection, protocol) => {
-                let _counted = Counted::new(self);
+                let _counted = OpenConnectionGuard::new(self);
                 let origin = connection.facts().peer.ip().into();
                 self.arrivals.push(origin, Arrival { connection, protocol, _counted });
             }
@@ -291,7 +291,7 @@ impl Worker {
         let who = Who::new(facts.peer.ip().into(), Rc::<S>::clone(session));
         self.connections.add(facts, meter, Direction::Downstream, session);
         // From now on, not from when the task first runs: a drain must not miss it.
-        let counted = Counted::new(self);
+        let counted = OpenConnectionGuard::new(self);
         let worker = Rc::clone(self);
         let serve = async move {
             let _counted = counted;
@@ -364,16 +364,16 @@ async fn secure(connection: Connection, worker: &Worker) -> Option<Connection> {
 }
 
 /// Counts a connection of the worker, also when its task ends in a panic.
-struct Counted(Rc<Worker>);
+struct OpenConnectionGuard(Rc<Worker>);
 
-impl Counted {
+impl OpenConnectionGuard {
     fn new(worker: &Rc<Worker>) -> Self {
         worker.n_open.set(worker.n_open.get() + 1);
         Self(Rc::clone(worker))
     }
 }
 
-impl Drop for Counted {
+impl Drop for OpenConnectionGuard {
     fn drop(&mut self) {
         let Self(worker) = self;
         worker.n_open.set(worker.n_open.get() - 1);

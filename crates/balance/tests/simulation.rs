@@ -19,7 +19,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// What the first endpoint does; the others work.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum First {
+enum FirstEndpoint {
     Works,
     /// It takes three times as long as the others.
     Slow,
@@ -37,7 +37,7 @@ enum First {
 
 struct Run {
     policy: Policy,
-    first: First,
+    first: FirstEndpoint,
     calls_per_second: u32,
     /// Of each endpoint.
     n_threads: usize,
@@ -77,7 +77,7 @@ struct Flight {
 }
 
 impl Run {
-    fn new(policy: Policy, first: First, calls_per_second: u32) -> Self {
+    fn new(policy: Policy, first: FirstEndpoint, calls_per_second: u32) -> Self {
         let outlier = OutlierPolicy::default();
         Self { policy, first, calls_per_second, n_threads: 20, outlier }
     }
@@ -89,12 +89,12 @@ impl Run {
             return (work, Verdict::Answered);
         }
         match self.first {
-            First::Slow => (work * 3, Verdict::Answered),
-            First::Fails => (MS, Verdict::Failed),
-            First::FailsSometimes if rng.random_ratio(1, 3) => (MS, Verdict::Failed),
-            First::Throws => (MS, Verdict::Threw),
-            First::Hangs if 2 * SECOND <= since_start => (3600 * SECOND, Verdict::Answered),
-            First::Recovers if since_start < 3 * SECOND => (MS, Verdict::Failed),
+            FirstEndpoint::Slow => (work * 3, Verdict::Answered),
+            FirstEndpoint::Fails => (MS, Verdict::Failed),
+            FirstEndpoint::FailsSometimes if rng.random_ratio(1, 3) => (MS, Verdict::Failed),
+            FirstEndpoint::Throws => (MS, Verdict::Threw),
+            FirstEndpoint::Hangs if 2 * SECOND <= since_start => (3600 * SECOND, Verdict::Answered),
+            FirstEndpoint::Recovers if since_start < 3 * SECOND => (MS, Verdict::Failed),
             _ => (work, Verdict::Answered),
         }
     }
@@ -187,7 +187,7 @@ fn nobody_is_ejected_who_works() {
     for policy in Policy::ALL {
         // At the highest of these rates 97 % of the threads are busy.
         for rate in [60, 600, 1160] {
-            let run = Run::new(policy, First::Works, rate);
+            let run = Run::new(policy, FirstEndpoint::Works, rate);
             check(&run, |it| it.n_failed == 0 && (0.2..0.47).contains(&it.share_first()));
         }
     }
@@ -196,16 +196,16 @@ fn nobody_is_ejected_who_works() {
 /// Half the load of three that are as fast; two and a third stay.
 #[test]
 fn a_slow_one_gets_less() {
-    let run = Run::new(Policy::Adaptive, First::Slow, 600);
+    let run = Run::new(Policy::Adaptive, FirstEndpoint::Slow, 600);
     check(&run, |it| it.quantile(90) <= 60 * MS && 0 < it.n_first_in_last_second);
-    let run = Run::new(Policy::PowerOfTwo, First::Slow, 600);
+    let run = Run::new(Policy::PowerOfTwo, FirstEndpoint::Slow, 600);
     check(&run, |it| it.quantile(90) <= 60 * MS);
 }
 
 #[test]
 fn one_that_fails_at_once_attracts_nobody() {
     for policy in Policy::ALL {
-        let run = Run { n_threads: 50, ..Run::new(policy, First::Fails, 1000) };
+        let run = Run { n_threads: 50, ..Run::new(policy, FirstEndpoint::Fails, 1000) };
         check(&run, |it| it.n_failed <= 12 && it.n_failed_later * 100 <= it.n);
     }
 }
@@ -215,17 +215,17 @@ fn one_that_fails_at_once_attracts_nobody() {
 fn fast_failures_are_not_fast_answers() {
     for policy in [Policy::Adaptive, Policy::LeastInFlight, Policy::PowerOfTwo] {
         let outlier = OutlierPolicy { max_percent: 0, ..OutlierPolicy::default() };
-        check(&Run { outlier, ..Run::new(policy, First::Fails, 600) }, |it| {
+        check(&Run { outlier, ..Run::new(policy, FirstEndpoint::Fails, 600) }, |it| {
             it.share_first() <= 0.36
         });
-        check(&Run::new(policy, First::Throws, 600), |it| it.share_first() <= 0.37);
+        check(&Run::new(policy, FirstEndpoint::Throws, 600), |it| it.share_first() <= 0.37);
     }
 }
 
 #[test]
 fn one_that_fails_sometimes_gets_less() {
     let outlier = OutlierPolicy { max_percent: 0, ..OutlierPolicy::default() };
-    let run = Run { outlier, ..Run::new(Policy::Adaptive, First::FailsSometimes, 600) };
+    let run = Run { outlier, ..Run::new(Policy::Adaptive, FirstEndpoint::FailsSometimes, 600) };
     check(&run, |it| it.share_first() <= 0.28);
 }
 
@@ -233,7 +233,7 @@ fn one_that_fails_sometimes_gets_less() {
 #[test]
 fn a_hung_one_is_found_out() {
     for policy in [Policy::Adaptive, Policy::LeastInFlight, Policy::RoundRobin] {
-        let run = Run { n_threads: 200, ..Run::new(policy, First::Hangs, 1000) };
+        let run = Run { n_threads: 200, ..Run::new(policy, FirstEndpoint::Hangs, 1000) };
         check(&run, |it| it.n_failed <= 60);
     }
 }
@@ -241,7 +241,7 @@ fn a_hung_one_is_found_out() {
 #[test]
 fn one_that_works_again_is_used_again() {
     for policy in Policy::ALL {
-        let run = Run::new(policy, First::Recovers, 600);
+        let run = Run::new(policy, FirstEndpoint::Recovers, 600);
         check(&run, |it| 30 <= it.n_first_in_last_second && it.n_failed <= 12);
     }
 }

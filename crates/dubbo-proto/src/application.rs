@@ -19,7 +19,9 @@ use parameters::Parameters;
 use serde_json::Value;
 
 pub use instance::{Instance, MetadataAddress, Storage};
-pub use mapping::{MAX_APPLICATIONS, Turn, add_application, applications, applications_in_turn};
+pub use mapping::{
+    ApplicationsInTurn, MAX_APPLICATIONS, add_application, applications, applications_in_turn,
+};
 pub use metadata::{MAX_METADATA_LEN, METADATA_CLASS, Metadata, MetadataClasses, OfferedService};
 
 /// The interface by which an instance tells its metadata.

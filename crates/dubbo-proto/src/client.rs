@@ -22,7 +22,7 @@ use bytes::BytesMut;
 
 pub use self::config::ClientConfig;
 pub use self::outcome::{ClientEvent, ClientStats, DeadReason, SendError};
-use crate::event::{self, Event};
+use crate::event::{self, EventFrame};
 use crate::frame::{Frame, Frames, HEADER_LEN, Header, Incoming};
 use crate::frame_deadline::Unfinished;
 use crate::liveness::{Liveness, Look};
@@ -407,10 +407,10 @@ impl<T> ClientConnection<T> {
     }
 
     fn handle_event(&mut self, now: Instant, frame: &Frame) -> Result<(), ProtoError> {
-        match Event::from_body(&frame.body) {
-            Event::Heartbeat => {}
-            Event::ReadOnly => self.set_readonly(true),
-            Event::Writeable => self.set_readonly(false),
+        match EventFrame::from_body(&frame.body) {
+            EventFrame::Heartbeat => {}
+            EventFrame::ReadOnly => self.set_readonly(true),
+            EventFrame::Writeable => self.set_readonly(false),
         }
         if frame.header.two_way {
             self.check_output()?;

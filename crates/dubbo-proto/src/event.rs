@@ -7,7 +7,7 @@ use crate::{Serialization, Status};
 
 /// What an event frame means.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Event {
+pub(crate) enum EventFrame {
     /// "Are you there?" Also what we take everything for that we do not know: the bodies that
     /// versions of Dubbo and its proxies put into heartbeats differ (null, one byte, none at all).
     Heartbeat,
@@ -17,7 +17,7 @@ pub(crate) enum Event {
     Writeable,
 }
 
-impl Event {
+impl EventFrame {
     pub(crate) fn from_body(body: &[u8]) -> Self {
         match Serialization::event_letter(body) {
             Some(b'R') => Self::ReadOnly,
@@ -86,12 +86,12 @@ mod tests {
     #[test]
     fn tells_events_apart() {
         for body in [&b""[..], b"N", b"\x00", b"null\n", &[0, 0, 0, 1, 0xaf], &[7; 100]] {
-            assert_eq!(Event::from_body(body), Event::Heartbeat);
+            assert_eq!(EventFrame::from_body(body), EventFrame::Heartbeat);
         }
         let sized = b"\0\0\0\x03\"R\"";
         for body in [&b"\x01R"[..], b"\"R\"\n", b"\"R\"", &[0, 0, 0, 2, 0x4a, b'R'], sized] {
-            assert_eq!(Event::from_body(body), Event::ReadOnly);
+            assert_eq!(EventFrame::from_body(body), EventFrame::ReadOnly);
         }
-        assert_eq!(Event::from_body(b"\x01W"), Event::Writeable);
+        assert_eq!(EventFrame::from_body(b"\x01W"), EventFrame::Writeable);
     }
 }

@@ -52,7 +52,7 @@ impl fmt::Display for RequestId {
 /// Slots, reused in the order last in, first out, so that few calls touch little memory.
 #[derive(Debug)]
 pub(crate) struct Pending<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<PendingSlot<T>>,
     free: u32,
     n_busy: usize,
     max: usize,
@@ -60,7 +60,7 @@ pub(crate) struct Pending<T> {
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct PendingSlot<T> {
     generation: u32,
     state: SlotState<T>,
 }
@@ -112,7 +112,7 @@ impl<T> Pending<T> {
             self.free = next;
             slot.state = busy;
         } else {
-            self.slots.push(Slot { generation: FIRST_GENERATION, state: busy });
+            self.slots.push(PendingSlot { generation: FIRST_GENERATION, state: busy });
         }
     }
 
@@ -185,7 +185,7 @@ impl<T> Pending<T> {
 }
 
 /// Empties a busy slot, puts it in front of the free ones and makes its old id void.
-fn free_slot<T>(slot: &mut Slot<T>, at: u32, free: &mut u32) -> Option<T> {
+fn free_slot<T>(slot: &mut PendingSlot<T>, at: u32, free: &mut u32) -> Option<T> {
     match std::mem::replace(&mut slot.state, SlotState::Free { next: *free }) {
         SlotState::Busy { token, .. } => {
             slot.generation = slot.generation.wrapping_add(1);

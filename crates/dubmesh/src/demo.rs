@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::config::{LogConfig, LogFormat};
 use clap::Args;
-use lab::demo::{DemoPlan, Pace};
+use lab::demo::{CallPace, DemoPlan};
 
 use crate::Exit;
 use crate::duration::duration;
@@ -51,8 +51,8 @@ pub(crate) fn demo(args: &DemoArgs) -> Exit {
     let _logging =
         Logging::start(&LogConfig { filter: "error".to_owned(), format: LogFormat::Text });
     let pace = match (args.rate, args.concurrency) {
-        (Some(rate), _) => Some(Pace::PerSecond(rate)),
-        (None, callers) => callers.map(Pace::Callers),
+        (Some(rate), _) => Some(CallPace::PerSecond(rate)),
+        (None, callers) => callers.map(CallPace::Callers),
     };
     let plan = DemoPlan { duration: args.duration, pace, plain: args.plain };
     match lab::demo::demo(&plan) {

@@ -13,7 +13,7 @@ use agent::route::RouteName;
 use clap::Args;
 use dubbo_proto::ServiceKey;
 use hessian::transcode::JsonOptions;
-use registry::Origin;
+use registry::DefinitionOrigin;
 use serde_json::json;
 
 use crate::service_location::{LocationArgs, ServiceLocation, VariantArgs, plain_address};
@@ -168,7 +168,8 @@ async fn look(args: &DescribeArgs) -> Result<Vec<Description>, Trouble> {
         };
         // What a provider lists by telnet is of any version and group that it has.
         let told = looked.lookup.found().map(|found| &found.origin);
-        let known_without_it = told.is_some_and(|origin| !matches!(origin, Origin::Provider(_)));
+        let known_without_it =
+            told.is_some_and(|origin| !matches!(origin, DefinitionOrigin::Provider(_)));
         if let (Some(text), false) = (&found.refusal, known_without_it) {
             let nothing = Description { refusal: Some(text.clone()), ..Description::default() };
             return Ok(vec![nothing]);
@@ -202,7 +203,7 @@ async fn is_offered(place: &ServiceLocation, service: &ServiceKey) -> Result<(),
         timeout: Some(CONNECT_TIMEOUT),
         timeout_key: "",
         attachments: Vec::new(),
-        origin: agent::invocation::Origin::default(),
+        origin: agent::invocation::CallOrigin::default(),
         clock: None,
         is_copy: false,
     };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 
 use self::sample::{Figures, Sample};
-use self::table::{Order, Shown, View};
+use self::table::{Shown, SortOrder, View};
 use crate::Exit;
 use crate::duration::duration;
 use crate::output;
@@ -74,8 +74,8 @@ pub(crate) struct TopArgs {
 /// Shows what an agent does.
 pub(crate) fn top(args: &TopArgs) -> Exit {
     let order = match &args.sort {
-        None => Order::of(args.view),
-        Some(name) => match Order::by(args.view, name) {
+        None => SortOrder::of(args.view),
+        Some(name) => match SortOrder::by(args.view, name) {
             Some(order) => order,
             None => {
                 let names = args.view.columns().map(|column| column.name).collect::<Vec<_>>();

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use interop_harness::{DubboVersion, Etcd, JavaProvider, ProviderOptions};
 use support::{
-    Agent, Answer, Cable, Consumer, HELLO, Layout, Load, Offer, TYPES, java, post, wait_until,
+    Agent, Cable, ConsumerAgent, HELLO, HelloLoad, HttpResponse, Layout, Offer, TYPES, java, post,
+    wait_until,
 };
 
 /// The versions of two providers.
@@ -50,7 +51,7 @@ fn is_registered(etcd: &Etcd, port: u16) -> bool {
     keys.iter().any(|key| key.contains(&format!(":{port}")) || key.contains(&format!("%3A{port}")))
 }
 
-fn sleep(consumer: &Agent, millis: u32) -> Answer {
+fn sleep(consumer: &Agent, millis: u32) -> HttpResponse {
     let types = ["x-dubbo-parameter-types: long"];
     post(consumer.http(), &format!("/{TYPES}/sleep"), &types, &format!("[{millis}]"))
 }
@@ -61,13 +62,13 @@ fn etcd_is_killed_and_comes_back() {
     let [first, second] = both(|number| {
         java(DubboVersion::V2_7, (number == 0).then_some(&etcd), Duration::from_millis(1))
     });
-    let consumer = Consumer { etcd: &etcd, layout: Layout::Dubbo, extra: "" }.start();
+    let consumer = ConsumerAgent { etcd: &etcd, layout: Layout::Dubbo, extra: "" }.start();
     let offer = |etcd: &Etcd, app: &JavaProvider| {
         let (layout, serialization) = (Layout::Dubbo, "hessian2");
         Offer { etcd, layout, app: app.url(), serialization }.start()
     };
     let agent = offer(&etcd, &first);
-    let load = Load::start(consumer.http(), N_CALLERS);
+    let load = HelloLoad::start(consumer.http(), N_CALLERS);
     wait_for_calls_at(&consumer, &agent.link().to_string());
 
     etcd.kill9();
@@ -96,7 +97,7 @@ fn etcd_is_out_of_reach_of_the_providers_agents() {
     let etcd = Etcd::start().unwrap();
     let providers = both(|_| java(DubboVersion::V2_7, None, Duration::from_millis(1)));
     let layout = Layout::Contest;
-    let consumer = Consumer { etcd: &etcd, layout, extra: "" }.start();
+    let consumer = ConsumerAgent { etcd: &etcd, layout, extra: "" }.start();
     let cable = Cable::to(etcd.addr());
     let agents = both(|number| {
         let app = providers[number].url();
@@ -104,7 +105,7 @@ fn etcd_is_out_of_reach_of_the_providers_agents() {
         let through_cable = config.replace(&etcd.client_url(), &format!("http://{}", cable.addr()));
         Agent::start("provider", &through_cable.replace("lease_ttl_s = 20", "lease_ttl_s = 4"))
     });
-    let load = Load::start(consumer.http(), N_CALLERS);
+    let load = HelloLoad::start(consumer.http(), N_CALLERS);
     for agent in &agents {
         wait_for_calls_at(&consumer, &agent.link().to_string());
     }
@@ -165,8 +166,8 @@ fn come_and_go(
     providers: &mut [JavaProvider; 2],
     places: [SocketAddr; 2],
 ) {
-    let consumer = &Consumer { etcd, layout, extra: "" }.start();
-    let warm_up = Load::start(consumer.http(), N_CALLERS);
+    let consumer = &ConsumerAgent { etcd, layout, extra: "" }.start();
+    let warm_up = HelloLoad::start(consumer.http(), N_CALLERS);
     for place in places {
         wait_for_calls_at(consumer, &place.to_string());
     }
@@ -198,7 +199,7 @@ impl Drop for Shown<'_> {
 /// Calls at a provider that hangs time out; others go on, and so do all when it goes on.
 fn hang(consumer: &Agent, provider: &mut JavaProvider, place: SocketAddr) {
     let address = place.to_string();
-    let load = Load::start_with(consumer.http(), N_CALLERS, &["x-dubbo-timeout-ms: 1000"]);
+    let load = HelloLoad::start_with(consumer.http(), N_CALLERS, &["x-dubbo-timeout-ms: 1000"]);
     load.wait_for(MANY);
     let before = consumer.n_calls(&address, "timeout");
     provider.suspend();
@@ -206,20 +207,20 @@ fn hang(consumer: &Agent, provider: &mut JavaProvider, place: SocketAddr) {
     load.wait_for(MANY);
     provider.resume();
     load.stop().assert_only(&["504 timeout"]);
-    let load = Load::start(consumer.http(), N_CALLERS);
+    let load = HelloLoad::start(consumer.http(), N_CALLERS);
     wait_for_calls_at(consumer, &address);
     load.stop().assert_all_ok();
 }
 
 /// Calls go to the other one, its entry ends in time, and it is used again when it is back.
 fn kill(etcd: &Etcd, consumer: &Agent, provider: &mut JavaProvider, place: SocketAddr) {
-    let load = Load::start(consumer.http(), N_CALLERS);
+    let load = HelloLoad::start(consumer.http(), N_CALLERS);
     wait_for_calls_at(consumer, &place.to_string());
     provider.kill9();
     load.wait_for(MANY);
     load.stop().assert_only(&[BROKEN]);
 
-    let load = Load::start(consumer.http(), N_CALLERS);
+    let load = HelloLoad::start(consumer.http(), N_CALLERS);
     wait_until("the end of its entry", || !is_registered(etcd, place.port()));
     load.wait_for(MANY);
     provider.restart().unwrap();
@@ -229,7 +230,7 @@ fn kill(etcd: &Etcd, consumer: &Agent, provider: &mut JavaProvider, place: Socke
 
 /// Nobody notices a provider that leaves in order.
 fn stop(etcd: &Etcd, consumer: &Agent, provider: &mut JavaProvider, place: SocketAddr) {
-    let load = Load::start(consumer.http(), N_CALLERS);
+    let load = HelloLoad::start(consumer.http(), N_CALLERS);
     wait_for_calls_at(consumer, &place.to_string());
     provider.stop_gracefully().unwrap();
     wait_until("the end of its entry", || !is_registered(etcd, place.port()));
@@ -244,13 +245,13 @@ fn agents_are_stopped_killed_and_reloaded() {
     let etcd = Etcd::start().unwrap();
     let providers = both(|_| java(DubboVersion::V2_7, None, WORK));
     let layout = Layout::Contest;
-    let settings = Consumer { etcd: &etcd, layout, extra: "" }.config();
+    let settings = ConsumerAgent { etcd: &etcd, layout, extra: "" }.config();
     let mut consumer = Agent::start("consumer", &settings);
     let mut agents = both(|number| {
         let app = providers[number].url();
         Offer { etcd: &etcd, layout, app, serialization: "hessian2" }.start()
     });
-    let load = Load::start(consumer.http(), N_CALLERS);
+    let load = HelloLoad::start(consumer.http(), N_CALLERS);
     for agent in &agents {
         wait_for_calls_at(&consumer, &agent.link().to_string());
     }
@@ -260,19 +261,19 @@ fn agents_are_stopped_killed_and_reloaded() {
     drain(&etcd, &consumer, agent);
     let address = agent.link().to_string();
 
-    let load = Load::start(consumer.http(), N_CALLERS);
+    let load = HelloLoad::start(consumer.http(), N_CALLERS);
     wait_for_calls_at(&consumer, &address);
     agent.kill9();
     load.wait_for(MANY);
     load.stop().assert_only(&[BROKEN]);
-    let load = Load::start(consumer.http(), N_CALLERS);
+    let load = HelloLoad::start(consumer.http(), N_CALLERS);
     agent.restart();
     wait_for_calls_at(&consumer, &address);
     load.stop().assert_all_ok();
 
     consumer.kill9();
     consumer.restart();
-    let load = Load::start(consumer.http(), N_CALLERS);
+    let load = HelloLoad::start(consumer.http(), N_CALLERS);
     wait_for_calls_at(&consumer, &address);
     reload(&consumer, &settings, &load);
     load.stop().assert_all_ok();
@@ -281,7 +282,7 @@ fn agents_are_stopped_killed_and_reloaded() {
 /// An agent that is asked to end withdraws its registration first, then answers what it has begun.
 fn drain(etcd: &Etcd, consumer: &Agent, agent: &mut Agent) {
     let port = agent.link().port();
-    let load = Load::start(consumer.http(), N_CALLERS);
+    let load = HelloLoad::start(consumer.http(), N_CALLERS);
     thread::scope(|scope| {
         let long: Vec<_> = (0..4).map(|_| scope.spawn(|| sleep(consumer, 3000))).collect();
         let in_flight = format!("dubmesh_export_in_flight{{service=\"{TYPES}\"}} ");
@@ -306,7 +307,7 @@ fn drain(etcd: &Etcd, consumer: &Agent, agent: &mut Agent) {
 }
 
 /// SIGHUP takes over what can be, and a file with a mistake changes nothing.
-fn reload(consumer: &Agent, settings: &str, load: &Load) {
+fn reload(consumer: &Agent, settings: &str, load: &HelloLoad) {
     let changed = settings.replace("[defaults]", "[defaults]\nbalance = \"round-robin\"");
     consumer.reload(&changed);
     consumer.wait_for_log(&["\"message\":\"reloaded\"", "defaults"]);
@@ -326,11 +327,11 @@ fn a_full_thread_pool_refuses() {
     });
     for provider in &providers {
         let layout = Layout::Contest;
-        let consumer = Consumer { etcd: &etcd, layout, extra: "" }.start();
+        let consumer = ConsumerAgent { etcd: &etcd, layout, extra: "" }.start();
         let mut agent =
             Offer { etcd: &etcd, layout, app: provider.url(), serialization: "hessian2" }.start();
         wait_until("a first answer", || sleep(&consumer, 1).status == 200);
-        let answers: Vec<Answer> = thread::scope(|scope| {
+        let answers: Vec<HttpResponse> = thread::scope(|scope| {
             let calls: Vec<_> = (0..20).map(|_| scope.spawn(|| sleep(&consumer, 500))).collect();
             calls.into_iter().map(|call| call.join().unwrap()).collect()
         });

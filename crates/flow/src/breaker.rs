@@ -82,14 +82,14 @@ enum BreakerState {
 /// Calls and failures of late.
 #[derive(Clone, Debug, Default)]
 struct Window {
-    parts: [Part; N_PARTS as usize],
+    parts: [WindowPart; N_PARTS as usize],
     /// The part that counts now, and when it began.
     current: usize,
     since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Part {
+struct WindowPart {
     n_calls: u32,
     n_failures: u32,
 }
@@ -123,7 +123,7 @@ impl Window {
         let n = u32::try_from(n).unwrap_or(u32::MAX);
         for _ in 0..n.min(N_PARTS) {
             self.current = (self.current + 1) % self.parts.len();
-            self.parts[self.current] = Part::default();
+            self.parts[self.current] = WindowPart::default();
         }
         if n != 0 {
             self.since = Some(if n < N_PARTS { since + length * n } else { now });
@@ -131,7 +131,8 @@ impl Window {
     }
 
     fn is_bad(&self, policy: &BreakerPolicy) -> bool {
-        let sum = |read: fn(&Part) -> u32| self.parts.iter().map(|it| u64::from(read(it))).sum();
+        let sum =
+            |read: fn(&WindowPart) -> u32| self.parts.iter().map(|it| u64::from(read(it))).sum();
         let (n_calls, n_failures): (u64, u64) = (sum(|it| it.n_calls), sum(|it| it.n_failures));
         policy.error_percent != 0
             && u64::from(policy.min_calls) <= n_calls

@@ -48,14 +48,14 @@ pub struct Report {
 pub struct Capacity {
     limiter: Limiter,
     allocator: Allocator<usize>,
-    workers: Vec<Worker>,
+    workers: Vec<WorkerShare>,
     sample_since: Instant,
     reported_at: Instant,
     dealt_at: Instant,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Worker {
+struct WorkerShare {
     limit: u32,
     demand: u32,
     sample: Sample,
@@ -70,7 +70,7 @@ impl Capacity {
         let limiter = Limiter::new(policy, now);
         let mut allocator = Allocator::new(limiter.limit());
         (0..n_workers).for_each(|worker| allocator.join(worker));
-        let workers = vec![Worker::default(); n_workers];
+        let workers = vec![WorkerShare::default(); n_workers];
         let (sample_since, reported_at, dealt_at) = (now, now, now);
         Self { limiter, allocator, workers, sample_since, reported_at, dealt_at }
     }

@@ -69,7 +69,7 @@ pub struct ConnectionCount {
     seen: Activity,
     window_began: Instant,
     /// Of the busy windows in a row, or of those by which a connection is judged.
-    sum: Load,
+    sum: WindowSums,
     phase: Phase,
     idle_since: Option<Instant>,
     pause: Duration,
@@ -93,13 +93,13 @@ enum Phase {
 /// What was done about a load.
 #[derive(Clone, Copy, Debug)]
 struct Opened {
-    before: Load,
+    before: WindowSums,
     n: usize,
 }
 
 /// Sums over windows.
 #[derive(Clone, Copy, Debug, Default)]
-struct Load {
+struct WindowSums {
     n_windows: u32,
     time: Duration,
     /// What all connections together could have been busy.
@@ -108,7 +108,7 @@ struct Load {
     bytes: u64,
 }
 
-impl Load {
+impl WindowSums {
     fn add(&mut self, time: Duration, n_connections: usize, seen: Activity) {
         self.n_windows += 1;
         self.time += time;
@@ -154,7 +154,7 @@ impl ConnectionCount {
             n: 1,
             seen: Activity::default(),
             window_began: now,
-            sum: Load::default(),
+            sum: WindowSums::default(),
             phase: Phase::Watching,
             idle_since: None,
             pause: MIN_PAUSE,
@@ -192,7 +192,7 @@ impl ConnectionCount {
         match self.phase {
             Phase::Watching => self.watch(now, time, seen),
             Phase::Settling { opened, n_left: 0 } => {
-                self.sum = Load::default();
+                self.sum = WindowSums::default();
                 self.sum.add(time, self.n, seen);
                 self.phase = Phase::Judging { opened };
                 Advice::Stay
@@ -208,7 +208,7 @@ impl ConnectionCount {
                 }
                 self.phase = Phase::Watching;
                 let is_better = self.sum.is_better(&opened, self.n);
-                self.sum = Load::default();
+                self.sum = WindowSums::default();
                 if is_better {
                     self.pause = MIN_PAUSE;
                     return Advice::Stay;
@@ -221,7 +221,7 @@ impl ConnectionCount {
     }
 
     fn watch(&mut self, now: Instant, time: Duration, seen: Activity) -> Advice {
-        let mut this = Load::default();
+        let mut this = WindowSums::default();
         this.add(time, self.n, seen);
         if self.can_spare_one(&this) {
             let since = *self.idle_since.get_or_insert(now);
@@ -234,7 +234,7 @@ impl ConnectionCount {
         }
         let is_busy = BUSY_PERCENT * 10 <= this.permille() && self.n < seen.in_flight;
         if !is_busy {
-            self.sum = Load::default();
+            self.sum = WindowSums::default();
             return Advice::Stay;
         }
         self.sum.add(time, self.n, seen);
@@ -252,7 +252,7 @@ impl ConnectionCount {
         Advice::Open(n)
     }
 
-    fn can_spare_one(&self, this: &Load) -> bool {
+    fn can_spare_one(&self, this: &WindowSums) -> bool {
         let n = u64::try_from(self.n).unwrap_or(u64::MAX);
         1 < n && this.permille().saturating_mul(n) / (n - 1) < IDLE_PERCENT * 10
     }

@@ -26,7 +26,7 @@ pub struct Change<K> {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Holder {
+struct CreditHolder {
     /// What it may have in flight, and what it has not returned yet.
     held: u32,
     /// What it was last told. Less than `held` while credits are to be returned.
@@ -45,7 +45,7 @@ pub struct Allocator<K> {
     capacity: u32,
     n_held: u32,
     n_deals: u64,
-    holders: BTreeMap<K, Holder>,
+    holders: BTreeMap<K, CreditHolder>,
     /// At the last deal more was wanted than free.
     is_scarce: bool,
     /// Those who are to get more as credits are returned, in their order.
@@ -270,7 +270,7 @@ impl<K: Ord + Copy> Allocator<K> {
     }
 }
 
-impl Holder {
+impl CreditHolder {
     /// Credits that it wants, and that its share has for it.
     fn missing(&self) -> u32 {
         self.share.min(self.demand).saturating_sub(self.held)

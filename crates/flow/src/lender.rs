@@ -41,7 +41,7 @@ pub struct Demand {
 
 /// What a link is to be told.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Told {
+pub struct CreditNotice {
     /// Which link.
     pub link: u64,
     /// How many calls it may have in flight.
@@ -58,7 +58,7 @@ pub struct Own {
 }
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Holder {
+enum CreditOwner {
     Own,
     Link(u64),
 }
@@ -97,11 +97,11 @@ impl Link {
 /// Who may have how many calls in an app.
 #[derive(Debug)]
 pub struct Lender {
-    allocator: Allocator<Holder>,
+    allocator: Allocator<CreditOwner>,
     links: BTreeMap<u64, Link>,
     own: Own,
     own_limit: u32,
-    told: VecDeque<Told>,
+    told: VecDeque<CreditNotice>,
     dealt_at: Instant,
     /// When somebody last wanted more than there was.
     busy_at: Instant,
@@ -112,11 +112,11 @@ impl Lender {
     #[must_use]
     pub fn new(capacity: u32, own: Own, now: Instant) -> Self {
         let mut allocator = Allocator::new(capacity);
-        allocator.join(Holder::Own);
+        allocator.join(CreditOwner::Own);
         let (links, told, own_limit) = Default::default();
         let mut lender =
             Self { allocator, links, own, own_limit, told, dealt_at: now, busy_at: now };
-        lender.allocator.demand(Holder::Own, own.in_flight.max(own.demand));
+        lender.allocator.demand(CreditOwner::Own, own.in_flight.max(own.demand));
         lender.take_changes(now);
         lender
     }
@@ -169,8 +169,8 @@ impl Lender {
             is_lost: false,
         };
         self.links.insert(link, joined);
-        self.allocator.join(Holder::Link(link));
-        self.allocator.demand(Holder::Link(link), 1);
+        self.allocator.join(CreditOwner::Link(link));
+        self.allocator.demand(CreditOwner::Link(link), 1);
         self.take_changes(now);
     }
 
@@ -189,7 +189,7 @@ impl Lender {
         }
         let wanted = it.demand(now);
         self.take_back(now, link);
-        self.allocator.demand(Holder::Link(link), wanted);
+        self.allocator.demand(CreditOwner::Link(link), wanted);
         self.take_changes(now);
     }
 
@@ -221,7 +221,7 @@ impl Lender {
         let Some(it) = self.links.get_mut(&link) else { return };
         (it.is_lost, it.credits, it.n_waiting) = (true, 0, 0);
         self.told.retain(|told| told.link != link);
-        self.allocator.leaves(Holder::Link(link));
+        self.allocator.leaves(CreditOwner::Link(link));
         self.take_back_lost(link);
         self.take_changes(now);
     }
@@ -230,7 +230,7 @@ impl Lender {
     /// let in while it may let in fewer.
     pub fn set_own(&mut self, now: Instant, own: Own) {
         self.own = own;
-        self.allocator.demand(Holder::Own, own.demand);
+        self.allocator.demand(CreditOwner::Own, own.demand);
         self.take_changes(now);
         self.return_own();
         self.take_changes(now);
@@ -257,10 +257,10 @@ impl Lender {
             let demand = it.demand(now);
             it.max_in_flight = it.in_flight;
             wanted = wanted.saturating_add(demand);
-            self.allocator.demand(Holder::Link(*link), demand);
+            self.allocator.demand(CreditOwner::Link(*link), demand);
         }
         self.own = own;
-        self.allocator.demand(Holder::Own, own.demand);
+        self.allocator.demand(CreditOwner::Own, own.demand);
         self.allocator.deal();
         if self.allocator.capacity() < wanted {
             self.busy_at = now;
@@ -277,7 +277,7 @@ impl Lender {
     }
 
     /// The next link that is to be told something. Ask until there is none, after each step.
-    pub fn poll_told(&mut self) -> Option<Told> {
+    pub fn poll_told(&mut self) -> Option<CreditNotice> {
         self.told.pop_front()
     }
 
@@ -289,7 +289,7 @@ impl Lender {
     /// Takes back what a link has returned.
     fn take_back(&mut self, now: Instant, link: u64) {
         if let Some(it) = self.links.get(&link).filter(|it| it.has_confirmed(now)) {
-            self.allocator.returned(Holder::Link(link), it.credits.max(it.in_flight));
+            self.allocator.returned(CreditOwner::Link(link), it.credits.max(it.in_flight));
         }
     }
 
@@ -297,28 +297,28 @@ impl Lender {
     fn take_back_lost(&mut self, link: u64) {
         let n_left = self.links.get(&link).map_or(0, |it| it.in_flight);
         if 0 < n_left {
-            return self.allocator.returned(Holder::Link(link), n_left);
+            return self.allocator.returned(CreditOwner::Link(link), n_left);
         }
         self.links.remove(&link);
-        self.allocator.lost(Holder::Link(link));
+        self.allocator.lost(CreditOwner::Link(link));
     }
 
     /// The gate lets nobody in any more whom it may not: what it has to return comes back when
     /// calls have ended.
     fn return_own(&mut self) {
-        self.allocator.returned(Holder::Own, self.own.in_flight.max(self.own_limit));
+        self.allocator.returned(CreditOwner::Own, self.own.in_flight.max(self.own_limit));
     }
 
     fn take_changes(&mut self, now: Instant) {
         while let Some(change) = self.allocator.poll_change() {
-            let Holder::Link(link) = change.holder else {
+            let CreditOwner::Link(link) = change.holder else {
                 self.own_limit = change.credits;
                 continue;
             };
             let Some(it) = self.links.get_mut(&link) else { continue };
             (it.credits, it.told_at) = (change.credits, now);
             it.n_told = it.n_told.wrapping_add(1);
-            self.told.push_back(Told { link, credits: change.credits });
+            self.told.push_back(CreditNotice { link, credits: change.credits });
         }
     }
 }

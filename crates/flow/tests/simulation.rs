@@ -37,7 +37,7 @@ fn calls_are_tried_again_only_where_that_is_safe() {
         Some(seed) => (seed, 1),
         None => (0, number("SIM_SEEDS").unwrap_or(400)),
     };
-    let mut total = Tally::default();
+    let mut total = EventCounts::default();
     for seed in first..first + n_seeds {
         match std::panic::catch_unwind(|| Sim::new(seed).run()) {
             Ok(tally) => total.add(&tally),
@@ -55,9 +55,9 @@ fn calls_are_tried_again_only_where_that_is_safe() {
 
 /// How often each thing happened, so that a run that tests nothing is seen.
 #[derive(Clone, Debug, Default)]
-struct Tally(BTreeMap<&'static str, u64>);
+struct EventCounts(BTreeMap<&'static str, u64>);
 
-impl Tally {
+impl EventCounts {
     fn count(&mut self, what: &'static str) {
         *self.0.entry(what).or_default() += 1;
     }
@@ -101,7 +101,7 @@ enum Fate {
     Cancel,
 }
 
-struct Call {
+struct RetryingCall {
     attempts: Attempts<u32>,
     rewrites: Rewrites,
     limits: AttemptLimits,
@@ -115,7 +115,7 @@ struct Call {
 
 /// An attempt that is under way.
 struct Running {
-    call: Call,
+    call: RetryingCall,
     endpoint: u32,
     ticket: Ticket,
     began: Instant,
@@ -123,8 +123,8 @@ struct Running {
 }
 
 /// What happens at some time.
-enum Event {
-    Call(Call),
+enum SimEvent {
+    Call(RetryingCall),
     Ends(Running),
     Standings,
     Listed,
@@ -138,10 +138,10 @@ struct Sim {
     listed: Vec<u32>,
     is_known: bool,
     /// By time, then in the order in which they were planned.
-    events: BTreeMap<(Instant, u64), Event>,
+    events: BTreeMap<(Instant, u64), SimEvent>,
     n_planned: u64,
     n_open: usize,
-    tally: Tally,
+    tally: EventCounts,
 }
 
 impl Sim {
@@ -159,22 +159,22 @@ impl Sim {
             events: BTreeMap::new(),
             n_planned: 0,
             n_open: 0,
-            tally: Tally::default(),
+            tally: EventCounts::default(),
         }
     }
 
-    fn run(mut self) -> Tally {
+    fn run(mut self) -> EventCounts {
         let n_calls = self.rng.random_range(1..=80);
         for _ in 0..n_calls {
             let call = self.new_call();
-            self.plan(call.limits.deadline - LONGEST, Event::Call(call));
+            self.plan(call.limits.deadline - LONGEST, SimEvent::Call(call));
         }
         self.n_open = n_calls;
         for _ in 0..self.rng.random_range(1..=20) {
             let at = self.soon(1_500);
-            self.plan(at, Event::Standings);
+            self.plan(at, SimEvent::Standings);
             let at = self.soon(1_500);
-            self.plan(at, Event::Listed);
+            self.plan(at, SimEvent::Listed);
         }
         let mut n_steps = 0;
         while let Some(((at, _), event)) = self.events.pop_first() {
@@ -182,10 +182,10 @@ impl Sim {
             assert!(n_steps < MAX_STEPS, "{} calls have not ended", self.n_open);
             self.now = at;
             match event {
-                Event::Call(call) => self.decide(call),
-                Event::Ends(running) => self.end(running),
-                Event::Standings => self.change_standings(),
-                Event::Listed => self.change_list(),
+                SimEvent::Call(call) => self.decide(call),
+                SimEvent::Ends(running) => self.end(running),
+                SimEvent::Standings => self.change_standings(),
+                SimEvent::Listed => self.change_list(),
             }
         }
         self.check_end();
@@ -200,11 +200,11 @@ impl Sim {
         }
     }
 
-    fn new_call(&mut self) -> Call {
+    fn new_call(&mut self) -> RetryingCall {
         let start = self.soon(1_000);
         let limits =
             AttemptLimits { max_attempts: self.rng.random_range(0..=4), deadline: start + LONGEST };
-        Call {
+        RetryingCall {
             attempts: Attempts::new(limits),
             rewrites: Rewrites::new(limits.deadline, MAX_REWRITES),
             limits,
@@ -219,7 +219,7 @@ impl Sim {
         self.now + Duration::from_micros(self.rng.random_range(0..max_ms * 1_000))
     }
 
-    fn plan(&mut self, at: Instant, event: Event) {
+    fn plan(&mut self, at: Instant, event: SimEvent) {
         self.n_planned += 1;
         self.events.insert((at, self.n_planned), event);
     }
@@ -247,7 +247,7 @@ impl Sim {
     }
 
     /// The endpoints that a call could be offered to, connected ones alone if there are any.
-    fn candidates(&self, call: &Call) -> Vec<u32> {
+    fn candidates(&self, call: &RetryingCall) -> Vec<u32> {
         let standing_so = |wanted| {
             let is_so = |key: &&u32| self.standings[**key as usize] == wanted;
             let left = self.listed.iter().filter(|key| !call.tried.contains(key));
@@ -257,7 +257,7 @@ impl Sim {
         if ready.is_empty() { standing_so(Standing::Connecting) } else { ready }
     }
 
-    fn decide(&mut self, call: Call) {
+    fn decide(&mut self, call: RetryingCall) {
         let standing = |key: &u32| self.standings[*key as usize];
         let next = call.attempts.next(
             self.now,
@@ -283,13 +283,13 @@ impl Sim {
                 assert!(!self.is_known && self.now < call.limits.deadline);
                 self.tally.count("waited");
                 let at = self.soon(50).min(call.limits.deadline);
-                self.plan(at, Event::Call(call));
+                self.plan(at, SimEvent::Call(call));
             }
             Next::GiveUp(reason) => self.give_up(&call, reason, &candidates),
         }
     }
 
-    fn check_attempt(&mut self, call: &Call) {
+    fn check_attempt(&mut self, call: &RetryingCall) {
         assert!(!call.may_have_begun, "a call that may have begun is offered again");
         assert!(self.now <= call.limits.deadline, "an attempt after the deadline");
         let n_before = call.tried.len();
@@ -299,7 +299,7 @@ impl Sim {
         }
     }
 
-    fn give_up(&mut self, call: &Call, reason: GiveUp, candidates: &[u32]) {
+    fn give_up(&mut self, call: &RetryingCall, reason: GiveUp, candidates: &[u32]) {
         let is_late = call.limits.deadline < self.now;
         match reason {
             GiveUp::NothingKnown => {
@@ -327,7 +327,7 @@ impl Sim {
     }
 
     /// The call is on its way.
-    fn send(&mut self, call: Call, endpoint: u32, ticket: Ticket, began: Instant) {
+    fn send(&mut self, call: RetryingCall, endpoint: u32, ticket: Ticket, began: Instant) {
         let fate = match self.rng.random_range(0..100) {
             0..35 => Fate::Answer,
             35..55 => Fate::Fail(Retry::Safe),
@@ -345,7 +345,7 @@ impl Sim {
             Fate::Fail(_) if self.rng.random_bool(0.1) => deadline + Duration::from_millis(1),
             _ => self.soon(200),
         };
-        self.plan(at, Event::Ends(Running { call, endpoint, ticket, began, fate }));
+        self.plan(at, SimEvent::Ends(Running { call, endpoint, ticket, began, fate }));
     }
 
     fn end(&mut self, running: Running) {

@@ -35,7 +35,7 @@ const BATCH: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename = "org.dubmesh.bench.Order")]
-struct Order {
+struct BenchOrder {
     id: i64,
     customer: String,
     street: String,
@@ -70,8 +70,8 @@ struct OrderRef<'a> {
     weight: f64,
 }
 
-fn order(index: i32) -> Order {
-    Order {
+fn order(index: i32) -> BenchOrder {
+    BenchOrder {
         id: 1_000_000 + i64::from(index),
         customer: format!("customer {index}"),
         street: format!("some street with a long name {index}"),

@@ -224,7 +224,7 @@ const K1: &str = r#"{"k":1}"#;
 /// Java's `com.acme.Item`.
 #[derive(Serialize)]
 #[serde(rename = "com.acme.Item")]
-struct Item {
+struct JavaItem {
     sku: String,
     count: i32,
 }
@@ -247,8 +247,8 @@ struct BigDecimal {
 /// Java's `com.acme.Order`; its `next` is left out.
 #[derive(Serialize)]
 #[serde(rename = "com.acme.Order")]
-struct Order {
-    items: Vec<Item>,
+struct JavaOrder {
+    items: Vec<JavaItem>,
     color: Color,
     amount: BigDecimal,
     at: Date,
@@ -268,8 +268,8 @@ struct Order {
 
 /// Values of the table as Rust structs.
 fn write_structs(dir: &Path) -> Result<usize, Box<dyn Error>> {
-    let item = |sku: &str, count| Item { sku: sku.into(), count };
-    let order = Order {
+    let item = |sku: &str, count| JavaItem { sku: sku.into(), count };
+    let order = JavaOrder {
         items: vec![item("a", 1), item("b", 2)],
         color: Color::Green,
         amount: BigDecimal { value: "1234567890.12345678901234567890" },

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename = "com.acme.Order")]
-struct Order {
+struct BenchOrder {
     id: i64,
     customer: String,
     street: String,
@@ -32,8 +32,8 @@ const FIELDS: [&str; 12] = [
     "comment", "status", "weight",
 ];
 
-fn order(index: i32) -> Order {
-    Order {
+fn order(index: i32) -> BenchOrder {
+    BenchOrder {
         id: 1_000_000 + i64::from(index),
         customer: format!("customer {index}"),
         street: format!("some street with a long name {index}"),
@@ -49,7 +49,7 @@ fn order(index: i32) -> Order {
     }
 }
 
-fn write(order: &Order, enc: &mut Encoder<'_>) {
+fn write(order: &BenchOrder, enc: &mut Encoder<'_>) {
     enc.object_begin("com.acme.Order", &FIELDS);
     enc.long(order.id);
     enc.string(&order.customer);
@@ -69,8 +69,8 @@ fn write(order: &Order, enc: &mut Encoder<'_>) {
 }
 
 /// As one writes it by hand: each field by the name that the class gives it.
-fn read(dec: &mut Decoder<'_>) -> Result<Order, HessianError> {
-    let mut order = Order::default();
+fn read(dec: &mut Decoder<'_>) -> Result<BenchOrder, HessianError> {
+    let mut order = BenchOrder::default();
     let mut object = dec.read_object_begin()?;
     while let Some(index) = object.next(dec) {
         let class = dec.class(object.class()).and_then(|class| class.fields.get(index));
@@ -93,12 +93,12 @@ fn read(dec: &mut Decoder<'_>) -> Result<Order, HessianError> {
     Ok(order)
 }
 
-fn write_all(orders: &[Order], enc: &mut Encoder<'_>) {
+fn write_all(orders: &[BenchOrder], enc: &mut Encoder<'_>) {
     enc.list_begin(None, orders.len());
     orders.iter().for_each(|order| write(order, enc));
 }
 
-fn read_all(dec: &mut Decoder<'_>) -> Result<Vec<Order>, HessianError> {
+fn read_all(dec: &mut Decoder<'_>) -> Result<Vec<BenchOrder>, HessianError> {
     let mut list = dec.read_list_begin()?;
     let mut orders = Vec::with_capacity(list.left().unwrap_or(0));
     while list.next(dec)? {
@@ -133,7 +133,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         black_box(read(&mut decoder(&bytes)).is_ok());
     });
     let serde = best(seconds, || {
-        black_box(hessian::serde::from_slice::<Order>(black_box(&bytes)).is_ok());
+        black_box(hessian::serde::from_slice::<BenchOrder>(black_box(&bytes)).is_ok());
     });
     row("decode 1", hand, serde);
     let hand = best(seconds, || {
@@ -152,7 +152,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         black_box(read_all(&mut decoder(&bytes)).is_ok());
     });
     let serde = best(seconds, || {
-        black_box(hessian::serde::from_slice::<Vec<Order>>(black_box(&bytes)).is_ok());
+        black_box(hessian::serde::from_slice::<Vec<BenchOrder>>(black_box(&bytes)).is_ok());
     });
     row("decode 100", hand, serde);
     Ok(())

@@ -7,10 +7,10 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 use syn::Attribute;
 
-use crate::model::{Method, Service};
+use crate::model::{MethodModel, ServiceModel};
 
 /// Writes all of it.
-pub(crate) fn expand(service: &Service) -> TokenStream {
+pub(crate) fn expand(service: &ServiceModel) -> TokenStream {
     let the_trait = expand_trait(service);
     let for_arc = expand_arc(service);
     let client = expand_client(service);
@@ -25,8 +25,8 @@ fn ours(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
 }
 
-fn expand_trait(service: &Service) -> TokenStream {
-    let Service { link, item, methods, .. } = service;
+fn expand_trait(service: &ServiceModel) -> TokenStream {
+    let ServiceModel { link, item, methods, .. } = service;
     let syn::ItemTrait { attrs, vis, ident, supertraits, .. } = item;
     let supers = supertraits.iter();
     let declarations = methods.iter().map(|method| {
@@ -69,7 +69,7 @@ fn expand_trait(service: &Service) -> TokenStream {
 }
 
 /// A method's declaration: asynchronous functions promise that any thread may run them.
-fn head(method: &Method) -> TokenStream {
+fn head(method: &MethodModel) -> TokenStream {
     let syn::Signature { ident, inputs, output, .. } = &method.signature;
     if !method.is_async() {
         return quote!(fn #ident(#inputs) #output);
@@ -82,9 +82,9 @@ fn head(method: &Method) -> TokenStream {
 }
 
 /// One method of the service that `this` becomes.
-fn handler(service: &Service, method: &Method, this: &Ident) -> TokenStream {
+fn handler(service: &ServiceModel, method: &MethodModel, this: &Ident) -> TokenStream {
     let (name, client) = (&service.item.ident, &service.client);
-    let Method { ident, constant, parameters, .. } = method;
+    let MethodModel { ident, constant, parameters, .. } = method;
     let context = ours("context");
     let (names, pattern) = (&parameters.names, arguments(method));
     let streams = method.streams().then(|| {
@@ -125,8 +125,8 @@ fn handler(service: &Service, method: &Method, this: &Ident) -> TokenStream {
 }
 
 /// Whoever shares a service may offer it, too.
-fn expand_arc(service: &Service) -> TokenStream {
-    let Service { link, item, methods, .. } = service;
+fn expand_arc(service: &ServiceModel) -> TokenStream {
+    let ServiceModel { link, item, methods, .. } = service;
     let name = &item.ident;
     let shared = ours("S");
     let forwards = methods.iter().map(|method| {
@@ -150,8 +150,8 @@ fn expand_arc(service: &Service) -> TokenStream {
     }
 }
 
-fn expand_client(service: &Service) -> TokenStream {
-    let Service { link, name, item, client, methods } = service;
+fn expand_client(service: &ServiceModel) -> TokenStream {
+    let ServiceModel { link, name, item, client, methods } = service;
     let vis = &item.vis;
     let docs = docs(&item.attrs);
     let about = format!("Calls the service `{name}` of a server. Cheap to clone.");
@@ -203,9 +203,9 @@ fn expand_client(service: &Service) -> TokenStream {
 }
 
 /// What client and server agree on for one method.
-fn constant(service: &Service, method: &Method) -> TokenStream {
+fn constant(service: &ServiceModel, method: &MethodModel) -> TokenStream {
     let (link, vis) = (&service.link, &service.item.vis);
-    let Method { constant, name, .. } = method;
+    let MethodModel { constant, name, .. } = method;
     let types = types(link, method);
     let doc = format!("The method `{}`, for calls and handlers by hand.", method.ident);
     let fallible = method.returns.fallible.is_some();
@@ -243,7 +243,7 @@ fn at(tokens: TokenStream, span: Span) -> TokenStream {
 }
 
 /// The client's method.
-fn call(service: &Service, n: usize, method: &Method) -> TokenStream {
+fn call(service: &ServiceModel, n: usize, method: &MethodModel) -> TokenStream {
     let (link, vis) = (&service.link, &service.item.vis);
     let ident = &method.ident;
     let attrs = client_attributes(method);
@@ -265,7 +265,7 @@ fn call(service: &Service, n: usize, method: &Method) -> TokenStream {
 }
 
 /// What is said about a method holds for calling it, too.
-fn client_attributes(method: &Method) -> Vec<TokenStream> {
+fn client_attributes(method: &MethodModel) -> Vec<TokenStream> {
     let mut attrs: Vec<_> = docs(&method.attrs).map(|doc| quote!(#doc)).collect();
     if attrs.is_empty() {
         let doc = format!("Calls `{}`.", method.ident);
@@ -281,7 +281,7 @@ fn docs(attrs: &[Attribute]) -> impl Iterator<Item = &Attribute> {
 }
 
 /// A method's types, as `Method`, `Bound` and `Call` and their streaming kin have them.
-fn types(link: &syn::Path, method: &Method) -> TokenStream {
+fn types(link: &syn::Path, method: &MethodModel) -> TokenStream {
     let parameters = &method.parameters;
     let args: Vec<_> = parameters.args.iter().map(|(_, ty)| ty).collect();
     let request = tuple(&args);
@@ -300,7 +300,7 @@ fn types(link: &syn::Path, method: &Method) -> TokenStream {
 }
 
 /// The arguments' names, as a pattern and as a value.
-fn arguments(method: &Method) -> TokenStream {
+fn arguments(method: &MethodModel) -> TokenStream {
     let names: Vec<_> = method.parameters.args.iter().map(|(name, _)| name).collect();
     tuple(&names)
 }

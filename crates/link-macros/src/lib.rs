@@ -25,7 +25,7 @@ pub fn service(
 
 /// The same on tokens that also exist outside of the compiler.
 fn service_from(attribute: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
-    let service = model::Service::read(attribute, item)?;
+    let service = model::ServiceModel::read(attribute, item)?;
     Ok(expand::expand(&service))
 }
 

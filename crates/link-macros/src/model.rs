@@ -18,7 +18,7 @@ use crate::options::{Codecs, MethodOptions, ServiceOptions};
 const TAKEN: [&str; 4] = ["new", "clone", "into_service", "service_name"];
 
 /// A service.
-pub(crate) struct Service {
+pub(crate) struct ServiceModel {
     /// Path of the crate `link`.
     pub link: Path,
     /// Its name on the wire.
@@ -26,11 +26,11 @@ pub(crate) struct Service {
     /// The trait; its items are not looked at any more.
     pub item: ItemTrait,
     pub client: Ident,
-    pub methods: Vec<Method>,
+    pub methods: Vec<MethodModel>,
 }
 
 /// A method of it.
-pub(crate) struct Method {
+pub(crate) struct MethodModel {
     pub ident: Ident,
     /// Its name on the wire.
     pub name: String,
@@ -68,7 +68,7 @@ pub(crate) struct Returns {
     pub fallible: Option<(Type, Type)>,
 }
 
-impl Method {
+impl MethodModel {
     pub(crate) fn is_async(&self) -> bool {
         self.signature.asyncness.is_some()
     }
@@ -101,7 +101,7 @@ impl Errors {
     }
 }
 
-impl Service {
+impl ServiceModel {
     /// Reads the attribute's arguments and the trait.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ impl Service {
         for member in std::mem::take(&mut item.items) {
             match member {
                 TraitItem::Fn(function) => {
-                    methods.push(Method::read(function, &options, &mut errors));
+                    methods.push(MethodModel::read(function, &options, &mut errors));
                 }
                 other => errors.at(other, "a service may contain only methods"),
             }
@@ -156,7 +156,7 @@ fn check_trait(item: &ItemTrait, errors: &mut Errors) {
     }
 }
 
-fn check_names(methods: &[Method], errors: &mut Errors) {
+fn check_names(methods: &[MethodModel], errors: &mut Errors) {
     for (n, method) in methods.iter().enumerate() {
         let ident = method.ident.unraw();
         if TAKEN.iter().any(|taken| ident == taken) || ident.to_string().starts_with("__link") {
@@ -177,7 +177,7 @@ fn check_names(methods: &[Method], errors: &mut Errors) {
     }
 }
 
-impl Method {
+impl MethodModel {
     fn read(function: TraitItemFn, service: &ServiceOptions, errors: &mut Errors) -> Self {
         let TraitItemFn { attrs, modifiers, sig, default, .. } = function;
         errors.at_some(modifiers.defaultness, "a method of a service cannot be `default`");

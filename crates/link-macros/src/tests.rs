@@ -342,13 +342,13 @@ fn only_plain_traits_are_services() {
     let about = |item: TokenStream| errors(quote!(), item).join("\n");
     assert!(
         about(quote!(
-            struct Demo;
+            struct NoTrait;
         ))
         .contains("must be on a trait")
     );
     assert!(
         about(quote!(
-            trait Demo<T> {
+            trait GenericTrait<T> {
                 fn f(&self);
             }
         ))
@@ -356,7 +356,7 @@ fn only_plain_traits_are_services() {
     );
     assert!(
         about(quote!(
-            unsafe trait Demo {
+            unsafe trait Unsafe {
                 fn f(&self);
             }
         ))
@@ -364,7 +364,7 @@ fn only_plain_traits_are_services() {
     );
     assert!(
         about(quote!(
-            trait Demo
+            trait Bounded
             where
                 u8: Copy,
             {
@@ -375,7 +375,7 @@ fn only_plain_traits_are_services() {
     );
     assert!(
         about(quote!(
-            trait Demo {}
+            trait Empty {}
         ))
         .contains("at least one method")
     );

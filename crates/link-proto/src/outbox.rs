@@ -32,7 +32,7 @@ const KEEP_LEN: usize = 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct Outbox {
     out: BytesMut,
-    queue: VecDeque<Turn>,
+    queue: VecDeque<TurnTaker>,
     /// Payload bytes in the queue.
     queued_bytes: usize,
     /// Bytes of short messages since the last chunk, while the queue is not empty.
@@ -52,7 +52,7 @@ pub(crate) struct Outbox {
 
 /// Who takes turns.
 #[derive(Debug)]
-enum Turn {
+enum TurnTaker {
     Message(Long),
     /// The stream of the call with this id.
     Stream(u64),
@@ -226,7 +226,7 @@ impl Outbox {
         put_head(&mut bytes, &head, entries, meta_len, Some(total), CHUNK_LEN);
         self.queued_bytes += payload.len();
         let long = Long { id: head.id, head: Some(bytes), rest: payload };
-        self.queue.push_back(Turn::Message(long));
+        self.queue.push_back(TurnTaker::Message(long));
     }
 
     /// Whether frames of streams may be appended at once, by [`stream_frame`](Self::stream_frame).
@@ -244,12 +244,12 @@ impl Outbox {
 
     /// Has a stream take turns, which it does not yet.
     pub(crate) fn queue_stream(&mut self, id: u64) {
-        self.queue.push_back(Turn::Stream(id));
+        self.queue.push_back(TurnTaker::Stream(id));
     }
 
     /// Lets a stream take no more turns.
     pub(crate) fn remove_stream(&mut self, id: u64) {
-        self.queue.retain(|turn| !matches!(turn, Turn::Stream(stream) if *stream == id));
+        self.queue.retain(|turn| !matches!(turn, TurnTaker::Stream(stream) if *stream == id));
     }
 
     /// From now on frames are compressed. What waits leaves as it is: the driver may have written
@@ -305,8 +305,8 @@ impl Outbox {
         let mut streams = VecDeque::new();
         while let Some(turn) = self.queue.pop_front() {
             match turn {
-                Turn::Message(long) => self.put_part(long, &mut sent),
-                stream @ Turn::Stream(_) => streams.push_back(stream),
+                TurnTaker::Message(long) => self.put_part(long, &mut sent),
+                stream @ TurnTaker::Stream(_) => streams.push_back(stream),
             }
         }
         self.queue = streams;
@@ -316,11 +316,11 @@ impl Outbox {
     fn fill_chunks(&mut self, turns: &mut impl Turns) {
         while self.out.len() < FILL_LEN || self.overtaken_bytes >= PATIENCE_LEN {
             match self.queue.pop_front() {
-                Some(Turn::Message(long)) => self.put_part(long, &mut |id| turns.sent(id)),
-                Some(Turn::Stream(id)) => {
+                Some(TurnTaker::Message(long)) => self.put_part(long, &mut |id| turns.sent(id)),
+                Some(TurnTaker::Stream(id)) => {
                     self.overtaken_bytes = 0;
                     if turns.stream_turn(id, &mut self.out) {
-                        self.queue.push_back(Turn::Stream(id));
+                        self.queue.push_back(TurnTaker::Stream(id));
                     }
                 }
                 None => break,
@@ -341,20 +341,20 @@ impl Outbox {
         self.queued_bytes -= part.len();
         self.overtaken_bytes = 0;
         if !is_last {
-            self.queue.push_back(Turn::Message(long));
+            self.queue.push_back(TurnTaker::Message(long));
         } else if sent(long.id) {
-            self.queue.push_back(Turn::Stream(long.id));
+            self.queue.push_back(TurnTaker::Stream(long.id));
         }
     }
 
     /// Drops what is left of a long message. Says whether the peer has seen some of it; a message
     /// that is not in the queue counts as seen.
     pub(crate) fn remove(&mut self, id: u64) -> bool {
-        let is_it = |turn: &Turn| matches!(turn, Turn::Message(long) if long.id == id);
+        let is_it = |turn: &TurnTaker| matches!(turn, TurnTaker::Message(long) if long.id == id);
         let Some(index) = self.queue.iter().position(is_it) else {
             return true;
         };
-        let Some(Turn::Message(long)) = self.queue.remove(index) else {
+        let Some(TurnTaker::Message(long)) = self.queue.remove(index) else {
             return true;
         };
         self.queued_bytes -= long.rest.len();
@@ -396,16 +396,16 @@ impl Outbox {
     /// Streams that take turns.
     pub(crate) fn streams(&self) -> impl Iterator<Item = u64> {
         self.queue.iter().filter_map(|turn| match turn {
-            Turn::Stream(id) => Some(*id),
-            Turn::Message(_) => None,
+            TurnTaker::Stream(id) => Some(*id),
+            TurnTaker::Message(_) => None,
         })
     }
 
     pub(crate) fn check_invariants(&self) {
         let messages = || {
             self.queue.iter().filter_map(|turn| match turn {
-                Turn::Message(long) => Some(long.rest.len()),
-                Turn::Stream(_) => None,
+                TurnTaker::Message(long) => Some(long.rest.len()),
+                TurnTaker::Stream(_) => None,
             })
         };
         debug_assert_eq!(messages().sum::<usize>(), self.queued_bytes);

@@ -52,7 +52,7 @@ enum End {
 
 /// A frame's worth of an item.
 #[derive(Debug, Eq, PartialEq)]
-pub(crate) struct Part {
+pub(crate) struct ItemPart {
     pub(crate) codec: u8,
     pub(crate) payload: Bytes,
     pub(crate) is_last: bool,
@@ -110,7 +110,7 @@ impl Sending {
     }
 
     /// The next part, if there is one and credit for it.
-    pub(crate) fn next_part(&mut self) -> Option<Part> {
+    pub(crate) fn next_part(&mut self) -> Option<ItemPart> {
         if self.held || self.credit <= 0 {
             return None;
         }
@@ -123,7 +123,7 @@ impl Sending {
         if !is_last {
             self.unsent = Some(Unsent { codec, rest });
         }
-        Some(Part { codec, payload, is_last })
+        Some(ItemPart { codec, payload, is_last })
     }
 
     /// No more items. Nothing if that was said before.

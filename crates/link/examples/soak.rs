@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use support::soak::{self, Done, Plan, rss_kib};
+use support::soak::{self, Done, SoakPlan, rss_kib};
 
 fn main() {
     let argument = std::env::args().nth(1).unwrap_or_else(|| "10".to_owned());
@@ -61,7 +61,7 @@ async fn run(duration: Duration) {
     let address = address.trim().parse().expect("an address");
     let (start, id) = (Instant::now(), server.id().to_string());
     let mut samples = Vec::new();
-    let plan = Plan { duration, n_tasks: 100, n_threads: 8 };
+    let plan = SoakPlan { duration, n_tasks: 100, n_threads: 8 };
     let tally = soak::load(address, &plan, |_| {
         samples.push((start.elapsed(), rss_kib("self"), rss_kib(&id)));
     })

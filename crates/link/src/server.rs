@@ -31,8 +31,8 @@ pub use service::Service;
 
 use crate::error::SetupError;
 use crate::socket;
-use pool::Pool;
-use session::Session;
+use pool::ThreadPool;
+use session::ServerSession;
 
 /// Sessions that have ended stay in the list until there are so many more of them than tasks.
 const MAX_ENDED_SESSIONS: usize = 64;
@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     pub config: ServerConfig,
     pub services: HashMap<String, Service>,
     pub calls: Calls,
-    pub pool: Pool,
+    pub pool: ThreadPool,
     connections: Arc<ConnectionCounts>,
     #[cfg(feature = "tls")]
     n_failed_handshakes: AtomicUsize,
@@ -138,7 +138,7 @@ impl Server {
         let address = socket.local_addr().map_err(fail)?;
         let shared = Arc::new(Shared {
             calls: Calls::new(self.config.max_calls),
-            pool: Pool::new(self.config.blocking_threads, self.config.max_waiting_blocking),
+            pool: ThreadPool::new(self.config.blocking_threads, self.config.max_waiting_blocking),
             services: self.services,
             config: self.config,
             connections: Arc::default(),
@@ -220,7 +220,7 @@ async fn accept(
     mut leaving: watch::Receiver<bool>,
 ) {
     let mut tasks = JoinSet::new();
-    let mut sessions: Vec<Weak<Session>> = Vec::new();
+    let mut sessions: Vec<Weak<ServerSession>> = Vec::new();
     loop {
         let connection = tokio::select! {
             connection = listener.accept() => connection,
@@ -243,8 +243,8 @@ fn open(
     connection: Connection,
     tasks: &mut JoinSet<()>,
     leaving: &watch::Receiver<bool>,
-) -> Weak<Session> {
-    let session = Session::new(Arc::clone(shared));
+) -> Weak<ServerSession> {
+    let session = ServerSession::new(Arc::clone(shared));
     let weak = Arc::downgrade(&session);
     let (shared, leaving) = (Arc::clone(shared), leaving.clone());
     tasks.spawn(async move {

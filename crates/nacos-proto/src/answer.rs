@@ -130,11 +130,11 @@ impl Answer {
     pub fn service_info(&self) -> Result<Option<ServiceInfo>, BadPayload> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Written {
+        struct ServiceResponseJson {
             #[serde(default)]
             service_info: Option<ServiceInfo>,
         }
-        Ok(self.0.read::<Written>()?.service_info)
+        Ok(self.0.read::<ServiceResponseJson>()?.service_info)
     }
 
     /// A page of names. Names with a group in front lose it.
@@ -144,11 +144,11 @@ impl Answer {
     pub fn service_names(&self) -> Result<ServiceNames, BadPayload> {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
-        struct Written {
+        struct ServiceListJson {
             count: Option<u64>,
             service_names: Option<Vec<String>>,
         }
-        let Written { count, service_names } = self.0.read()?;
+        let ServiceListJson { count, service_names } = self.0.read()?;
         let names = service_names.unwrap_or_default().into_iter().take(MAX_NAMES);
         let bare = |name: String| match name.split_once("@@") {
             Some((_, name)) => name.to_owned(),
@@ -165,12 +165,12 @@ impl Answer {
     pub fn document(&self) -> Result<ConfigAnswer, BadPayload> {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
-        struct Written {
+        struct ConfigQueryJson {
             content: Option<String>,
             md5: Option<String>,
             last_modified: Option<i64>,
         }
-        let Written { content, md5, last_modified } = self.0.read()?;
+        let ConfigQueryJson { content, md5, last_modified } = self.0.read()?;
         let content = content.unwrap_or_default();
         let md5 = md5.unwrap_or_else(|| crate::md5(&content));
         Ok(ConfigAnswer { content, md5, last_modified: last_modified.unwrap_or_default() })
@@ -183,7 +183,7 @@ impl Answer {
     pub fn changed(&self) -> Result<Vec<ConfigKey>, BadPayload> {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
-        struct Written {
+        struct ChangedConfigsJson {
             changed_configs: Option<Vec<Key>>,
         }
         #[derive(Deserialize)]
@@ -192,7 +192,7 @@ impl Answer {
             group: String,
             data_id: String,
         }
-        let changed = self.0.read::<Written>()?.changed_configs.unwrap_or_default();
+        let changed = self.0.read::<ChangedConfigsJson>()?.changed_configs.unwrap_or_default();
         let key = |Key { group, data_id }| ConfigKey { group, data_id };
         Ok(changed.into_iter().take(MAX_NAMES).map(key).collect())
     }

@@ -47,7 +47,7 @@ impl Heard {
     pub fn read(payload: &Payload) -> Result<Self, BadPayload> {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
-        struct Written {
+        struct ServerRequestJson {
             request_id: Option<String>,
             service_info: Option<ServiceInfo>,
             group: Option<String>,
@@ -61,7 +61,7 @@ impl Heard {
             Number(u16),
             Text(String),
         }
-        let written: Written = payload.read()?;
+        let written: ServerRequestJson = payload.read()?;
         let kind = match payload.kind() {
             "NotifySubscriberRequest" => {
                 HeardKind::Instances(written.service_info.unwrap_or_default())

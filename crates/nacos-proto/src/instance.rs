@@ -216,13 +216,13 @@ impl<'de> Deserialize<'de> for Hosts {
 impl BadHost {
     fn new(text: &str, error: &serde_json::Error) -> Self {
         #[derive(Deserialize)]
-        struct Address {
+        struct AddressJson {
             ip: String,
             #[serde(default)]
             port: Value,
         }
         let name = match serde_json::from_str(text) {
-            Ok(Address { ip, port }) => line(&format!("{ip}:{port}")),
+            Ok(AddressJson { ip, port }) => line(&format!("{ip}:{port}")),
             Err(_) => {
                 let mut hasher = DefaultHasher::new();
                 text.hash(&mut hasher);
@@ -242,7 +242,7 @@ impl<'de> Deserialize<'de> for ServiceInfo {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
-        struct Written {
+        struct ServiceInfoJson {
             name: Option<String>,
             group_name: Option<String>,
             clusters: Option<String>,
@@ -250,7 +250,7 @@ impl<'de> Deserialize<'de> for ServiceInfo {
             last_ref_time: Option<i64>,
             reach_protection_threshold: Option<bool>,
         }
-        let written = Written::deserialize(from)?;
+        let written = ServiceInfoJson::deserialize(from)?;
         let Hosts { read, n_cut } = written.hosts.unwrap_or_default();
         // Old servers write the group before the name.
         let name = written.name.unwrap_or_default();

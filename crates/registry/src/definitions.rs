@@ -37,7 +37,7 @@ use crate::list_counts::ListCounts;
 use warnings::Warnings;
 
 pub(crate) use document::{Allowance, Document, Unread};
-pub(crate) use folder::Folder;
+pub(crate) use folder::DocumentFolder;
 
 /// How old a definition becomes before it is looked for again.
 const MAX_AGE: Duration = Duration::from_secs(60);
@@ -73,13 +73,13 @@ pub struct Definition {
     /// The methods and classes.
     pub service: ServiceDefinition,
     /// Where it was found.
-    pub origin: Origin,
+    pub origin: DefinitionOrigin,
     _room: Room,
 }
 
 /// Where a definition was found.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Origin {
+pub enum DefinitionOrigin {
     /// A file of the folder.
     File(PathBuf),
     /// A key of the metadata report.
@@ -88,7 +88,7 @@ pub enum Origin {
     Provider(String),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for DefinitionOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => write!(f, "file {}", path.display()),
@@ -182,7 +182,7 @@ impl Drop for Feed {
 #[derive(Debug, Default)]
 pub(crate) struct Definitions {
     sources: DefinitionSources,
-    folder: Option<Folder>,
+    folder: Option<DocumentFolder>,
     /// Of every service, without looking.
     fixed: Option<Lookup>,
     feeds: Mutex<HashMap<ServiceKey, Weak<Feed>>>,
@@ -193,7 +193,7 @@ pub(crate) struct Definitions {
 
 impl Definitions {
     pub(crate) fn new(sources: DefinitionSources) -> Self {
-        let folder = sources.folder.clone().map(Folder::new);
+        let folder = sources.folder.clone().map(DocumentFolder::new);
         Self { sources, folder, ..Self::default() }
     }
 
@@ -212,7 +212,7 @@ impl Definitions {
     }
 
     /// The folder of documents, if there is one.
-    pub(crate) fn folder(&self) -> Option<&Folder> {
+    pub(crate) fn folder(&self) -> Option<&DocumentFolder> {
         self.folder.as_ref()
     }
 
@@ -275,7 +275,7 @@ pub(crate) trait DefinitionInputs: Send + Sync {
 
 /// Looks for the definition of one service.
 struct Seeker {
-    folder: Option<Folder>,
+    folder: Option<DocumentFolder>,
     asks_providers: bool,
     watched: Box<dyn DefinitionInputs>,
     service: ServiceKey,
@@ -301,7 +301,7 @@ impl Seeker {
                     self.said.handle_end();
                     self.said_away = None;
                     match &found {
-                        Some(Definition { origin: Origin::Provider(_), .. }) => {
+                        Some(Definition { origin: DefinitionOrigin::Provider(_), .. }) => {
                             wait = jitter(MAX_AGE_OF_TOLD);
                         }
                         Some(_) => {}
@@ -329,7 +329,7 @@ impl Seeker {
     /// Whether the definition is from a file of the folder.
     fn has_file(&self) -> bool {
         let lookup = self.sender.borrow();
-        lookup.found().is_some_and(|found| matches!(found.origin, Origin::File(_)))
+        lookup.found().is_some_and(|found| matches!(found.origin, DefinitionOrigin::File(_)))
     }
 
     /// Waits until it is time for another look.
@@ -340,7 +340,7 @@ impl Seeker {
         // Other endpoints may tell more; but a definition of the estate does not hang on them.
         let is_told = !matches!(
             self.sender.borrow().found().map(|found| &found.origin),
-            Some(Origin::File(_) | Origin::Report(_))
+            Some(DefinitionOrigin::File(_) | DefinitionOrigin::Report(_))
         );
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
@@ -415,7 +415,7 @@ impl Seeker {
         match telnet::ask(&snapshot, &self.service.interface).await {
             Ok((service, address, len)) => {
                 self.refused = None;
-                self.definition(service, Origin::Provider(address), len)
+                self.definition(service, DefinitionOrigin::Provider(address), len)
             }
             Err(_) => {
                 self.refused = Some(snapshot);
@@ -427,7 +427,7 @@ impl Seeker {
     fn definition(
         &mut self,
         service: ServiceDefinition,
-        origin: Origin,
+        origin: DefinitionOrigin,
         len: usize,
     ) -> Option<Definition> {
         let Some(room) = Room::take(&self.total_len, len) else {
@@ -474,7 +474,7 @@ fn matches(document: &ServiceDefinition, service: &ServiceKey) -> bool {
 
 /// The texts of a folder's documents that are about a service of ours, the first first. One that
 /// tells no variant is about all.
-pub(crate) async fn own_documents(folder: &Folder, service: &ServiceKey) -> Vec<Vec<u8>> {
+pub(crate) async fn own_documents(folder: &DocumentFolder, service: &ServiceKey) -> Vec<Vec<u8>> {
     let documents = folder.documents(&service.interface).await.unwrap_or_default();
     let is_ours = |text: &Vec<u8>| {
         ServiceDefinition::parse(text).is_ok_and(|document| matches(&document, service))

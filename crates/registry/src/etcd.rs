@@ -65,7 +65,7 @@ use connection::SharedConnection;
 use index::Index;
 use rule::EtcdRule;
 use session::EtcdSession;
-use settings::Settings;
+use settings::EtcdSettings;
 use watch::EtcdWatch;
 
 mod applications;
@@ -83,7 +83,7 @@ mod watch;
 #[derive(Debug)]
 pub(crate) struct EtcdRegistry {
     paths: Paths,
-    settings: Arc<Settings>,
+    settings: Arc<EtcdSettings>,
     connection: SharedConnection,
     registrar: Registrar,
     index: Index,
@@ -96,7 +96,7 @@ pub(crate) struct EtcdRegistry {
 impl EtcdRegistry {
     pub(crate) fn open(config: EtcdConfig, runtime: &Handle) -> Result<Self, RegistryError> {
         let paths = Paths::new(&config.layout)?;
-        let settings = Arc::new(Settings::new(config)?);
+        let settings = Arc::new(EtcdSettings::new(config)?);
         let (connection, connector) = SharedConnection::start(&settings, &paths, runtime);
         let session = EtcdSession::new(&settings, &connection);
         let registrar = Registrar::start(Box::new(session), runtime);

@@ -35,7 +35,7 @@ use crate::store::{Store, Wait, Watch, Withdraw};
 use crate::table::{Table, TableWatch};
 
 use objects::ObjectKind;
-use settings::Settings;
+use settings::KubernetesSettings;
 use state::State;
 use watcher::{News, Watcher};
 
@@ -72,7 +72,7 @@ pub(crate) struct KubernetesRegistry {
 
 impl KubernetesRegistry {
     pub(crate) fn open(config: KubernetesConfig, runtime: &Handle) -> Result<Self, RegistryError> {
-        let settings = Arc::new(Settings::new(config)?);
+        let settings = Arc::new(KubernetesSettings::new(config)?);
         let (table_sender, table) = watch::channel(Table::default());
         let (status_sender, status) = watch::channel(RegistryStatus::new(false));
         let (sender, news) = mpsc::channel(MAX_NEWS);

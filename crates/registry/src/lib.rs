@@ -66,7 +66,7 @@ pub use config::{
     ApplicationConfig, DEFAULT_SHARE, EtcdConfig, KubernetesConfig, KubernetesService, NacosConfig,
     RegistryConfig, RegistryTls, SeveralConfig, SeveralMode, ZooKeeperAcl, ZooKeeperConfig,
 };
-pub use definitions::{Definition, DefinitionSources, DefinitionWatch, Lookup, Origin};
+pub use definitions::{Definition, DefinitionOrigin, DefinitionSources, DefinitionWatch, Lookup};
 pub use directory::Presence;
 pub use endpoint::{
     DEFAULT_WEIGHT, Endpoint, EndpointKey, Freshness, Level, MAX_UNUSED, NotUsed, Protocol,

@@ -48,7 +48,7 @@ use index::Index;
 use login::Login;
 use rule::{NacosRule, RULES};
 use session::NacosSession;
-use settings::Settings;
+use settings::NacosSettings;
 use watch::{NacosWatch, Wanted};
 
 mod applications;
@@ -68,7 +68,7 @@ mod watch;
 /// The handle on the tasks that talk to Nacos.
 #[derive(Debug)]
 pub(crate) struct NacosRegistry {
-    settings: Arc<Settings>,
+    settings: Arc<NacosSettings>,
     naming: SharedConnection,
     documents: SharedConnection,
     registrar: Registrar,
@@ -79,7 +79,7 @@ pub(crate) struct NacosRegistry {
 
 impl NacosRegistry {
     pub(crate) fn open(config: NacosConfig, runtime: &Handle) -> Result<Self, RegistryError> {
-        let settings = Arc::new(Settings::new(config)?);
+        let settings = Arc::new(NacosSettings::new(config)?);
         let login = Arc::new(Login::new(&settings));
         let start = |module| connection::start(module, &settings, &login, runtime);
         let ((naming, of_naming), (documents, of_documents)) =
@@ -124,7 +124,7 @@ impl Store for NacosRegistry {
         &self,
         registration: &Registration,
     ) -> Result<(watch_channel::Receiver<bool>, Withdraw), RegistryError> {
-        let Settings { group, cluster, .. } = &*self.settings;
+        let NacosSettings { group, cluster, .. } = &*self.settings;
         Ok(self.registrar.add(offers::place(registration, group, cluster)?))
     }
 

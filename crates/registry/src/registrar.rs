@@ -18,17 +18,17 @@ use wire::Backoff;
 
 use crate::follow::new_backoff;
 use crate::layout::Placed;
-use crate::store::{Session, StoreError, Withdraw};
+use crate::store::{StoreError, StoreSession, Withdraw};
 
 /// The handle on the task that holds the session.
 #[derive(Clone, Debug)]
 pub(crate) struct Registrar {
-    commands: mpsc::UnboundedSender<Command>,
+    commands: mpsc::UnboundedSender<RegistrarCommand>,
     next_id: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
-enum Command {
+enum RegistrarCommand {
     Add { id: u64, entry: PlacedRegistration },
     Remove { id: u64, done: oneshot::Sender<()> },
 }
@@ -41,7 +41,7 @@ struct PlacedRegistration {
 }
 
 impl Registrar {
-    pub(crate) fn start(session: Box<dyn Session>, runtime: &Handle) -> Self {
+    pub(crate) fn start(session: Box<dyn StoreSession>, runtime: &Handle) -> Self {
         // Unbounded, because dropping a registration cannot wait; its callers bound it.
         let (commands, receiver) = mpsc::unbounded_channel();
         let keeper = Keeper { session, commands: receiver, ledger: Ledger::default() };
@@ -55,10 +55,10 @@ impl Registrar {
         let (established, receiver) = watch::channel(false);
         let entry = PlacedRegistration { placed, established };
         // If the task is gone, so is the runtime, and with it everybody who could care.
-        let _ = self.commands.send(Command::Add { id, entry });
+        let _ = self.commands.send(RegistrarCommand::Add { id, entry });
         let commands = self.commands.clone();
         let withdraw = move |done| {
-            let _ = commands.send(Command::Remove { id, done });
+            let _ = commands.send(RegistrarCommand::Remove { id, done });
         };
         (receiver, Box::new(withdraw))
     }
@@ -73,12 +73,12 @@ struct Ledger {
 }
 
 impl Ledger {
-    fn take(&mut self, command: Command) {
+    fn take(&mut self, command: RegistrarCommand) {
         match command {
-            Command::Add { id, entry } => {
+            RegistrarCommand::Add { id, entry } => {
                 self.entries.insert(id, entry);
             }
-            Command::Remove { id, done } => {
+            RegistrarCommand::Remove { id, done } => {
                 let Some(entry) = self.entries.remove(&id) else { return };
                 entry.established.send_replace(false);
                 let path = &entry.placed.path;
@@ -121,8 +121,8 @@ impl Ledger {
 }
 
 struct Keeper {
-    session: Box<dyn Session>,
-    commands: mpsc::UnboundedReceiver<Command>,
+    session: Box<dyn StoreSession>,
+    commands: mpsc::UnboundedReceiver<RegistrarCommand>,
     ledger: Ledger,
 }
 

@@ -40,7 +40,7 @@ pub fn several(
     let member = |name: &String| {
         let (share, zone) = (config.share(name), config.zones.get(name).cloned());
         let terms = Terms { name: name.as_str().into(), share, zone };
-        Some(Member { terms, registry: open(name)? })
+        Some(MemberRegistry { terms, registry: open(name)? })
     };
     let members: Vec<_> = config.of.iter().filter_map(member).collect();
     if members.is_empty() {
@@ -53,14 +53,14 @@ pub fn several(
 
 /// One of them.
 #[derive(Debug)]
-struct Member {
+struct MemberRegistry {
     terms: Terms,
     registry: Registry,
 }
 
 #[derive(Debug)]
 struct Several {
-    members: Vec<Member>,
+    members: Vec<MemberRegistry>,
     mode: SeveralMode,
     runtime: Handle,
     status: channel::Receiver<RegistryStatus>,
@@ -69,8 +69,8 @@ struct Several {
 }
 
 impl Several {
-    fn new(members: Vec<Member>, mode: SeveralMode, runtime: &Handle) -> Self {
-        let status = |it: &Member| (Arc::clone(&it.terms.name), it.registry.status());
+    fn new(members: Vec<MemberRegistry>, mode: SeveralMode, runtime: &Handle) -> Self {
+        let status = |it: &MemberRegistry| (Arc::clone(&it.terms.name), it.registry.status());
         let of_members: Vec<_> = members.iter().map(status).collect();
         let (sender, status) = channel::channel(RegistryStatus::new(false));
         let task = runtime.spawn(follow_status(of_members, sender)).abort_handle();
@@ -200,7 +200,7 @@ impl Store for Several {
         Box::pin(async {
             let mut names = Vec::new();
             let mut reasons = Vec::new();
-            for Member { terms: Terms { name, .. }, registry } in &self.members {
+            for MemberRegistry { terms: Terms { name, .. }, registry } in &self.members {
                 match registry.interfaces().await {
                     Ok(found) => names.extend(found),
                     Err(away) => reasons.push(format!("{name}: {}", away.0)),

@@ -245,7 +245,7 @@ pub(crate) trait RuleWatch: Send {
 
 /// Entries that live as long as their owner shows that it lives: an etcd lease, a ZooKeeper
 /// session, a Nacos connection.
-pub(crate) trait Session: Send {
+pub(crate) trait StoreSession: Send {
     /// Waits until the store can be asked; `false` if it never will be again.
     fn ready(&mut self) -> Wait<'_, bool>;
 

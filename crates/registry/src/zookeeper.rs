@@ -54,7 +54,7 @@ use connection::SharedConnection;
 use index::Index;
 use rule::ZooKeeperRule;
 use session::ZooKeeperSession;
-use settings::Settings;
+use settings::ZooKeeperSettings;
 use watch::ZooKeeperWatch;
 
 mod applications;
@@ -73,7 +73,7 @@ mod watch;
 #[derive(Debug)]
 pub(crate) struct ZooKeeperRegistry {
     paths: Paths,
-    settings: Arc<Settings>,
+    settings: Arc<ZooKeeperSettings>,
     connection: SharedConnection,
     registrar: Registrar,
     index: Index,
@@ -83,7 +83,7 @@ pub(crate) struct ZooKeeperRegistry {
 
 impl ZooKeeperRegistry {
     pub(crate) fn open(config: ZooKeeperConfig, runtime: &Handle) -> Result<Self, RegistryError> {
-        let settings = Arc::new(Settings::new(config)?);
+        let settings = Arc::new(ZooKeeperSettings::new(config)?);
         let paths = Paths::new(&settings.layout)?;
         let (connection, connector) = connection::start(&settings, runtime);
         // The session lives longer than this handle: it is ended in good order.

@@ -135,10 +135,14 @@ impl HandOut {
             return Err(error.clone());
         }
         match place.begin(turn) {
-            Turn::Next => {}
-            Turn::Again { line } => return self.line(line, reader),
-            Turn::BeingAnswered => return Err(TransferError::BeingAnswered { caller, turn }),
-            Turn::Wrong { last } => return Err(TransferError::OutOfTurn { caller, turn, last }),
+            RequestTurn::Next => {}
+            RequestTurn::Again { line } => return self.line(line, reader),
+            RequestTurn::BeingAnswered => {
+                return Err(TransferError::BeingAnswered { caller, turn });
+            }
+            RequestTurn::Wrong { last } => {
+                return Err(TransferError::OutOfTurn { caller, turn, last });
+            }
         }
         let number = self.next.0.fetch_add(1, Ordering::Relaxed);
         place.line.store(number, Ordering::Relaxed);
@@ -216,7 +220,7 @@ pub fn totals_before(
 }
 
 /// What a request is to the place of its caller.
-enum Turn {
+enum RequestTurn {
     /// The next one; the place is won and has to be given back with the turn published.
     Next,
     /// The last one again.
@@ -228,7 +232,7 @@ enum Turn {
 }
 
 impl CallerTurn {
-    fn begin(&self, turn: u64) -> Turn {
+    fn begin(&self, turn: u64) -> RequestTurn {
         let now = self.turn.load(Ordering::Acquire);
         let last = now >> 1;
         if last == turn && turn != 0 {
@@ -236,10 +240,14 @@ impl CallerTurn {
             fence(Ordering::Acquire);
             // A caller that goes on meanwhile has its line; what was read may be the next one's.
             let unchanged = now & 1 == 0 && self.turn.load(Ordering::Relaxed) == now;
-            return if unchanged { Turn::Again { line } } else { Turn::Wrong { last } };
+            return if unchanged {
+                RequestTurn::Again { line }
+            } else {
+                RequestTurn::Wrong { last }
+            };
         }
         if last.checked_add(1) != Some(turn) {
-            return Turn::Wrong { last };
+            return RequestTurn::Wrong { last };
         }
         let won = now & 1 == 0
             && self
@@ -248,7 +256,7 @@ impl CallerTurn {
                 .is_ok();
         // Whoever sees the line that is stored next sees that the place is taken, too.
         fence(Ordering::Release);
-        if won { Turn::Next } else { Turn::BeingAnswered }
+        if won { RequestTurn::Next } else { RequestTurn::BeingAnswered }
     }
 }
 

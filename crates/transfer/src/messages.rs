@@ -46,7 +46,7 @@ pub struct Opened {
     pub source: Identity,
 }
 
-/// Client to server: a caller's request for a line. The answer is a [`Reply`].
+/// Client to server: a caller's request for a line. The answer is a [`NextReply`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Next {
     /// From [`Opened`].
@@ -233,7 +233,7 @@ impl Code {
             Self::BeingAnswered => 2,
             Self::Busy => 3,
         };
-        code | Reply::REFUSED
+        code | NextReply::REFUSED
     }
 
     /// A code of a later version means what it says, but nothing that can be done.
@@ -305,21 +305,21 @@ impl Handed<'_> {
                 out.put_u64(*number);
                 out.put_slice(line);
             }
-            Self::End { count } => out.put_u64(count | Reply::END),
+            Self::End { count } => out.put_u64(count | NextReply::END),
         }
     }
 }
 
 /// The answer to a [`Next`].
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Reply<'a> {
+pub enum NextReply<'a> {
     /// A line, or the end.
     Handed(Handed<'a>),
     /// Neither.
     Refused(Refusal),
 }
 
-impl<'a> Reply<'a> {
+impl<'a> NextReply<'a> {
     /// Set in the number of an answer that is not a line; the rest of it is the number of lines.
     const END: u64 = 1 << 63;
     /// Both are set in the number of a refusal; the rest of it is the code.
@@ -471,12 +471,12 @@ mod tests {
             for answer in [Handed::Line { number, line: &line }, Handed::End { count: number }] {
                 let mut out = Vec::new();
                 answer.encode(&mut out);
-                prop_assert_eq!(Reply::decode(&out).unwrap(), Reply::Handed(answer));
+                prop_assert_eq!(NextReply::decode(&out).unwrap(), NextReply::Handed(answer));
             }
             for code in Code::ALL {
                 let refusal = Refusal { code, text: text.clone() };
                 let out = encoded(&refusal);
-                prop_assert_eq!(Reply::decode(&out).unwrap(), Reply::Refused(refusal));
+                prop_assert_eq!(NextReply::decode(&out).unwrap(), NextReply::Refused(refusal));
             }
         }
 
@@ -485,7 +485,7 @@ mod tests {
             let _ = Open::decode(&bytes);
             let _ = Before::decode(&bytes);
             let _ = Refusal::decode(&bytes);
-            if let Ok(Reply::Handed(answer)) = Reply::decode(&bytes) {
+            if let Ok(NextReply::Handed(answer)) = NextReply::decode(&bytes) {
                 let mut out = Vec::new();
                 answer.encode(&mut out);
                 prop_assert_eq!(out, bytes);

@@ -16,28 +16,28 @@ pub(crate) const SERVICE: &str = "dubmesh.Transfer";
 /// Begins a transfer. A second one that nobody uses, because the first answer was lost, does no
 /// harm.
 pub(crate) const OPEN: Method<Open, Opened, Refusal> =
-    Method::fallible::<(Payload,)>(SERVICE, "open").idempotent();
-/// Asks for a line. A [`Next`](crate::messages::Next) in, a [`Reply`](crate::wire::Reply) out;
-/// both are raw.
+    Method::fallible::<(MessageCodec,)>(SERVICE, "open").idempotent();
+/// Asks for a line. A [`Next`](crate::messages::Next) in, a
+/// [`NextReply`](crate::messages::NextReply) out; both are raw.
 pub(crate) const NEXT: &str = "next";
 /// Ends a transfer.
 pub(crate) const CLOSE: Method<Close, Totals, Refusal> =
-    Method::fallible::<(Payload,)>(SERVICE, "close").idempotent();
+    Method::fallible::<(MessageCodec,)>(SERVICE, "close").idempotent();
 /// Adds up lines of an earlier transfer.
 pub(crate) const BEFORE: Method<Before, Totals, Refusal> =
-    Method::fallible::<(Payload,)>(SERVICE, "before").idempotent();
+    Method::fallible::<(MessageCodec,)>(SERVICE, "before").idempotent();
 /// Asks whether the server is there, and how far a transfer is.
 pub(crate) const LOOK: Method<Look, Standing> =
-    Method::new::<(Payload,)>(SERVICE, "look").idempotent();
+    Method::new::<(MessageCodec,)>(SERVICE, "look").idempotent();
 
 /// The messages of [`wire`](crate::messages) as they are: to the link, raw bytes.
-pub(crate) struct Payload;
+pub(crate) struct MessageCodec;
 
 /// The codec's number.
 pub(crate) const NUMBER: u8 = 1;
 const NAME: &str = "raw";
 
-impl<M: Message> Codec<M> for Payload {
+impl<M: Message> Codec<M> for MessageCodec {
     const NUMBER: u8 = NUMBER;
     const NAME: &'static str = NAME;
 

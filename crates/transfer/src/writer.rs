@@ -142,7 +142,7 @@ impl Writer {
             spare: Mutex::default(),
         });
         let (batches, received) = channel();
-        let work = Work {
+        let work = WriterThread {
             reorder: Reorder::new(totals.lines, window),
             shared: Arc::clone(&shared),
             totals,
@@ -343,7 +343,7 @@ impl WriterState {
 }
 
 /// What the writer's thread owns.
-struct Work {
+struct WriterThread {
     shared: Arc<WriterState>,
     reorder: Reorder,
     output: Output,
@@ -355,7 +355,7 @@ struct Work {
     empty: Vec<Batch>,
 }
 
-impl Work {
+impl WriterThread {
     fn run(mut self, received: &Receiver<Message>) -> Result<Option<Written>, TransferError> {
         let expected = self.receive(received).and_then(|expected| {
             self.write()?;

@@ -76,7 +76,7 @@ impl Small {
     "no memory for {wanted} more bytes: {free} of {limit} are free, and {held} are held already by {holder} \
      (memory_bytes of [agent]); try again later, or raise it"
 )]
-pub struct Refused {
+pub struct OverBudget {
     /// Bytes that were asked for.
     pub wanted: usize,
     /// Bytes of the budget that nobody uses.
@@ -86,12 +86,12 @@ pub struct Refused {
     /// What `holder` has already.
     pub held: usize,
     /// Whose share is used up.
-    pub holder: Holder,
+    pub holder: BudgetHolder,
 }
 
 /// Whose share of the budget is used up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Holder {
+pub enum BudgetHolder {
     /// One connection.
     Connection,
     /// All connections of one peer's address.
@@ -100,7 +100,7 @@ pub enum Holder {
     Listener,
 }
 
-impl std::fmt::Display for Holder {
+impl std::fmt::Display for BudgetHolder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Connection => "this connection",
@@ -320,9 +320,9 @@ impl Account {
     /// Whether it may hold `len` bytes more.
     ///
     /// # Errors
-    /// [`Refused`]; that is counted.
+    /// [`OverBudget`]; that is counted.
     #[inline]
-    pub fn check(&self, len: usize) -> Result<(), Refused> {
+    pub fn check(&self, len: usize) -> Result<(), OverBudget> {
         // Nearly all calls.
         let before = if self.is_shared { 0 } else { self.held.get() };
         if before + len <= FREE_LEN {
@@ -331,7 +331,7 @@ impl Account {
         self.check_shares(len)
     }
 
-    fn check_shares(&self, wanted: usize) -> Result<(), Refused> {
+    fn check_shares(&self, wanted: usize) -> Result<(), OverBudget> {
         let checked = self.look_at_shares(wanted);
         if checked.is_err() {
             self.lease.shared.refused.fetch_add(1, Relaxed);
@@ -346,7 +346,7 @@ impl Account {
         self.cost() != 0 && self.look_at_shares(0).is_err()
     }
 
-    fn look_at_shares(&self, wanted: usize) -> Result<(), Refused> {
+    fn look_at_shares(&self, wanted: usize) -> Result<(), OverBudget> {
         let (free, limit) = (self.lease.free(), self.lease.shared.limit);
         let left = free.saturating_sub(wanted);
         let (connection, peer, listener) = match self.is_shared {
@@ -356,14 +356,14 @@ impl Account {
         let is_small_connection = SMALL_CONNECTION.is(connection + wanted, left, limit);
         let is_small_peer = SMALL_PEER.is(peer + wanted, left, limit);
         let shares = [
-            (Holder::Connection, connection, 1, false),
-            (Holder::Peer, peer, PEER_TIMES, is_small_connection),
-            (Holder::Listener, listener, LISTENER_TIMES, is_small_peer),
+            (BudgetHolder::Connection, connection, 1, false),
+            (BudgetHolder::Peer, peer, PEER_TIMES, is_small_connection),
+            (BudgetHolder::Listener, listener, LISTENER_TIMES, is_small_peer),
         ];
         for (holder, held, times, is_exempt) in shares {
             let fits = is_exempt || held + wanted <= left.saturating_mul(times);
             if free < wanted || !fits {
-                return Err(Refused { wanted, free, limit, held, holder });
+                return Err(OverBudget { wanted, free, limit, held, holder });
             }
         }
         Ok(())
@@ -372,10 +372,10 @@ impl Account {
     /// Says how much it holds now, in all that is not a [`Hold`]: `before` is what it said last.
     ///
     /// # Errors
-    /// [`Refused`] if it has grown and should not have. The growth is counted nevertheless, since
-    /// it is there: the caller sheds what it can, and says how much it holds then.
+    /// [`OverBudget`] if it has grown and should not have. The growth is counted nevertheless,
+    /// since it is there: the caller sheds what it can, and says how much it holds then.
     #[inline]
-    pub fn set(&self, before: usize, now: usize) -> Result<(), Refused> {
+    pub fn set(&self, before: usize, now: usize) -> Result<(), OverBudget> {
         if now <= before {
             self.shrink(before - now);
             return Ok(());
@@ -388,9 +388,9 @@ impl Account {
     /// Takes `len` bytes until the hold is dropped.
     ///
     /// # Errors
-    /// [`Refused`]; nothing was taken.
+    /// [`OverBudget`]; nothing was taken.
     #[inline]
-    pub fn take(self: &Rc<Self>, len: usize) -> Result<Hold, Refused> {
+    pub fn take(self: &Rc<Self>, len: usize) -> Result<Hold, OverBudget> {
         self.check(len)?;
         self.grow(len);
         Ok(Hold { account: Rc::clone(self), len })
@@ -465,9 +465,9 @@ impl Hold {
     /// Makes it one of `len` bytes.
     ///
     /// # Errors
-    /// [`Refused`]; it is as it was.
+    /// [`OverBudget`]; it is as it was.
     #[inline]
-    pub fn resize(&mut self, len: usize) -> Result<(), Refused> {
+    pub fn resize(&mut self, len: usize) -> Result<(), OverBudget> {
         if len <= self.len {
             self.account.shrink(self.len - len);
         } else {

@@ -112,7 +112,7 @@ pub struct Connection {
     facts: Facts,
     meter: Arc<Meter>,
     awaited: Option<Secured>,
-    counted: Counted,
+    counted: CountGuards,
     departures: Option<Departures>,
 }
 
@@ -120,12 +120,12 @@ pub struct Connection {
 #[derive(Debug)]
 pub(crate) struct Ended {
     _stream: ByteStream,
-    _counted: Counted,
+    _counted: CountGuards,
 }
 
 /// What counts a connection until it is dropped.
 #[derive(Debug, Default)]
-struct Counted {
+struct CountGuards {
     _open: Option<OpenConnection>,
     _assigned: Option<Assigned>,
 }
@@ -147,7 +147,7 @@ impl Connection {
             facts: Facts::new(peer, carries),
             meter,
             awaited: None,
-            counted: Counted::default(),
+            counted: CountGuards::default(),
             departures: None,
         }
     }
@@ -264,7 +264,7 @@ impl Connection {
 pub(crate) struct Parts {
     facts: Facts,
     meter: Arc<Meter>,
-    counted: Counted,
+    counted: CountGuards,
     departures: Option<Departures>,
 }
 
@@ -275,7 +275,7 @@ pub struct Detached {
     facts: Facts,
     meter: Arc<Meter>,
     awaited: Option<Secured>,
-    counted: Counted,
+    counted: CountGuards,
 }
 
 impl Detached {
@@ -289,7 +289,7 @@ impl Detached {
         open: OpenConnection,
     ) -> Self {
         let facts = Facts::new(peer, carries);
-        let counted = Counted { _open: Some(open), _assigned: None };
+        let counted = CountGuards { _open: Some(open), _assigned: None };
         Self { socket, facts, meter: Arc::default(), awaited, counted }
     }
 

@@ -39,7 +39,9 @@ mod tcp_info;
 mod worker_loads;
 
 pub use backoff::{Backoff, jitter};
-pub use budget::{Account, Budget, Group, Hold, Holder, Lease, Refused, memory_of_machine};
+pub use budget::{
+    Account, Budget, BudgetHolder, Group, Hold, Lease, OverBudget, memory_of_machine,
+};
 #[cfg(feature = "tls")]
 pub use connection::tls;
 pub use connection::{Connection, Departures, Detached, Facts, Meter, Peer, Secured};

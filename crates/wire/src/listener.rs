@@ -47,7 +47,7 @@ pub struct Listener {
     counts: Arc<ConnectionCounts>,
     secured: Option<Secured>,
     rest_until: Option<Instant>,
-    refused: Refused,
+    refused: UnloggedRefusals,
 }
 
 /// Why a connection is closed as soon as it is accepted.
@@ -70,7 +70,7 @@ impl Listener {
         let socket = socket.into();
         let address = socket.address()?;
         let socket = Accepting::new(socket)?;
-        let refused = Refused::default();
+        let refused = UnloggedRefusals::default();
         Ok(Self {
             socket,
             address,
@@ -205,12 +205,12 @@ fn is_about_one_connection(error: &io::Error) -> bool {
 
 /// Refused connections that no line of the log has told yet.
 #[derive(Debug, Default)]
-struct Refused {
+struct UnloggedRefusals {
     n_untold: u64,
     told_at: Option<Instant>,
 }
 
-impl Refused {
+impl UnloggedRefusals {
     /// One more. Gives how many a line should tell now, if it is time for one.
     fn note(&mut self, now: Instant) -> Option<u64> {
         self.n_untold += 1;

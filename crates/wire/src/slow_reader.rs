@@ -160,9 +160,9 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// A peer that takes what `len` says of each write; 0: nothing.
-    struct Peer(usize);
+    struct ThrottledWriter(usize);
 
-    impl AsyncWrite for Peer {
+    impl AsyncWrite for ThrottledWriter {
         fn poll_write(
             self: Pin<&mut Self>,
             _: &mut Context<'_>,
@@ -184,7 +184,7 @@ mod tests {
     }
 
     struct SlowConnection {
-        stream: Watched<Peer>,
+        stream: Watched<ThrottledWriter>,
         taking: Rc<Taking>,
         now: Instant,
     }
@@ -192,7 +192,7 @@ mod tests {
     impl SlowConnection {
         fn new() -> Self {
             let taking = Taking::new();
-            let stream = Watched::new(Peer(0), Rc::clone(&taking));
+            let stream = Watched::new(ThrottledWriter(0), Rc::clone(&taking));
             Self { stream, taking, now: Instant::now() }
         }
 

@@ -11,9 +11,9 @@ use zookeeper_proto::{
 };
 
 #[derive(Debug)]
-struct Told;
+struct TestWatcher;
 
-impl Watcher for Told {
+impl Watcher for TestWatcher {
     fn is_wanted(&self) -> bool {
         true
     }
@@ -46,11 +46,11 @@ fn settings() -> Settings {
 }
 
 /// What is to be written now.
-fn written(connection: &mut Connection<&'static str, Told>) -> BytesMut {
+fn written(connection: &mut Connection<&'static str, TestWatcher>) -> BytesMut {
     connection.transmit().split()
 }
 
-fn requests() -> [(&'static str, Request<Told>); 10] {
+fn requests() -> [(&'static str, Request<TestWatcher>); 10] {
     let path = || "/a".to_owned();
     let create = |path: &str, data: &str, acl, is_ephemeral| Request::Create {
         path: path.into(),
@@ -60,8 +60,8 @@ fn requests() -> [(&'static str, Request<Told>); 10] {
     };
     let data = "é".as_bytes().to_vec();
     [
-        ("children", Request::Children { path: path(), watcher: Some(Told) }),
-        ("exists", Request::Exists { path: path(), watcher: Some(Told) }),
+        ("children", Request::Children { path: path(), watcher: Some(TestWatcher) }),
+        ("exists", Request::Exists { path: path(), watcher: Some(TestWatcher) }),
         ("data", Request::Data { path: path(), watcher: None }),
         ("create", create("/a/é", "é", Acl::Open, true)),
         ("create-creator", create("/a", "", Acl::Creator, false)),
@@ -121,9 +121,9 @@ fn writes_and_reads_what_java_writes() {
     }
     assert_eq!(connection.last_zxid(), 99);
     connection.handle_bytes(now, &mut take("event")).unwrap();
-    assert!(matches!(connection.poll_event(), Some(Event::Fired(Told))));
+    assert!(matches!(connection.poll_event(), Some(Event::Fired(TestWatcher))));
 
-    let mut expired = Connection::<&str, Told>::new(settings(), now);
+    let mut expired = Connection::<&str, TestWatcher>::new(settings(), now);
     expired.handle_bytes(now, &mut take("expired")).unwrap();
     assert!(matches!(expired.poll_event(), Some(Event::Expired)));
     assert_eq!(vectors.into_keys().collect::<Vec<_>>(), ["remove-watches"]);

@@ -24,7 +24,7 @@ use crate::config::{AppConfig, ClusterRules, ExportConfig};
 use crate::error::{CallError, Code};
 use crate::gate::{AppGate, SharedGate};
 use crate::metrics::{CallStats, Hub};
-use crate::upstream::{EndpointAddress, Pool, Setup, Standing};
+use crate::upstream::{EndpointAddress, Setup, Standing, UpstreamPool};
 
 /// One exported service and the way to the app.
 pub struct Backend {
@@ -140,7 +140,7 @@ impl Backend {
     /// The app of an export. Must be called on a worker's runtime.
     pub fn start(
         export: &ExportConfig,
-        pool: &Pool,
+        pool: &UpstreamPool,
         rules: &ClusterRules,
         hub: &Hub,
         gate: &GateSetup<'_>,
@@ -154,8 +154,10 @@ impl Backend {
                 App::Dubbo(DubboApp::start(&export.service, *serialization, upstream))
             }
             AppConfig::Http(config) => {
-                let worker =
-                    http::pool::Holder { account: pool.account(), connections: pool.connections() };
+                let worker = http::pool::WorkerResources {
+                    account: pool.account(),
+                    connections: pool.connections(),
+                };
                 App::Http(HttpApp::start(&export.service, Arc::clone(config), setup, Some(worker)))
             }
         };

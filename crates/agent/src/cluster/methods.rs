@@ -17,7 +17,7 @@ use super::{Allowed, Cluster};
 use crate::config::{BreakerSettings, CallMode, CallerKey, MethodPolicy, MirrorPolicy};
 use crate::error::{CallError, Code};
 use crate::facts::CallFacts;
-use crate::invocation::Origin;
+use crate::invocation::CallOrigin;
 use crate::metrics::{Hub, MethodEvent, SharedLimiter};
 
 /// The attachments in which Dubbo consumers name their application.
@@ -218,7 +218,7 @@ impl Cluster {
         rule: &MethodRule,
         now: Instant,
         facts: &dyn CallFacts,
-        origin: Origin<'_>,
+        origin: CallOrigin<'_>,
     ) -> Result<(), CallError> {
         let Some(limiter) = &rule.limiter else { return Ok(()) };
         let key = &rule.policy.caller;
@@ -255,7 +255,7 @@ impl Cluster {
 }
 
 /// Who makes a call.
-fn caller<'a>(key: &CallerKey, facts: &'a dyn CallFacts, origin: Origin<'a>) -> Cow<'a, str> {
+fn caller<'a>(key: &CallerKey, facts: &'a dyn CallFacts, origin: CallOrigin<'a>) -> Cow<'a, str> {
     let caller = match key {
         CallerKey::Address => origin.address.map(|address| address.to_string().into()),
         CallerKey::Application => APPLICATIONS.iter().find_map(|name| facts.attachment(name)),

@@ -17,7 +17,7 @@ use tracing::debug;
 
 use super::Cluster;
 use super::methods::MethodRule;
-use crate::call::{Outcome, Payload, Reply, RoutedCall};
+use crate::call::{Outcome, Payload, ProviderReply, RoutedCall};
 use crate::config::{CallMode, FaultSettings, MockAnswer};
 use crate::error::{CallError, Code, Fault};
 use crate::metrics::MethodEvent;
@@ -197,5 +197,5 @@ fn reply(kind: ReplyKind, json: &[u8], call: &RoutedCall<'_>) -> Outcome {
     encode_reply(to, kind, &value, &[], DEFAULT_PAYLOAD_LIMIT, &mut out)
         .map_err(|error| bad(&error))?;
     out.advance(HEADER_LEN);
-    Ok(Reply::new(serialization, out.freeze(), OURSELVES.into()))
+    Ok(ProviderReply::new(serialization, out.freeze(), OURSELVES.into()))
 }

@@ -304,9 +304,9 @@ mod tests {
     use super::*;
 
     /// A call with two attachments.
-    struct Call<'a>(&'a str, &'a str);
+    struct CallWithAttachments<'a>(&'a str, &'a str);
 
-    impl CallFacts for Call<'_> {
+    impl CallFacts for CallWithAttachments<'_> {
         fn method(&self) -> Cow<'_, str> {
             "echo".into()
         }
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn calls_that_rules_cannot_tell_apart_share_one_look() {
         let rules = rules();
-        let look = |one, other| rules.allowed(&Call(one, other)).unwrap();
+        let look = |one, other| rules.allowed(&CallWithAttachments(one, other)).unwrap();
         assert!(Rc::ptr_eq(&look("a", "b"), &look("a", "b")));
         assert_eq!(n_known(&rules), 1);
         // The same texts in a row, divided elsewhere.
@@ -364,11 +364,11 @@ mod tests {
     fn few_and_short_kinds_of_calls_are_remembered() {
         let rules = rules();
         for n in 0..3 * MAX_KNOWN {
-            rules.allowed(&Call(&n.to_string(), "")).unwrap();
+            rules.allowed(&CallWithAttachments(&n.to_string(), "")).unwrap();
             assert!(n_known(&rules) <= MAX_KNOWN);
         }
         let before = n_known(&rules);
-        rules.allowed(&Call(&"x".repeat(MAX_KEY_LEN), "")).unwrap();
+        rules.allowed(&CallWithAttachments(&"x".repeat(MAX_KEY_LEN), "")).unwrap();
         assert_eq!(n_known(&rules), before);
     }
 
@@ -376,6 +376,6 @@ mod tests {
     fn without_rules_nothing_is_looked_at() {
         let rules = rules();
         rules.set_registry(RegistryRules::default());
-        assert!(rules.allowed(&Call("no", "")).is_none());
+        assert!(rules.allowed(&CallWithAttachments("no", "")).is_none());
     }
 }

@@ -11,7 +11,7 @@ use registry::{Protocol, Unused};
 use super::member::TOKEN;
 use super::offering::Choice;
 use super::*;
-use crate::call::{Outcome, Reply, Times};
+use crate::call::{Outcome, ProviderReply, Times};
 use crate::invocation::THIS_AGENT;
 use crate::testing::{NOWHERE, NoFacts, on_worker, pool};
 
@@ -41,7 +41,7 @@ fn in_flight(cluster: &Cluster) -> u32 {
 fn answer(attempt: &Attempt) -> Outcome {
     let endpoint = Rc::clone(attempt.upstream().address());
     let (serialization, body) = (Serialization::Hessian2, Bytes::new());
-    Ok(Reply::new(serialization, body, endpoint))
+    Ok(ProviderReply::new(serialization, body, endpoint))
 }
 
 fn failure(code: Code) -> Outcome {

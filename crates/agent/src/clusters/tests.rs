@@ -20,7 +20,7 @@ fn further_names_are_watched_if_they_exist() {
     let n_without = MAX_UNSURE;
     let all = [
         (Presence::Offered, Admission::Watch),
-        (Presence::Absent, Admission::Refuse(Refused::Absent)),
+        (Presence::Absent, Admission::Refuse(WatchRefusal::Absent)),
         (Presence::Asking, Admission::Ask),
         (Presence::Unknown, Admission::Watch),
     ];
@@ -33,7 +33,7 @@ fn further_names_are_watched_if_they_exist() {
 fn a_worker_calls_no_more_services_than_its_limit() {
     let n_without = MAX_WITHOUT_ENDPOINTS;
     assert_eq!(admit(MAX_CLUSTERS - 1, n_without, Presence::Offered), Admission::Watch);
-    let full = Admission::Refuse(Refused::Clusters);
+    let full = Admission::Refuse(WatchRefusal::Clusters);
     assert_eq!(admit(MAX_CLUSTERS, n_without, Presence::Offered), full);
 }
 
@@ -41,7 +41,7 @@ fn a_worker_calls_no_more_services_than_its_limit() {
 fn names_of_which_nobody_knows_are_limited_in_number_and_by_time() {
     let last = MAX_WITHOUT_ENDPOINTS - 1;
     assert_eq!(admit(0, last, Presence::Unknown), Admission::Watch);
-    let full = |n_without| Admission::Refuse(Refused::WithoutEndpoints(n_without));
+    let full = |n_without| Admission::Refuse(WatchRefusal::WithoutEndpoints(n_without));
     assert_eq!(admit(0, last + 1, Presence::Unknown), full(last + 1));
     let counts = ClusterCounts { n_clusters: 0, n_without_endpoints: last };
     assert_eq!(counts.admit(|| Presence::Unknown, || false), full(last));

@@ -7,7 +7,7 @@ use dubbo_proto::{Serialization, ServiceKey};
 use wire::address::UNIX;
 use wire::tls::Protocols;
 
-use super::http_app::origin::{Origin, Way};
+use super::http_app::origin::{AppOrigin, Way};
 use super::http_app::template::Template;
 use super::http_app::{HTTP_APP_KEYS, http_app};
 use super::section::Section;
@@ -130,7 +130,7 @@ fn url(text: &str) -> Option<Url<'_>> {
     Some(Url { scheme, host: host.to_owned(), port, path }).filter(|_| is_path)
 }
 
-fn origin(section: &mut Section<'_>, url: Url<'_>, folder: &Path) -> Origin {
+fn origin(section: &mut Section<'_>, url: Url<'_>, folder: &Path) -> AppOrigin {
     let tls = match url.scheme {
         Scheme::Https => tls_client(section, folder, HTTP_PROTOCOLS),
         _ => {
@@ -139,10 +139,10 @@ fn origin(section: &mut Section<'_>, url: Url<'_>, folder: &Path) -> Origin {
         }
     };
     match url.scheme {
-        Scheme::Unix => Origin { way: Way::Unix(folder.join(url.path)), base: "".into() },
+        Scheme::Unix => AppOrigin { way: Way::Unix(folder.join(url.path)), base: "".into() },
         _ => {
             let way = Way::Tcp { host: url.host, port: url.port, tls };
-            Origin { way, base: url.path.into() }
+            AppOrigin { way, base: url.path.into() }
         }
     }
 }

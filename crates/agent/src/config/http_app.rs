@@ -14,8 +14,8 @@ use hessian::transcode::{DateStyle, EnumStyle, JsonOptions};
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue};
 
-use self::method::{BodyShape, Classes, ErrorRule, Method, Methods, StatusTable, Statuses};
-use self::origin::Origin;
+use self::method::{BodyShape, Classes, ErrorRule, MappedMethod, Methods, StatusTable, Statuses};
+use self::origin::AppOrigin;
 use self::template::Template;
 use super::defaults;
 use super::section::Section;
@@ -24,7 +24,7 @@ use super::section::Section;
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpAppConfig {
     /// Where the app is.
-    pub origin: Origin,
+    pub origin: AppOrigin,
     /// The longest that the app gets for a call; the caller's own deadline may be nearer.
     pub timeout: Option<Duration>,
     /// Connections to the app from one worker; each carries one call at a time.
@@ -100,7 +100,7 @@ struct Common<'a> {
 pub(super) fn http_app(
     section: &mut Section<'_>,
     interface: &str,
-    origin: Origin,
+    origin: AppOrigin,
 ) -> HttpAppConfig {
     let base = &*origin.base;
     let common = Common { interface, base, headers: headers(section), errors: errors(section) };
@@ -237,7 +237,7 @@ fn method(
     common: &Common<'_>,
     known: &Methods,
     classes: &mut Classes,
-) -> Option<Method> {
+) -> Option<MappedMethod> {
     const NAME_REMEDY: &str = "write the method's name in Java";
     let name = section.required_text("name", NAME_REMEDY);
     if let Some(name) = name.filter(|name| validate_method(name).is_err()) {
@@ -262,7 +262,7 @@ fn method(
     if let (Some(types), Some(text)) = (&types, &mut descriptor) {
         types.iter().for_each(|ty| ty.write_descriptor(text));
     }
-    let method = Method {
+    let method = MappedMethod {
         name: name.unwrap_or_default().into(),
         types,
         descriptor: descriptor.map(Into::into),
@@ -349,7 +349,7 @@ fn body(section: &mut Section<'_>, method: &http::Method) -> BodyShape {
 }
 
 /// Every argument has a place, and the body's shape can hold those that the path leaves.
-fn check_arguments(section: &Section<'_>, method: &Method) {
+fn check_arguments(section: &Section<'_>, method: &MappedMethod) {
     if method.body == BodyShape::Object && method.names.is_empty() {
         let remedy = "add params = [\"...\"], or use body = \"array\"";
         section.wrong("body", "an object needs the names of the parameters", remedy);

@@ -3,7 +3,7 @@ use dubbo_proto::Serialization;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::call::Reply;
+use crate::call::ProviderReply;
 
 const CALLER: &str =
     "org.apache.dubbo.rpc.proxy.javassist.JavassistProxyFactory$1.doInvoke(J.java:47)";
@@ -129,7 +129,7 @@ fn exceptions_of_real_providers_have_class_message_cause_and_fields() {
 /// What the agent makes of a provider's reply, of which `bytes` is the whole frame.
 fn answered(serialization: Serialization, bytes: &'static [u8]) -> CallError {
     let body = Bytes::from_static(&bytes[dubbo_proto::frame::HEADER_LEN..]);
-    let reply = Reply::new(serialization, body, "here".into());
+    let reply = ProviderReply::new(serialization, body, "here".into());
     crate::reply::json_of(&reply).unwrap_err()
 }
 

@@ -13,10 +13,10 @@ use crate::gate::{AppGate, Borrower};
 
 /// The pools of a link, by number; clones are the same.
 #[derive(Clone, Default)]
-pub(super) struct Pools(Rc<RefCell<Vec<Rc<Pool>>>>);
+pub(super) struct Pools(Rc<RefCell<Vec<Rc<CreditPool>>>>);
 
 /// What a link needs credits of.
-pub(super) struct Pool {
+pub(super) struct CreditPool {
     pub(super) id: PoolId,
     /// Before its app.
     pub(super) gate: Rc<AppGate>,
@@ -25,19 +25,19 @@ pub(super) struct Pool {
 }
 
 impl Pools {
-    pub(super) fn get(&self, pool: PoolId) -> Option<Rc<Pool>> {
+    pub(super) fn get(&self, pool: PoolId) -> Option<Rc<CreditPool>> {
         self.0.borrow().get(pool.index()).cloned()
     }
 
     /// The pool of a gate. `None` if there are too many.
-    pub(super) fn of(&self, conn: &Conn<LinkServer>, gate: &Rc<AppGate>) -> Option<Rc<Pool>> {
+    pub(super) fn of(&self, conn: &Conn<LinkServer>, gate: &Rc<AppGate>) -> Option<Rc<CreditPool>> {
         let mut pools = self.0.borrow_mut();
         if let Some(known) = pools.iter().find(|pool| Rc::ptr_eq(&pool.gate, gate)) {
             return Some(Rc::clone(known));
         }
         let id = u32::try_from(pools.len()).ok().filter(|number| *number < MAX_POOLS)?;
         let (conn, gate, n_told) = (conn.clone(), Rc::clone(gate), Cell::default());
-        let pool = Rc::new(Pool { id: PoolId(id), gate, conn, n_told });
+        let pool = Rc::new(CreditPool { id: PoolId(id), gate, conn, n_told });
         pools.push(Rc::clone(&pool));
         pool.gate.listen(&(Rc::clone(&pool) as Rc<dyn Borrower>));
         Some(pool)
@@ -61,7 +61,7 @@ impl Drop for ReturnsCredits {
     }
 }
 
-impl Borrower for Pool {
+impl Borrower for CreditPool {
     fn n_told(&self) -> u32 {
         self.n_told.get()
     }

@@ -74,21 +74,21 @@ pub struct GateFigures {
 #[derive(Debug)]
 pub struct SharedGate {
     app: String,
-    told: Mutex<Told>,
+    told: Mutex<CapacityInputs>,
     capacity: Mutex<Capacity>,
     workers: Box<[OfWorker]>,
 }
 
 /// What others say of the capacity.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct CapacityInputs {
     before: Before,
     configured: AppCapacity,
     /// The threads that the app has registered.
     registered: Option<u32>,
 }
 
-impl Told {
+impl CapacityInputs {
     fn policy(self) -> LimitPolicy {
         match (self.configured, self.registered) {
             (AppCapacity::Known(n), _) | (AppCapacity::Registered, Some(n)) => {
@@ -122,7 +122,7 @@ impl SharedGate {
     }
 
     fn start(before: Before, app: String, configured: AppCapacity, n_workers: usize) -> Self {
-        let told = Told { before, configured, registered: None };
+        let told = CapacityInputs { before, configured, registered: None };
         let capacity = Mutex::new(Capacity::new(told.policy(), n_workers, Instant::now()));
         let workers = (0..n_workers).map(|_| OfWorker::default()).collect();
         Self { app, told: Mutex::new(told), capacity, workers }
@@ -144,7 +144,7 @@ impl SharedGate {
         self.hear(|told| told.registered = Some(threads.max(1)))
     }
 
-    fn hear(&self, tell: impl FnOnce(&mut Told)) -> bool {
+    fn hear(&self, tell: impl FnOnce(&mut CapacityInputs)) -> bool {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let before = told.policy();
         tell(&mut told);
@@ -169,8 +169,8 @@ impl SharedGate {
     pub fn source(&self) -> Source {
         let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
         match told {
-            Told { configured: AppCapacity::Known(_), .. } => Source::Configured,
-            Told { configured: AppCapacity::Registered, registered: Some(_), .. } => {
+            CapacityInputs { configured: AppCapacity::Known(_), .. } => Source::Configured,
+            CapacityInputs { configured: AppCapacity::Registered, registered: Some(_), .. } => {
                 Source::Registered
             }
             _ => Source::Found,

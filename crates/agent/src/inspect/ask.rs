@@ -34,7 +34,7 @@ pub enum Question {
 
 /// One worker's answer.
 #[derive(Debug)]
-pub struct Part<T> {
+pub struct WorkerAnswer<T> {
     /// The first ones that the question is about, in the order of their keys.
     pub items: Vec<T>,
     /// How many there are.
@@ -44,13 +44,13 @@ pub struct Part<T> {
 /// Which things are asked for, and who waits for them.
 pub struct Query<T> {
     filter: Arc<Filter>,
-    reply: oneshot::Sender<Part<T>>,
+    reply: oneshot::Sender<WorkerAnswer<T>>,
     _open: OpenQuestion,
 }
 
 impl<T> Query<T> {
     /// Answers, unless nobody waits any more.
-    pub fn answer(self, look: impl FnOnce(&Filter) -> Part<T>) {
+    pub fn answer(self, look: impl FnOnce(&Filter) -> WorkerAnswer<T>) {
         if !self.reply.is_closed() {
             // Who has gone meanwhile misses nothing.
             let _ = self.reply.send(look(&self.filter));
@@ -72,9 +72,9 @@ pub type Hand = Box<dyn Fn(Question) + Send + Sync>;
 
 /// Asks the workers of an agent. A clone asks the same ones.
 #[derive(Clone)]
-pub struct Inspector(Arc<[Worker]>);
+pub struct Inspector(Arc<[AskedWorker]>);
 
-struct Worker {
+struct AskedWorker {
     hand: Hand,
     n_open: Arc<AtomicUsize>,
 }
@@ -82,7 +82,7 @@ struct Worker {
 impl Inspector {
     /// For these workers, in the order of their numbers.
     pub fn new(hands: impl IntoIterator<Item = Hand>) -> Self {
-        let worker = |hand| Worker { hand, n_open: Arc::default() };
+        let worker = |hand| AskedWorker { hand, n_open: Arc::default() };
         Self(hands.into_iter().map(worker).collect())
     }
 
@@ -111,13 +111,13 @@ impl Inspector {
     }
 }
 
-impl Worker {
+impl AskedWorker {
     /// What comes back by the channel is the answer; nothing is asked of one that owes too many.
     fn ask<T: Snapshot>(
         &self,
         filter: &Arc<Filter>,
         question: impl Fn(Query<T>) -> Question,
-    ) -> Option<oneshot::Receiver<Part<T>>> {
+    ) -> Option<oneshot::Receiver<WorkerAnswer<T>>> {
         let open = OpenQuestion(Arc::clone(&self.n_open));
         if MAX_OPEN <= self.n_open.fetch_add(1, Relaxed) {
             return None;
@@ -146,7 +146,7 @@ impl<T: Snapshot> Default for Gathered<T> {
 }
 
 impl<T: Snapshot> Gathered<T> {
-    fn add(&mut self, part: Part<T>) {
+    fn add(&mut self, part: WorkerAnswer<T>) {
         self.n_sum += part.n_all;
         self.n_most = self.n_most.max(part.n_all);
         self.is_cut |= part.items.len() < part.n_all;

@@ -15,5 +15,5 @@ pub mod snapshot;
 #[cfg(test)]
 mod tests;
 
-pub use self::ask::{DEADLINE, Hand, Inspector, MAX_OPEN, Part, Query, Question};
+pub use self::ask::{DEADLINE, Hand, Inspector, MAX_OPEN, Query, Question, WorkerAnswer};
 pub use self::filter::{DEFAULT_LIMIT, Filter, First, MAX_LIMIT};

@@ -27,7 +27,7 @@ fn workers(all: Vec<Vec<RouteSnapshot>>) -> Inspector {
                     First::new(filter.limit, |a: &RouteSnapshot, b| a.method.cmp(&b.method));
                 routes.iter().cloned().for_each(|route| first.push(route));
                 let (items, n_all) = first.finish();
-                Part { items, n_all }
+                WorkerAnswer { items, n_all }
             });
         })
     }))

@@ -21,7 +21,7 @@ use crate::call::{Call, Payload, Times, Whole};
 use crate::cluster::{Cluster, CopyPlace, MethodRule};
 use crate::config::MirrorPolicy;
 use crate::error::{CallError, Code};
-use crate::invocation::{Invocation, Origin, THIS_AGENT};
+use crate::invocation::{CallOrigin, Invocation, THIS_AGENT};
 use crate::metrics::MethodEvent;
 use crate::outbound::Outbound;
 use crate::priority;
@@ -75,7 +75,7 @@ pub(super) fn of_json(
             timeout_key: "mirror_timeout_ms",
             clock: None,
             attachments,
-            origin: Origin::default(),
+            origin: CallOrigin::default(),
             is_copy: true,
         };
         let outcome =

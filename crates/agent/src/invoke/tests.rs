@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::args::parse_types;
-use crate::invocation::Origin;
+use crate::invocation::CallOrigin;
 use crate::route::Plan;
 use crate::testing::{on_worker, worker_setup};
 use crate::worker::Worker;
@@ -23,7 +23,7 @@ fn invocation<'a>(types: Option<&'a str>, body: &'a str) -> Invocation<'a> {
         timeout: None,
         timeout_key: "",
         attachments: Vec::new(),
-        origin: Origin::default(),
+        origin: CallOrigin::default(),
         clock: None,
         is_copy: false,
     }

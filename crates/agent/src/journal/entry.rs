@@ -36,7 +36,7 @@ pub struct Named<'a> {
 
 /// How a call was answered.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Answer<'a> {
+pub struct RecordedAnswer<'a> {
     /// Where.
     pub endpoint: Option<&'a str>,
     /// Bytes of the provider's reply.
@@ -129,7 +129,7 @@ impl Entry {
     }
 
     /// Tells that the call was answered.
-    pub fn answered(mut self: Box<Self>, answer: Answer<'_>) {
+    pub fn answered(mut self: Box<Self>, answer: RecordedAnswer<'_>) {
         if let Some(mut record) = self.record.take() {
             record.code = answer.is_exception.then_some(Code::Exception);
             record.endpoint = answer.endpoint.map(Into::into);

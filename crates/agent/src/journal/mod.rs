@@ -30,7 +30,7 @@ use crate::stages::{CallSide, Stage, StageClock, StageTable};
 use wire::Peer;
 
 use self::entry::Wants;
-pub use self::entry::{Answer, Entry, Named};
+pub use self::entry::{Entry, Named, RecordedAnswer};
 pub use self::file::LogFileError;
 pub use self::line::CallLine;
 pub use self::record::Record;
@@ -285,7 +285,7 @@ mod tests {
             entry.named(Named { service: "a.B", ..Named::default() });
             entry.clock().unwrap().enter(Stage::Network, Instant::now());
             match is_answered {
-                true => entry.answered(Answer::default()),
+                true => entry.answered(RecordedAnswer::default()),
                 // Its caller has gone.
                 false => drop(entry),
             }

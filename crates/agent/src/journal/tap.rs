@@ -50,13 +50,13 @@ pub struct TooManyTaps;
 /// All who look on.
 #[derive(Debug, Default)]
 pub(super) struct Taps {
-    all: Vec<Watcher>,
+    all: Vec<TapWatcher>,
     next_id: u64,
 }
 
 /// One who looks on, as the journal knows it.
 #[derive(Debug)]
-struct Watcher {
+struct TapWatcher {
     id: u64,
     filter: TapFilter,
     n_seen: u32,
@@ -88,7 +88,7 @@ impl Taps {
         let (queue, records) = mpsc::channel(MAX_WAITING);
         let (id, n_lost) = (self.next_id, Arc::<AtomicU64>::default());
         self.next_id += 1;
-        self.all.push(Watcher { id, filter, n_seen: 0, queue, n_lost: Arc::clone(&n_lost) });
+        self.all.push(TapWatcher { id, filter, n_seen: 0, queue, n_lost: Arc::clone(&n_lost) });
         Ok(Seat { id, records, n_lost })
     }
 

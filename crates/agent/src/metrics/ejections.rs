@@ -14,10 +14,10 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// What all workers have ejected. Changes are rare, so they share it behind a lock.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ejections(Arc<Mutex<BTreeMap<String, Service>>>);
+pub(super) struct Ejections(Arc<Mutex<BTreeMap<String, ServiceEjections>>>);
 
 #[derive(Debug, Default)]
-struct Service {
+struct ServiceEjections {
     /// Endpoints that are out, or were told of lately, by address.
     endpoints: BTreeMap<String, Out>,
     counts: BTreeMap<EjectReason, u64>,
@@ -38,7 +38,7 @@ pub struct EjectedEndpoint {
 }
 
 impl Ejections {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Service>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, ServiceEjections>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,7 +60,7 @@ impl Ejections {
     /// How many endpoints are out now, and how often any was ejected, by service.
     pub(super) fn counts(&self) -> Vec<(String, u64, BTreeMap<EjectReason, u64>)> {
         let all = self.lock();
-        let n_out = |service: &Service| {
+        let n_out = |service: &ServiceEjections| {
             service.endpoints.values().filter(|out| out.n_workers != 0).count() as u64
         };
         all.iter().map(|(name, it)| (name.clone(), n_out(it), it.counts.clone())).collect()

@@ -55,15 +55,15 @@ pub(super) fn unix_seconds(time: SystemTime) -> u64 {
 
 /// Something shared per name. Names come from the configuration, which bounds them.
 #[derive(Debug)]
-pub(super) struct Named<T>(Mutex<BTreeMap<String, Arc<T>>>);
+pub(super) struct PerName<T>(Mutex<BTreeMap<String, Arc<T>>>);
 
-impl<T> Default for Named<T> {
+impl<T> Default for PerName<T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T: Default> Named<T> {
+impl<T: Default> PerName<T> {
     /// The one of this name, made when it is asked for first.
     pub(super) fn of(&self, name: &str) -> Arc<T> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -28,7 +28,7 @@ use wire::{Budget, ConnectionCounts, Loads};
 
 use self::ejections::Ejections;
 use self::family::{Family, OTHER};
-use self::gauges::Named;
+use self::gauges::PerName;
 use self::holds::Holds;
 use self::limiters::Limiters;
 use self::process::Process;
@@ -81,17 +81,17 @@ struct Inner {
     ingress: Family,
     export: Family,
     methods: Family,
-    connections: Named<ConnectionCounts>,
+    connections: PerName<ConnectionCounts>,
     loads: OnceLock<Loads>,
-    lags: Named<lag::Lag>,
+    lags: PerName<lag::Lag>,
     memory: OnceLock<Budget>,
     gates: Mutex<Vec<Arc<SharedGate>>>,
     direct_gates: OnceLock<Arc<DirectGates>>,
     journal: OnceLock<Journal>,
-    registries: Named<RegistryStats>,
+    registries: PerName<RegistryStats>,
     holds: Holds,
     ejections: Ejections,
-    events: Named<ServiceEvents>,
+    events: PerName<ServiceEvents>,
     limiters: Limiters,
 }
 
@@ -109,17 +109,17 @@ impl Hub {
             ingress: Family::new(n_codes, render::INGRESS.labels.len()),
             export: Family::new(n_codes, render::EXPORT.labels.len()),
             methods: Family::limited(n_codes, render::METHOD.labels.len(), MAX_METHODS),
-            connections: Named::default(),
+            connections: PerName::default(),
             loads: OnceLock::new(),
-            lags: Named::default(),
+            lags: PerName::default(),
             memory: OnceLock::new(),
             gates: Mutex::default(),
             direct_gates: OnceLock::new(),
             journal: OnceLock::new(),
-            registries: Named::default(),
+            registries: PerName::default(),
             holds: Holds::default(),
             ejections: Ejections::default(),
-            events: Named::default(),
+            events: PerName::default(),
             limiters: Limiters::default(),
         }))
     }

@@ -14,11 +14,12 @@ use tracing::{debug, info};
 use wire::{Conn, Machine, TimedEvent};
 
 use super::{
-    DubboForm, Lanes, MessageLen, Peer, ReadyLane, Setup, Signs, encoded_offloaded, queued, sent,
+    DubboForm, Lanes, MessageLen, PeerProtocol, ReadyLane, Setup, Signs, encoded_offloaded, queued,
+    sent,
 };
 use crate::call::{
-    Call, Came, DubboAnswer, Encoded, Outcome, Payload, Reply, ReplyTo, RoutedCall, Times, Whole,
-    note_end, wait,
+    Call, Came, DubboAnswer, Encoded, Outcome, Payload, ProviderReply, ReplyTo, RoutedCall, Times,
+    Whole, note_end, wait,
 };
 use crate::connections::Activity;
 use crate::error::{CallError, Code};
@@ -176,7 +177,7 @@ impl DubboPeer {
         if status == Status::Ok {
             let endpoint = Rc::clone(&self.address);
             let came = Some(Came { at, app: None });
-            return Ok(Reply { came, ..Reply::new(serialization, body, endpoint) });
+            return Ok(ProviderReply { came, ..ProviderReply::new(serialization, body, endpoint) });
         }
         Err(self.refusal(status, serialization, &body))
     }
@@ -189,7 +190,7 @@ impl DubboPeer {
     }
 }
 
-impl Peer for DubboPeer {
+impl PeerProtocol for DubboPeer {
     const PROTOCOL: &'static str = "dubbo";
     type Machine = DubboClient;
 

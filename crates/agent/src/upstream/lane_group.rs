@@ -16,7 +16,7 @@ use flow::connection_count::{Activity, Advice, ConnectionCount};
 use futures_util::future::select_all;
 use tracing::info;
 
-use super::{Peer, Standing, Upstream};
+use super::{PeerProtocol, Standing, Upstream};
 use crate::config::ConnectionLimit;
 use crate::error::CallError;
 
@@ -27,7 +27,7 @@ const QUIET: Duration = Duration::from_millis(50);
 pub(super) type Start<P> = Rc<dyn Fn() -> Upstream<P>>;
 
 /// The connections.
-pub(super) struct LaneGroup<P: Peer> {
+pub(super) struct LaneGroup<P: PeerProtocol> {
     first: Lane<P>,
     further: RefCell<Vec<Lane<P>>>,
     has_further: Cell<bool>,
@@ -39,7 +39,7 @@ pub(super) struct LaneGroup<P: Peer> {
 }
 
 /// One of them.
-struct Lane<P: Peer> {
+struct Lane<P: PeerProtocol> {
     upstream: Rc<Upstream<P>>,
     seen: Cell<LastLook>,
     /// Its peer was asked for a sign of life in vain.
@@ -78,7 +78,7 @@ struct LastLook {
     bytes: u64,
 }
 
-impl<P: Peer> Lane<P> {
+impl<P: PeerProtocol> Lane<P> {
     fn start(start: &Start<P>) -> Self {
         Self { upstream: Rc::new(start()), seen: Cell::default(), pauses: Cell::default() }
     }
@@ -107,7 +107,7 @@ impl<P: Peer> Lane<P> {
     }
 }
 
-impl<P: Peer> LaneGroup<P> {
+impl<P: PeerProtocol> LaneGroup<P> {
     /// Begins to connect. Must be called on a worker's runtime.
     pub(super) fn start(limit: ConnectionLimit, start: Start<P>, now: Instant) -> Self {
         let (n_further, count) = match limit {

@@ -16,7 +16,7 @@ use wire::Conn;
 
 use super::dubbo::DubboPeer;
 use super::lane_group::{LaneGroup, Start, Unwell};
-use super::{Peer, Setup, Standing, Upstream};
+use super::{PeerProtocol, Setup, Standing, Upstream};
 use crate::config::ConnectionLimit;
 use crate::error::CallError;
 
@@ -25,7 +25,7 @@ const IDLE_TIME: Duration = Duration::from_secs(60);
 
 /// The connections to one endpoint. It stands as the best one for short messages does: those for
 /// long ones are closed when they idle, and while they are down their calls go with the others.
-pub struct Lanes<P: Peer> {
+pub struct Lanes<P: PeerProtocol> {
     pub(super) short: LaneGroup<P>,
     long: RefCell<Option<Long<P>>>,
     /// Messages of so many bytes are long.
@@ -35,7 +35,7 @@ pub struct Lanes<P: Peer> {
 }
 
 /// The connections for long messages.
-struct Long<P: Peer> {
+struct Long<P: PeerProtocol> {
     lanes: Rc<LaneGroup<P>>,
     used_at: Instant,
 }
@@ -50,7 +50,7 @@ pub struct MessageLen {
 }
 
 /// A connection that takes a call, and the time at which it was had.
-pub struct ReadyLane<P: Peer> {
+pub struct ReadyLane<P: PeerProtocol> {
     /// Whose it is.
     pub upstream: Rc<Upstream<P>>,
     /// The connection.
@@ -59,7 +59,7 @@ pub struct ReadyLane<P: Peer> {
     pub now: Instant,
 }
 
-impl<P: Peer> Lanes<P> {
+impl<P: PeerProtocol> Lanes<P> {
     /// Begins to connect, as `setup` says. `start` makes each connection. Must be called on a
     /// worker's runtime.
     pub(super) fn start(
@@ -265,7 +265,7 @@ impl Lanes<DubboPeer> {
     }
 }
 
-impl<P: Peer> ReadyLane<P> {
+impl<P: PeerProtocol> ReadyLane<P> {
     async fn of(
         upstream: Rc<Upstream<P>>,
         deadline: Instant,

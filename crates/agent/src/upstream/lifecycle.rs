@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tracing::{debug, info, warn};
 use wire::{Backoff, Connection, Destination, Meter, jitter};
 
-use super::reconnects::{Down, Reconnects, Turn};
+use super::reconnects::{AttemptPermit, Down, Reconnects};
 use super::signs::Signs;
 use crate::connections::{Activity, Connections, Direction, Session};
 use crate::error::{CallError, Code};
@@ -30,7 +30,7 @@ const MIN_BACKOFF: Duration = Duration::from_millis(50);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
 /// What differs between the protocols of endpoints.
-pub trait Peer: 'static {
+pub trait PeerProtocol: 'static {
     /// What is spoken, as the configuration has it.
     const PROTOCOL: &'static str;
     /// The state machine of a connection.
@@ -71,9 +71,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_RTTS: u32 = 4;
 
 /// One endpoint as this worker sees it. Dropping it closes the connection in order.
-pub struct Upstream<P: Peer>(Rc<UpstreamParts<P>>);
+pub struct Upstream<P: PeerProtocol>(Rc<UpstreamParts<P>>);
 
-struct UpstreamParts<P: Peer> {
+struct UpstreamParts<P: PeerProtocol> {
     peer: P,
     address: Rc<str>,
     connections: Connections,
@@ -104,7 +104,7 @@ enum Connectivity<M> {
     Down(Box<str>),
 }
 
-impl<P: Peer> Upstream<P> {
+impl<P: PeerProtocol> Upstream<P> {
     /// Begins to connect to `destination`. Its connections are in the table `connections`. Must be
     /// called on a worker's runtime.
     pub fn start(
@@ -310,9 +310,9 @@ impl<P: Peer> Upstream<P> {
 }
 
 /// One connection, as the worker's table has it.
-struct Made<P: Peer>(Conn<P::Machine>);
+struct Made<P: PeerProtocol>(Conn<P::Machine>);
 
-impl<P: Peer> Session for Made<P> {
+impl<P: PeerProtocol> Session for Made<P> {
     /// The calls in flight of a worker that drains need it to the last.
     fn drain(&self) {}
 
@@ -328,13 +328,13 @@ impl<P: Peer> Session for Made<P> {
     }
 }
 
-impl<P: Peer> Drop for Upstream<P> {
+impl<P: PeerProtocol> Drop for Upstream<P> {
     fn drop(&mut self) {
         self.begin_close();
     }
 }
 
-impl<P: Peer> UpstreamParts<P> {
+impl<P: PeerProtocol> UpstreamParts<P> {
     async fn run(&self, destination: &Destination, connect_timeout: Duration) {
         let mut backoff = Backoff::new(MIN_BACKOFF, MAX_BACKOFF);
         let (mut is_known, mut down_since) = (false, None);
@@ -387,14 +387,14 @@ impl<P: Peer> UpstreamParts<P> {
     }
 
     /// Waits until the next attempt may begin.
-    async fn turn(&self, is_known: bool) -> Turn<'_> {
+    async fn turn(&self, is_known: bool) -> AttemptPermit<'_> {
         let turn = Box::pin(self.reconnects.turn(is_known));
         self.awaits_turn.set(true);
         let turn = tokio::select! {
             biased;
-            () = self.soon.notified() => Turn::first(),
+            () = self.soon.notified() => AttemptPermit::first(),
             turn = turn => turn,
-            () = self.until_dropped() => Turn::first(),
+            () = self.until_dropped() => AttemptPermit::first(),
         };
         self.awaits_turn.set(false);
         turn

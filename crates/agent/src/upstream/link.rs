@@ -18,9 +18,9 @@ use self::request::{not_taken_whole, refused, request_out};
 use super::credits::{Credit, LinkCredits, LinkPurse};
 use super::lanes::{Lanes, MessageLen, ReadyLane};
 use super::links::LinkCall;
-use super::{Peer, Setup, Signs, encoded_offloaded, queued, sent};
+use super::{PeerProtocol, Setup, Signs, encoded_offloaded, queued, sent};
 use crate::call::{
-    APP_US, Call, Came, Outcome, Payload, Reply, ReplyTo, RoutedCall, Whole, note_end, wait,
+    APP_US, Call, Came, Outcome, Payload, ProviderReply, ReplyTo, RoutedCall, Whole, note_end, wait,
 };
 use crate::codec;
 use crate::connections::Activity;
@@ -177,7 +177,10 @@ impl LinkPeer {
             Status::OK => {
                 let serialization = codec::serialization(codec);
                 let endpoint = Rc::clone(&self.address);
-                return Ok(Reply { came, ..Reply::new(serialization, payload, endpoint) });
+                return Ok(ProviderReply {
+                    came,
+                    ..ProviderReply::new(serialization, payload, endpoint)
+                });
             }
             Status::DUBBO_STATUS => match payload.split_first() {
                 Some((&status, text)) => CallError::from_provider(
@@ -296,7 +299,7 @@ impl LinkPeer {
     }
 }
 
-impl Peer for LinkPeer {
+impl PeerProtocol for LinkPeer {
     const PROTOCOL: &'static str = "link";
     type Machine = LinkClient;
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use dubbo_proto::Serialization;
-use wire::{Account, Conn, Hold, Refused};
+use wire::{Account, Conn, Hold, OverBudget};
 
 use crate::args::ArgumentList;
 use crate::call::RoutedCall;
@@ -43,7 +43,7 @@ pub(super) async fn encoded_offloaded<M: Buffers>(
 ///
 /// # Errors
 /// There is no room for a copy.
-fn hold(account: &Rc<Account>, args: &ArgumentList<'_>) -> Result<Option<Hold>, Refused> {
+fn hold(account: &Rc<Account>, args: &ArgumentList<'_>) -> Result<Option<Hold>, OverBudget> {
     let copied_len = args.copied_len();
     match account.take(args.len_in_bytes().saturating_add(copied_len)) {
         Ok(held) => Ok(Some(held)),

@@ -3,7 +3,8 @@
 //!
 //! [`lifecycle`] keeps a connection alive, [`dubbo`] and [`link`] speak the protocols, `lanes`
 //! keeps long messages apart, `lane_group` shares calls among several connections, `links` says
-//! what credits mean to that, [`Pool`] lets several clusters share what goes to the same address.
+//! what credits mean to that, [`UpstreamPool`] lets several clusters share what goes to the same
+//! address.
 
 mod credits;
 pub mod dubbo;
@@ -37,7 +38,7 @@ pub use self::credits::{Credit, LinkPurse};
 use self::dubbo::DubboPeer;
 pub use self::lane_group::Unwell;
 pub use self::lanes::{Lanes, MessageLen, ReadyLane};
-pub use self::lifecycle::{Peer, Upstream};
+pub use self::lifecycle::{PeerProtocol, Upstream};
 use self::link::LinkPeer;
 pub use self::links::LinkCall;
 use self::long_arguments::encoded_offloaded;
@@ -45,7 +46,7 @@ pub use self::reconnects::Reconnects;
 use self::rounds::Rounds;
 pub use self::share::check_share;
 pub use self::signs::Signs;
-use crate::call::{Outcome, Reply, RoutedCall};
+use crate::call::{Outcome, ProviderReply, RoutedCall};
 use crate::config::{AppCapacity, ClusterPolicy, ConnectionLimit, TlsClient};
 use crate::connections::Connections;
 use crate::error::{CallError, Code};
@@ -69,7 +70,7 @@ pub struct DubboForm<'a> {
 fn sent(address: &Rc<str>) -> Outcome {
     let (serialization, body) = ReplyKind::null_body();
     let body = Bytes::from_static(body);
-    Ok(Reply::new(serialization, body, Rc::clone(address)))
+    Ok(ProviderReply::new(serialization, body, Rc::clone(address)))
 }
 
 /// The clock of a call whose request was queued on `conn` runs for its writing from now on.
@@ -218,7 +219,7 @@ impl fmt::Display for EndpointAddress<'_> {
 }
 
 /// The upstreams of one worker, by address.
-pub struct Pool {
+pub struct UpstreamPool {
     agent_name: Rc<str>,
     memory: Rc<Memory>,
     threads: Threads,
@@ -276,7 +277,7 @@ impl Drop for InLine {
     }
 }
 
-impl Pool {
+impl UpstreamPool {
     /// An empty pool of the agent called `agent_name`, whose connections draw from `memory` and
     /// are in the table `connections`. `threads` encode long requests, and `gates` are before the
     /// endpoints that it calls.
@@ -380,7 +381,7 @@ impl Pool {
     }
 
     /// Connections to an address; `peer` makes the protocol's side of each.
-    fn lanes<P: Peer>(
+    fn lanes<P: PeerProtocol>(
         &self,
         at: EndpointAddress<'_>,
         setup: Setup,
@@ -412,20 +413,20 @@ impl Pool {
 const MAX_TENDED: usize = 1024;
 
 /// The connections to endpoints that several clusters share.
-struct SharedLanes<P: Peer> {
+struct SharedLanes<P: PeerProtocol> {
     /// By what endpoints have in common that share a connection.
     by_address: Swept<Weak<Lanes<P>>>,
     rounds: Rounds<Lanes<P>>,
 }
 
-impl<P: Peer> Default for SharedLanes<P> {
+impl<P: PeerProtocol> Default for SharedLanes<P> {
     fn default() -> Self {
         Self { by_address: Swept::default(), rounds: Rounds::default() }
     }
 }
 
 /// What is known at an address, or is made now.
-fn shared<P: Peer>(
+fn shared<P: PeerProtocol>(
     known: &RefCell<SharedLanes<P>>,
     at: EndpointAddress<'_>,
     make: impl FnOnce() -> Lanes<P>,

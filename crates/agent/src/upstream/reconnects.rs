@@ -40,19 +40,19 @@ struct ReconnectTurns {
 pub(super) struct Down(Reconnects);
 
 /// Leave to make an attempt, which is under way until this is dropped.
-pub(super) struct Turn<'t> {
+pub(super) struct AttemptPermit<'t> {
     _under_way: Option<SemaphorePermit<'t>>,
 }
 
 /// Attempts in the order in which they were wanted.
 struct Turns {
     room: Semaphore,
-    pace: Mutex<Pace>,
+    pace: Mutex<ReconnectPace>,
 }
 
 /// When attempts may begin. Pure.
 #[derive(Default)]
-struct Pace {
+struct ReconnectPace {
     /// When the last attempt would have begun, had none come before its time.
     last: Option<Instant>,
 }
@@ -72,7 +72,7 @@ impl Reconnects {
 
     /// Waits until an attempt may begin; who no longer waits has no turn. `is_known` says whether
     /// the endpoint has been there before.
-    pub(super) async fn turn(&self, is_known: bool) -> Turn<'_> {
+    pub(super) async fn turn(&self, is_known: bool) -> AttemptPermit<'_> {
         let ReconnectTurns { known, unknown, .. } = &*self.0;
         let turns = if is_known { known } else { unknown };
         let _under_way = turns.room.acquire().await.ok();
@@ -81,11 +81,11 @@ impl Reconnects {
             tokio::time::sleep_until(due.into()).await;
         }
         pace.begin(Instant::now());
-        Turn { _under_way }
+        AttemptPermit { _under_way }
     }
 }
 
-impl Turn<'_> {
+impl AttemptPermit<'_> {
     /// The turn of somebody who goes before all others.
     pub(super) fn first() -> Self {
         Self { _under_way: None }
@@ -98,7 +98,7 @@ impl Default for Turns {
     }
 }
 
-impl Pace {
+impl ReconnectPace {
     /// When the next attempt may begin, if not `now`.
     fn due(&self, now: Instant) -> Option<Instant> {
         let due = (self.last? + STEP).checked_sub(STEP * (BURST - 1))?;
@@ -137,7 +137,7 @@ mod tests {
 
     /// How many attempts begin within `time` if there are always some to begin and somebody looks
     /// every millisecond.
-    fn n_begun(pace: &mut Pace, start: Instant, time: Duration) -> u32 {
+    fn n_begun(pace: &mut ReconnectPace, start: Instant, time: Duration) -> u32 {
         let mut n_begun = 0;
         for ms in 0..=u64::try_from(time.as_millis()).unwrap() {
             let now = start + Duration::from_millis(ms);
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn some_begin_at_once_and_the_others_one_after_the_other() {
-        let (mut pace, start) = (Pace::default(), Instant::now());
+        let (mut pace, start) = (ReconnectPace::default(), Instant::now());
         assert_eq!(n_begun(&mut pace, start, Duration::ZERO), BURST);
         assert_eq!(pace.due(start), Some(start + STEP));
         let second = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use bytes::BytesMut;
 use tokio::net::{TcpListener, TcpStream};
 use wire::{Conn, Destination, Machine, SocketOptions};
 
-use super::{Peer, Reconnects, Signs, Upstream};
+use super::{PeerProtocol, Reconnects, Signs, Upstream};
 use crate::connections::{self, Connections};
 use crate::error::CallError;
 
@@ -69,7 +69,7 @@ impl Machine for Scripted {
     }
 }
 
-impl Peer for ScriptedPeer {
+impl PeerProtocol for ScriptedPeer {
     const PROTOCOL: &'static str = "scripted";
     type Machine = Scripted;
 
@@ -135,7 +135,7 @@ impl TestServer {
     }
 
     /// The same of another protocol.
-    pub(super) fn start_of<P: Peer, F: Fn() -> P + 'static>(
+    pub(super) fn start_of<P: PeerProtocol, F: Fn() -> P + 'static>(
         &self,
         peer: F,
     ) -> impl Fn() -> Upstream<P> + use<P, F> {

@@ -67,7 +67,7 @@ impl<T> Arrivals<T> {
         must_wait: impl Fn(Origin) -> bool,
         may_hurry: impl Fn(Origin) -> bool,
     ) {
-        let mut pace = Pace::new(Instant::now());
+        let mut pace = ArrivalPace::new(Instant::now());
         let mut look_at = Instant::now();
         loop {
             if self.waiting.borrow().is_empty() {
@@ -101,14 +101,14 @@ impl<T> Arrivals<T> {
 
 /// How many sessions may begin, and when: a token bucket, which follows how busy the loop is.
 #[derive(Debug)]
-struct Pace {
+struct ArrivalPace {
     n_allowed: u32,
     interval: Duration,
     /// Until when `n_allowed` has grown.
     since: Instant,
 }
 
-impl Pace {
+impl ArrivalPace {
     fn new(now: Instant) -> Self {
         Self { n_allowed: MAX_AT_ONCE, interval: INTERVAL, since: now }
     }
@@ -213,7 +213,7 @@ mod tests {
     }
 
     /// How many begin at `now`.
-    fn n_begun(pace: &mut Pace, now: Instant, n_ended: u32) -> u32 {
+    fn n_begun(pace: &mut ArrivalPace, now: Instant, n_ended: u32) -> u32 {
         pace.go_on(now, n_ended);
         let mut n = 0;
         while pace.may_begin() {
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn some_begin_at_once_and_others_by_and_by() {
         let start = Instant::now();
-        let mut pace = Pace::new(start);
+        let mut pace = ArrivalPace::new(start);
         assert_eq!(n_begun(&mut pace, start, 0), MAX_AT_ONCE);
         assert_eq!(n_begun(&mut pace, start, 0), 0);
         // Nothing of the time is lost, however often somebody looks.
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn fewer_begin_in_a_busy_loop_and_more_in_a_quick_one() {
-        let mut pace = Pace::new(Instant::now());
+        let mut pace = ArrivalPace::new(Instant::now());
         pace.note_look(BUSY, false);
         assert_eq!(pace.interval, INTERVAL * 2);
         for (may_hurry, bounds) in [(false, INTERVALS), (true, HURRIED)] {

@@ -11,7 +11,7 @@ use crate::inspect::snapshot::{
     ConnectionSnapshot, EndpointSnapshot, ExplanationSnapshot, RouteSnapshot, ServiceSnapshot,
     TcpSnapshot,
 };
-use crate::inspect::{Filter, First, Part, Question};
+use crate::inspect::{Filter, First, Question, WorkerAnswer};
 use crate::routes::ClusterRoute;
 
 impl Worker {
@@ -27,20 +27,20 @@ impl Worker {
         }
     }
 
-    fn services(&self, filter: &Filter) -> Part<ServiceSnapshot> {
+    fn services(&self, filter: &Filter) -> WorkerAnswer<ServiceSnapshot> {
         let (clusters, n_all) = self.first_clusters(filter, |_| true);
         let items = clusters.iter().map(|cluster| cluster.describe()).collect();
-        Part { items, n_all }
+        WorkerAnswer { items, n_all }
     }
 
-    fn explain(&self, filter: &Filter) -> Part<ExplanationSnapshot> {
+    fn explain(&self, filter: &Filter) -> WorkerAnswer<ExplanationSnapshot> {
         let (clusters, n_all) = self.first_clusters(filter, |_| true);
         let (now, call) = (Instant::now(), &filter.call);
         let explain = |cluster: &Rc<Cluster>| cluster.explain(now, call, &call.method);
-        Part { items: clusters.iter().map(explain).collect(), n_all }
+        WorkerAnswer { items: clusters.iter().map(explain).collect(), n_all }
     }
 
-    fn endpoints(&self, filter: &Filter) -> Part<EndpointSnapshot> {
+    fn endpoints(&self, filter: &Filter) -> WorkerAnswer<EndpointSnapshot> {
         let (mut items, mut n_all) = (Vec::new(), 0);
         let (clusters, _) = self.first_clusters(filter, |cluster| {
             let n_endpoints = cluster.count_endpoints(filter);
@@ -54,7 +54,7 @@ impl Worker {
             }
             items.extend(cluster.describe_endpoints(filter, left));
         }
-        Part { items, n_all }
+        WorkerAnswer { items, n_all }
     }
 
     /// The first clusters of the services that a question is about, of those that are wanted.
@@ -73,7 +73,7 @@ impl Worker {
         first.finish()
     }
 
-    fn inspect_routes(&self, filter: &Filter) -> Part<RouteSnapshot> {
+    fn inspect_routes(&self, filter: &Filter) -> WorkerAnswer<RouteSnapshot> {
         let order = |a: &Rc<ClusterRoute>, b: &Rc<ClusterRoute>| a.name().cmp(&b.name());
         let mut first = First::new(filter.limit, order);
         self.outbound.routes.each(|route| {
@@ -82,16 +82,20 @@ impl Worker {
             }
         });
         let (routes, n_all) = first.finish();
-        Part { items: routes.iter().map(|route| route.describe()).collect(), n_all }
+        WorkerAnswer { items: routes.iter().map(|route| route.describe()).collect(), n_all }
     }
 }
 
 /// What is in the table of the worker with that number.
-fn connections(all: &Connections, worker: usize, filter: &Filter) -> Part<ConnectionSnapshot> {
+fn connections(
+    all: &Connections,
+    worker: usize,
+    filter: &Filter,
+) -> WorkerAnswer<ConnectionSnapshot> {
     let now = Instant::now();
     let (mut items, mut n_all) = (Vec::new(), 0);
     if filter.worker.is_some_and(|wanted| wanted != worker) {
-        return Part { items, n_all };
+        return WorkerAnswer { items, n_all };
     }
     // The table is in the order of the numbers, but for those that waited on their way here.
     all.each(|entry| {
@@ -102,7 +106,7 @@ fn connections(all: &Connections, worker: usize, filter: &Filter) -> Part<Connec
             }
         }
     });
-    Part { items, n_all }
+    WorkerAnswer { items, n_all }
 }
 
 fn is_wanted(entry: &ListedConnection, filter: &Filter) -> bool {

@@ -23,7 +23,7 @@ fn worker() -> (Rc<Worker>, mpsc::UnboundedSender<ToWorker>, mpsc::UnboundedRece
 fn a_drain_waits_for_the_last_connection() {
     on_worker(async || {
         let (worker, outbox, inbox) = worker();
-        let open = [Counted::new(&worker), Counted::new(&worker)];
+        let open = [OpenConnectionGuard::new(&worker), OpenConnectionGuard::new(&worker)];
         let mut run = pin!(Rc::clone(&worker).run(inbox));
         let mut poll = || run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(poll().is_pending());
@@ -42,7 +42,7 @@ fn an_idle_worker_stops_at_once_and_does_not_stop_by_itself() {
     on_worker(async || {
         let (worker, outbox, inbox) = worker();
         // A connection that has come and gone is no reason to stop.
-        drop(Counted::new(&worker));
+        drop(OpenConnectionGuard::new(&worker));
         let mut run = pin!(Rc::clone(&worker).run(inbox));
         let mut poll = || run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(poll().is_pending());
@@ -55,7 +55,7 @@ fn an_idle_worker_stops_at_once_and_does_not_stop_by_itself() {
 fn a_worker_ends_with_the_control_thread() {
     on_worker(async || {
         let (worker, outbox, inbox) = worker();
-        let _open = Counted::new(&worker);
+        let _open = OpenConnectionGuard::new(&worker);
         drop(outbox);
         worker.run(inbox).await;
     });

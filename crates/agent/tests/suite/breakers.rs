@@ -1,9 +1,9 @@
 //! Circuit breakers: one method at one endpoint is left out while its calls fail there.
 
-use crate::support::dubbo::Consumer;
+use crate::support::dubbo::DubboConsumer;
 use crate::support::{
-    Answer, Behaviour, FakeProvider, Http, SERVICE, STRING, consumer_with_metrics, dubbo_consumer,
-    metric, register, wait_until,
+    Behaviour, FakeProvider, Http, HttpResponse, SERVICE, STRING, consumer_with_metrics,
+    dubbo_consumer, metric, register, wait_until,
 };
 use agent::Agent;
 use dubbo_proto::Status;
@@ -15,7 +15,7 @@ const BASE: &str = "[defaults]\nbalance = \"round-robin\"\neject_max_percent = 0
                     breaker_failures = 3\nbreaker_max_open_ms = 600000\n";
 const FOR_LONG: &str = "breaker_open_ms = 600000\n";
 
-fn call(agent: &Agent, method: &str) -> Answer {
+fn call(agent: &Agent, method: &str) -> HttpResponse {
     let (headers, body): (&[&str], _) =
         if method == "echo" { (&[STRING], "[\"a\"]") } else { (&[], "[]") };
     Http::to(agent).post(&format!("/{SERVICE}/{method}"), headers, body)
@@ -126,7 +126,7 @@ fn dubbo_consumers_calls_go_by_circuits_too() {
     let [bad, good] = [Behaviour::Fails, Behaviour::Good].map(FakeProvider::start);
     let _registered = [&bad, &good].map(|provider| register(&hub, provider.addr));
     let agent = dubbo_consumer(&hub, &format!("{BASE}{FOR_LONG}"));
-    let mut consumer = Consumer::to(&agent);
+    let mut consumer = DubboConsumer::to(&agent);
     let mut call = |method| consumer.call(method, "a", &[]).status == Status::Ok;
     wait_until("the circuit is open", || {
         let before = bad.n_requests();

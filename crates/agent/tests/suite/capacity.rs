@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use crate::support;
-use crate::support::dubbo::Consumer;
+use crate::support::dubbo::DubboConsumer;
 use crate::support::pool::PoolProvider;
 use crate::support::{
     Behaviour, FakeProvider, Http, PATIENCE, SERVICE, STRING, block_on, call, consumer, exporting,
@@ -44,7 +44,7 @@ fn crowd(agent: &Agent, n_consumers: usize, n_wanted: usize) -> Crowd {
     std::thread::scope(|scope| {
         for _ in 0..n_consumers {
             scope.spawn(|| {
-                let mut consumer = Consumer::connect(addr);
+                let mut consumer = DubboConsumer::connect(addr);
                 while !is_over.load(SeqCst) {
                     assert!(started.elapsed() < PATIENCE, "{n_ok:?} of {n_wanted} were answered");
                     let answer = consumer.call("echo", "a", &[]);
@@ -105,7 +105,7 @@ fn crowd_that_may_be_rejected(agent: &Agent, app: &PoolProvider) {
     std::thread::scope(|scope| {
         for _ in 0..16 {
             scope.spawn(|| {
-                let mut consumer = Consumer::connect(addr);
+                let mut consumer = DubboConsumer::connect(addr);
                 while !is_over.load(SeqCst) {
                     consumer.call("echo", "a", &[]);
                 }

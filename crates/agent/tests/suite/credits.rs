@@ -151,13 +151,13 @@ fn every_link_has_its_turn_where_there_are_more_links_than_credits() {
     block_on(provider.drain());
 }
 
-/// A way to a place. The connections over it can be cut.
-struct Way {
+/// A proxy before a place. The connections over it can be cut.
+struct CuttableProxy {
     address: SocketAddr,
     open: Arc<Mutex<Vec<TcpStream>>>,
 }
 
-impl Way {
+impl CuttableProxy {
     fn to(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -195,8 +195,8 @@ fn several_links_of_one_agent_share_the_credits_and_give_them_back() {
     let (near, far) = (MemoryHub::new(), MemoryHub::new());
     let app = PoolProvider::start(4, 10 * MS, false);
     let provider = agent_before(&app, &far, 4, 1);
-    let way = Way::to(provider.addresses().link.unwrap());
-    let _registered = register_link(&near, way.address);
+    let proxy = CuttableProxy::to(provider.addresses().link.unwrap());
+    let _registered = register_link(&near, proxy.address);
     let text = "[agent]\nworkers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n\
                 [[registry]]\nname = \"main\"\nkind = \"file\"\npath = \"x\"\n\
                 [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\n\
@@ -205,7 +205,7 @@ fn several_links_of_one_agent_share_the_credits_and_give_them_back() {
     let path = format!("/{SERVICE}/echo");
     let call = || Http::to(&consumer).post(&path, &[STRING], "[\"a\"]").status;
     wait_until("an answer", || (call() == 200).then_some(()));
-    wait_until("three links", || (way.n_made() == 3).then_some(()));
+    wait_until("three links", || (proxy.n_made() == 3).then_some(()));
     let crowd = Crowd { may_be_cut: true, ..Crowd::default() };
     crowd.run(&[(&consumer, 16)], || {
         let n_more = |n: usize| {
@@ -216,8 +216,8 @@ fn several_links_of_one_agent_share_the_credits_and_give_them_back() {
         n_more(100);
         // One that is not the first, and then the first.
         for nth in [1, 0] {
-            way.cut(nth);
-            wait_until("it is made again", || (3 + 2 - nth == way.n_made()).then_some(()));
+            proxy.cut(nth);
+            wait_until("it is made again", || (3 + 2 - nth == proxy.n_made()).then_some(()));
             n_more(100);
         }
     });
@@ -228,7 +228,7 @@ fn several_links_of_one_agent_share_the_credits_and_give_them_back() {
 }
 
 /// A link that is spoken by hand.
-struct Link {
+struct RawLink {
     stream: TcpStream,
     machine: Connection<u32>,
     input: BytesMut,
@@ -236,7 +236,7 @@ struct Link {
     kinds: Vec<u8>,
 }
 
-impl Link {
+impl RawLink {
     fn to(agent: &Agent, features: u64) -> Self {
         let stream = TcpStream::connect(agent.addresses().link.unwrap()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -341,7 +341,7 @@ fn a_peer_that_knows_no_credits_is_served_beside_others() {
     let crowd = Crowd::default();
     crowd.run(&[(&consumer, 16)], || {
         wait_until("credits", || credits(&consumer));
-        let mut old = Link::to(&provider, 0);
+        let mut old = RawLink::to(&provider, 0);
         let (route, pool) = old.route();
         assert_eq!(pool, None);
         let (mut token, mut n_ok) = (0, 0);
@@ -370,13 +370,13 @@ fn a_lost_link_gives_its_credits_back() {
     let hub = MemoryHub::new();
     let app = PoolProvider::start(4, 5 * MS, false);
     let provider = agent_before(&app, &hub, 4, 1);
-    let mut first = Link::to(&provider, features::CREDITS);
+    let mut first = RawLink::to(&provider, features::CREDITS);
     let (route, pool) = first.route();
     let pool = pool.expect("the peer knows credits");
     // More than there is room for, at once: then it is told what it may have.
     (0..12).for_each(|token| first.send(route, token));
     first.wait_for_credits(pool, 4);
-    let mut second = Link::to(&provider, features::CREDITS);
+    let mut second = RawLink::to(&provider, features::CREDITS);
     let (route, pool) = second.route();
     let pool = pool.expect("the peer knows credits");
     (0..12).for_each(|token| second.send(route, token));

@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use crate::support::dubbo::{Consumer, body, string};
+use crate::support::dubbo::{DubboConsumer, body, string};
 use crate::support::http_app::{Does, TestApp};
 use crate::support::{
     Behaviour, FakeProvider, SERVICE, block_on, dubbo_consumer, dubbo_exporting, dubbo_exports,
@@ -17,14 +17,14 @@ use registry::MemoryHub;
 const HESSIAN2: Serialization = Serialization::Hessian2;
 
 /// Waits until calls reach a provider.
-fn ready(consumer: &mut Consumer) {
+fn ready(consumer: &mut DubboConsumer) {
     wait_until("the first endpoint", || {
         (consumer.call("echo", "x", &[]).status == Status::Ok).then_some(())
     });
 }
 
 fn works_as_if_alone(agent: &agent::Agent, provider: &FakeProvider) {
-    let mut consumer = Consumer::to(agent);
+    let mut consumer = DubboConsumer::to(agent);
     ready(&mut consumer);
     let answer = consumer.call("echo", "snö\n☃", &[("path", SERVICE), ("timeout", "5000")]);
     assert_eq!((answer.status, answer.value()), (Status::Ok, &string("snö\n☃")[..]));
@@ -80,7 +80,7 @@ fn what_cannot_be_read_goes_to_the_default_service_or_is_refused() {
     let provider = FakeProvider::start(Behaviour::Good);
     let _registered = register(&hub, provider.addr);
     let agent = dubbo_consumer(&hub, "");
-    let mut consumer = Consumer::to(&agent);
+    let mut consumer = DubboConsumer::to(&agent);
     consumer.send(Serialization::Other(8), b"kryo's own", 1);
     let answer = consumer.answer().1;
     assert_eq!(answer.status, Status::BadRequest);
@@ -92,7 +92,7 @@ fn what_cannot_be_read_goes_to_the_default_service_or_is_refused() {
     ready(&mut consumer);
 
     let agent = dubbo_consumer(&hub, &format!("default_service = \"{SERVICE}\""));
-    let mut consumer = Consumer::to(&agent);
+    let mut consumer = DubboConsumer::to(&agent);
     ready(&mut consumer);
     // The fake provider cannot read it either, and says so itself.
     consumer.send(Serialization::Other(8), b"kryo's own", 3);
@@ -107,7 +107,7 @@ fn limits_fail_the_call_and_not_the_connection() {
     let long = FakeProvider::start(Behaviour::Long);
     let _registered = register(&hub, provider.addr);
     let agent = dubbo_consumer(&hub, "max_body_bytes = 10000");
-    let mut consumer = Consumer::to(&agent);
+    let mut consumer = DubboConsumer::to(&agent);
     ready(&mut consumer);
     consumer.send(HESSIAN2, &body(SERVICE, "echo", &"x".repeat(3_000_000), &[]), 1);
     consumer.send(HESSIAN2, &body(SERVICE, "echo", "short", &[]), 2);
@@ -122,7 +122,7 @@ fn limits_fail_the_call_and_not_the_connection() {
         let _registered = (!through_agent).then(|| register(&hub, long.addr));
         let _agent = through_agent.then(|| provider_agent(&hub, long.addr));
         let agent = dubbo_consumer(&hub, "[defaults]\nmax_reply_bytes = 300000");
-        let mut consumer = Consumer::to(&agent);
+        let mut consumer = DubboConsumer::to(&agent);
         let answer = wait_until("an endpoint", || {
             let answer = consumer.call("echo", "x", &[]);
             (answer.status != Status::ServiceNotFound).then_some(answer)
@@ -139,7 +139,7 @@ fn a_provider_that_hangs_costs_the_callers_own_timeout() {
     let provider = FakeProvider::start(Behaviour::Hang);
     let _registered = register(&hub, provider.addr);
     let agent = dubbo_consumer(&hub, "");
-    let mut consumer = Consumer::to(&agent);
+    let mut consumer = DubboConsumer::to(&agent);
     let started = Instant::now();
     let answer = consumer.call("echo", "x", &[("timeout", "300")]);
     assert_eq!(answer.status, Status::ServerTimeout, "{}", answer.text());
@@ -160,14 +160,14 @@ fn broken_connections_are_told_at_once() {
         let provider = FakeProvider::start(behaviour);
         let _registered = register(&hub, provider.addr);
         let agent = dubbo_consumer(&hub, "");
-        let mut consumer = Consumer::to(&agent);
+        let mut consumer = DubboConsumer::to(&agent);
         let answer = consumer.call("echo", "x", &[]);
         assert_eq!(answer.status, status, "{behaviour:?}: {}", answer.text());
     }
     let hub = MemoryHub::new();
     let _registered = register(&hub, free_addr());
     let agent = dubbo_consumer(&hub, "");
-    let answer = Consumer::to(&agent).call("echo", "x", &[]);
+    let answer = DubboConsumer::to(&agent).call("echo", "x", &[]);
     assert_eq!(answer.status, Status::ServerError, "{}", answer.text());
 }
 
@@ -179,7 +179,7 @@ fn a_refused_call_goes_to_another_provider() {
         let good = FakeProvider::start(Behaviour::Good);
         let _registered = [register(&hub, bad.addr), register(&hub, good.addr)];
         let agent = dubbo_consumer(&hub, "");
-        let mut consumer = Consumer::to(&agent);
+        let mut consumer = DubboConsumer::to(&agent);
         for n in 0..50 {
             let answer = consumer.call("echo", &n.to_string(), &[]);
             assert_eq!(answer.value(), string(&n.to_string()), "{behaviour:?}");
@@ -195,7 +195,7 @@ fn calls_that_may_run_twice_leave_a_provider_that_hangs() {
     let providers = [Behaviour::Hang, Behaviour::Good, Behaviour::Good].map(FakeProvider::start);
     let _registered = providers.each_ref().map(|provider| register(&hub, provider.addr));
     let agent = dubbo_consumer(&hub, "[defaults]\nidempotent = [\"echo\"]\neject_ms = 30000\n");
-    let mut consumer = Consumer::to(&agent);
+    let mut consumer = DubboConsumer::to(&agent);
     wait_until("the first endpoint", || {
         (consumer.call("echo", "x", &[("timeout", "200")]).status == Status::Ok).then_some(())
     });
@@ -218,7 +218,7 @@ fn a_consumer_that_leaves_takes_its_calls_along() {
     let _registered = register(&hub, hang.addr);
     let agent = dubbo_consumer(&hub, "[defaults]\nmax_in_flight = 10");
     for round in 1..=3 {
-        let mut consumer = Consumer::to(&agent);
+        let mut consumer = DubboConsumer::to(&agent);
         for token in 0..10 {
             consumer.send(HESSIAN2, &body(SERVICE, "echo", "x", &[]), token);
         }
@@ -226,7 +226,7 @@ fn a_consumer_that_leaves_takes_its_calls_along() {
         wait_until("all calls", || (10 * round <= hang.n_requests()).then_some(()));
         drop(consumer);
         // Their places are free again, or the next round would be refused.
-        let mut probe = Consumer::to(&agent);
+        let mut probe = DubboConsumer::to(&agent);
         wait_until("room", || {
             let answer = probe.call("echo", "x", &[("timeout", "1")]);
             (answer.status == Status::ServerTimeout).then_some(())
@@ -241,7 +241,7 @@ fn a_drain_asks_consumers_to_leave_and_answers_what_came() {
     let provider = FakeProvider::start(Behaviour::Good);
     let _registered = register(&hub, provider.addr);
     let agent = dubbo_consumer(&hub, "");
-    let mut consumer = Consumer::to(&agent);
+    let mut consumer = DubboConsumer::to(&agent);
     ready(&mut consumer);
     let draining = std::thread::spawn(move || block_on(agent.drain()).unwrap());
     assert_eq!(consumer.next(), Some(ClientEvent::ReadOnly));
@@ -255,12 +255,12 @@ fn other_protocols_and_slow_readers_are_cut_off() {
     let provider = FakeProvider::start(Behaviour::Long);
     let _registered = register(&hub, provider.addr);
     let agent = dubbo_consumer(&hub, "");
-    let mut consumer = Consumer::to(&agent);
+    let mut consumer = DubboConsumer::to(&agent);
     consumer.stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     assert_eq!(consumer.stream.read(&mut [0; 100]).unwrap_or(0), 0);
 
     // Answers of 200 MB to one who never reads them.
-    let mut consumer = Consumer::to(&agent);
+    let mut consumer = DubboConsumer::to(&agent);
     ready(&mut consumer);
     consumer.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     let request = body(SERVICE, "echo", "x", &[]);
@@ -274,7 +274,7 @@ fn other_protocols_and_slow_readers_are_cut_off() {
         }
     }
     // Nobody else notices.
-    assert_eq!(Consumer::to(&agent).call("echo", "x", &[]).status, Status::Ok);
+    assert_eq!(DubboConsumer::to(&agent).call("echo", "x", &[]).status, Status::Ok);
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn what_is_exported_is_there_for_dubbo_consumers() {
     let agent =
         dubbo_exporting(&hub, &format!("interface = \"{SERVICE}\"\napp = \"dubbo://{app}\"\n"));
     let addr = agent.addresses().dubbo_exports.unwrap();
-    let mut consumer = Consumer::connect(addr);
+    let mut consumer = DubboConsumer::connect(addr);
     ready(&mut consumer);
     assert_eq!(consumer.call("attachment", "", &[("colour", "red")]).value(), string("red"));
     let answer = consumer.call("echo", "x", &[("path", "com.acme.Secret")]);
@@ -301,13 +301,13 @@ fn what_is_exported_is_there_for_dubbo_consumers() {
         assert!(url.contains(part), "{part} is not in {url}");
     }
     let (caller, mut n_calls) = (dubbo_consumer(&hub, ""), provider.n_requests());
-    let mut consumer = Consumer::to(&caller);
+    let mut consumer = DubboConsumer::to(&caller);
     ready(&mut consumer);
     n_calls = provider.n_requests() - n_calls;
     assert!(0 < n_calls);
 
     provider.kill();
-    let mut consumer = Consumer::connect(addr);
+    let mut consumer = DubboConsumer::connect(addr);
     let answer = wait_until("the app's absence", || {
         let answer = consumer.call("echo", "x", &[]);
         (answer.status == Status::ServerError).then_some(answer)
@@ -321,7 +321,7 @@ fn a_reload_reaches_requests_that_look_like_those_before() {
     let (hub, provider) = (MemoryHub::new(), FakeProvider::start(Behaviour::Hang));
     let export = format!("interface = \"{SERVICE}\"\napp = \"dubbo://{}\"\n", provider.addr);
     let agent = dubbo_exporting(&hub, &format!("{export}[defaults]\nmax_timeout_ms = 600000\n"));
-    let mut consumer = Consumer::connect(agent.addresses().dubbo_exports.unwrap());
+    let mut consumer = DubboConsumer::connect(agent.addresses().dubbo_exports.unwrap());
     let request = body(SERVICE, "echo", "x", &[("timeout", "600000")]);
     for token in 0..3 {
         consumer.send(HESSIAN2, &request, token);
@@ -350,14 +350,14 @@ fn an_http_app_is_a_dubbo_provider() {
     });
     let export = format!("interface = \"{SERVICE}\"\napp = \"http://{}\"\n", app.addr);
     let agent = dubbo_exporting(&hub, &export);
-    let mut consumer = Consumer::connect(agent.addresses().dubbo_exports.unwrap());
+    let mut consumer = DubboConsumer::connect(agent.addresses().dubbo_exports.unwrap());
     ready(&mut consumer);
     assert_eq!(consumer.call("echo", "snö", &[]).value(), string("snö"));
     assert_eq!(consumer.call("$echo", "ping", &[]).value(), string("ping"));
     assert_ne!(consumer.call("other", "x", &[]).body[0], 0x91);
     // By another agent, over its link.
     let caller = dubbo_consumer(&hub, "");
-    let mut consumer = Consumer::to(&caller);
+    let mut consumer = DubboConsumer::to(&caller);
     ready(&mut consumer);
     assert_eq!(consumer.call("echo", "far", &[]).value(), string("far"));
 }

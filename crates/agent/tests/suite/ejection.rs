@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::support::load::Load;
+use crate::support::load::BackgroundLoad;
 use crate::support::{
     Behaviour, FakeProvider, Http, SERVICE, STRING, call, consumer_with_metrics, exporting, metric,
     n_calls, register, register_link, wait_until,
@@ -69,7 +69,7 @@ fn failed_percent(bad: Behaviour, keys: &str) -> f64 {
     let providers = [bad, Behaviour::Slow, Behaviour::Slow].map(FakeProvider::start);
     let _registered = providers.each_ref().map(|provider| register(&hub, provider.addr));
     let agent = consumer_with_metrics(&hub, &format!("[defaults]\n{keys}\n"));
-    let (load, started) = (Load::start(&agent, 8), Instant::now());
+    let (load, started) = (BackgroundLoad::start(&agent, 8), Instant::now());
     while started.elapsed() < Duration::from_secs(1) {
         load.wait_for(1);
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use crate::support;
-use crate::support::dubbo::{Consumer, body};
+use crate::support::dubbo::{DubboConsumer, body};
 use crate::support::http2::{DATA, END_HEADERS, END_STREAM, HEADERS, Http2};
 use crate::support::pool::PoolProvider;
 use crate::support::{
@@ -44,7 +44,7 @@ fn consumer(hub: &MemoryHub, protocol: &str, n_workers: usize) -> Agent {
 
 /// Keeps [`GREED`] calls in flight until it is over.
 fn ask_for_everything(addr: SocketAddr, n_ok: &AtomicUsize, is_over: &AtomicBool) {
-    let mut greedy = Consumer::connect(addr);
+    let mut greedy = DubboConsumer::connect(addr);
     let body = body(SERVICE, "echo", "a", &[]);
     (0..GREED).for_each(|token| greedy.send(Serialization::Hessian2, &body, token));
     while !is_over.load(SeqCst) {
@@ -79,7 +79,7 @@ fn ask_by_http2(agent: &Agent, n_ok: &AtomicUsize, is_over: &AtomicBool) {
 /// The modest caller gets all its answers, and the greedy one not many more.
 fn nobody_starves(at: &str, addr: SocketAddr) {
     let (n_ok, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let mut first = Consumer::connect(addr);
+    let mut first = DubboConsumer::connect(addr);
     wait_until("the app is found", || {
         (first.call("echo", "a", &[]).status == Status::Ok).then_some(())
     });
@@ -87,7 +87,7 @@ fn nobody_starves(at: &str, addr: SocketAddr) {
         let _over = StopAtEnd(&is_over);
         scope.spawn(|| ask_for_everything(addr, &n_ok, &is_over));
         wait_until("the app is busy", || (10 < n_ok.load(SeqCst)).then_some(()));
-        let mut modest = Consumer::connect(addr);
+        let mut modest = DubboConsumer::connect(addr);
         let n_before = n_ok.load(SeqCst);
         for nth in 0..N_CALLS {
             let answer = modest.call("echo", "a", &[]);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Scope;
 
 use crate::support;
-use crate::support::dubbo::Consumer;
+use crate::support::dubbo::DubboConsumer;
 use crate::support::http_app::{Does, TestApp};
 use crate::support::{
     Behaviour, FakeProvider, SERVICE, STRING, block_on, call, consumer, request, start, wait_until,
@@ -68,7 +68,7 @@ fn another_app_takes_over() {
     wait_until("an answer", || {
         (call(&calling, "echo", &[STRING], "[\"x\"]").status == 200).then_some(())
     });
-    let mut consumer = Consumer::connect(exporting.addresses().dubbo_exports.unwrap());
+    let mut consumer = DubboConsumer::connect(exporting.addresses().dubbo_exports.unwrap());
     assert_eq!(consumer.call("echo", "x", &[]).status, Status::Ok);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -1,23 +1,23 @@
 //! Apps that speak HTTP, behind the interface of a Java service: over a link, as other agents call
 //! them.
 
-use crate::support::dubbo::{Consumer, body};
+use crate::support::dubbo::{DubboConsumer, body};
 use crate::support::http_app::{Does, TestApp};
 use crate::support::{
-    Answer, Http, SERVICE, STRING, call, consumer, dubbo_consumer, dubbo_exporting, exporting,
-    request, wait_until,
+    Http, HttpResponse, SERVICE, STRING, call, consumer, dubbo_consumer, dubbo_exporting,
+    exporting, request, wait_until,
 };
 use agent::Agent;
 use dubbo_proto::{Serialization, Status};
 use registry::MemoryHub;
 
 /// A consumer's agent, and one that exports `app` with these further lines.
-struct Mesh {
+struct HttpAppMesh {
     consumer: Agent,
     _exporting: Agent,
 }
 
-fn mesh(app: &TestApp, lines: &str) -> Mesh {
+fn mesh(app: &TestApp, lines: &str) -> HttpAppMesh {
     let hub = MemoryHub::new();
     let addr = app.addr;
     let exporting =
@@ -28,11 +28,11 @@ fn mesh(app: &TestApp, lines: &str) -> Mesh {
             == 200)
             .then_some(())
     });
-    Mesh { consumer, _exporting: exporting }
+    HttpAppMesh { consumer, _exporting: exporting }
 }
 
-impl Mesh {
-    fn call(&self, method: &str, types: &str, body: &str) -> Answer {
+impl HttpAppMesh {
+    fn call(&self, method: &str, types: &str, body: &str) -> HttpResponse {
         let types = format!("x-dubbo-parameter-types: {types}");
         call(&self.consumer, method, &[&types, "x-dubbo-timeout-ms: 30000"], body)
     }
@@ -139,7 +139,7 @@ fn one_way_calls_are_made_and_not_answered() {
     let exporting = dubbo_exporting(&hub, &export);
     let ingress = dubbo_consumer(&hub, "");
     for address in [exporting.addresses().dubbo_exports.unwrap(), ingress.addresses().dubbo[0]] {
-        let mut consumer = Consumer::connect(address);
+        let mut consumer = DubboConsumer::connect(address);
         wait_until("the app", || {
             (consumer.call("ready", "x", &[]).status == Status::Ok).then_some(())
         });

@@ -1,6 +1,6 @@
 //! What an HTTP app gets and what becomes of its answers, call by call and byte by byte.
 
-use crate::support::backend::{Call, USER, name, read, value, with};
+use crate::support::backend::{BackendCall, USER, name, read, value, with};
 use crate::support::http_app::{AppRequest, Does, TestApp};
 use dubbo_proto::{ReplyKind, Serialization, Status};
 use hessian::Value;
@@ -52,7 +52,7 @@ fn arguments_find_their_places() {
     ];
     with(&app, lines, async |http| {
         for (method, descriptor, args, verb, path, body) in cases {
-            let outcome = Call::new(method, descriptor, &args).make(&http).await;
+            let outcome = BackendCall::new(method, descriptor, &args).make(&http).await;
             assert_eq!(value(outcome), Value::Null);
             let AppRequest { method: seen, path: seen_path, body: seen_body, .. } = app.last();
             assert_eq!((&*seen, &*seen_path, &*seen_body), (verb, path, body));
@@ -70,7 +70,7 @@ fn attachments_and_the_trace_are_headers() {
         Does::Answer(200, headers.map(Into::into).to_vec(), "1".into())
     });
     with(&app, "timeout_ms = 700", async |http| {
-        let mut call = Call::new("a", "", &[]);
+        let mut call = BackendCall::new("a", "", &[]);
         call.attachments = &[
             ("path", "x"),
             ("userId", "7"),
@@ -127,7 +127,7 @@ fn results_have_their_types() {
         [[export.method]]\nname = 'none'\ntypes = []\npath = '/empty'\nreturns = 'int'\n"
     );
     with(&app, &lines, async |http| {
-        let call = async |method| Call::new(method, "", &[]).make(&http).await;
+        let call = async |method| BackendCall::new(method, "", &[]).make(&http).await;
         let Value::Object { class, fields } = value(call("user").await) else {
             panic!("no object")
         };
@@ -173,7 +173,8 @@ fn errors_become_what_the_table_says() {
         [[export.method]]\nname = 'status'\ntypes = ['int']\npath = 'GET /status/{0}'\nreturns = 'int'\n\
         errors = { 410 = 'null' }\n";
     with(&app, lines, async |http| {
-        let call = async |status| Call::new("status", "I", &[Value::Int(status)]).make(&http).await;
+        let call =
+            async |status| BackendCall::new("status", "I", &[Value::Int(status)]).make(&http).await;
         let thrown = |class: &str, text: &str, code| {
             let mut fields = vec![("detailMessage", Value::string(text))];
             fields.extend(Some(("code", Value::Int(42))).filter(|_| code));
@@ -215,7 +216,7 @@ fn exceptions_have_causes() {
         "cause":{"class":"java.io.IOException"}}}"#;
     let app = TestApp::start(move |_| Does::status(500, error));
     with(&app, "errors = { 5xx = 'com.acme.Broken' }", async |http| {
-        let (kind, thrown, _) = read(&Call::new("m", "", &[]).make(&http).await.unwrap());
+        let (kind, thrown, _) = read(&BackendCall::new("m", "", &[]).make(&http).await.unwrap());
         assert_eq!(kind, ReplyKind::Exception);
         let thrown_of = |class: &str, message: &str, more: Vec<(&str, Value)>| {
             let fields = [vec![("detailMessage", Value::string(message))], more].concat();
@@ -225,7 +226,7 @@ fn exceptions_have_causes() {
         let disk = thrown_of("com.acme.Disk", "b", vec![("cause", root), ("free", Value::Int(0))]);
         let broken = vec![("cause", disk), ("code", Value::Int(7))];
         assert_eq!(thrown, thrown_of("com.acme.Broken", "a", broken));
-        let mut call = Call::new("m", "", &[]);
+        let mut call = BackendCall::new("m", "", &[]);
         call.serialization = Serialization::Fastjson2;
         let error = agent::reply::json_of(&call.make(&http).await.unwrap()).unwrap_err();
         assert_eq!(&*error.message, "com.acme.Broken: a");
@@ -246,7 +247,7 @@ fn causes_end_somewhere() {
     let lines = "[[export.method]]\nname = 'm'\ntypes = ['int']\npath = 'GET /m/{0}'\n";
     with(&app, lines, async |http| {
         for (n_told, n_taken) in [(7, 7), (8, 8), (9, 8), (40, 8)] {
-            let call = Call::new("m", "I", &[Value::Int(n_told)]);
+            let call = BackendCall::new("m", "I", &[Value::Int(n_told)]);
             let (kind, mut thrown, _) = read(&call.make(&http).await.unwrap());
             assert_eq!(kind, ReplyKind::Exception);
             let mut classes = Vec::new();
@@ -278,20 +279,20 @@ fn fastjson_is_read_and_written_by_the_types() {
     let descriptor = "Lcom/acme/User;Ljava/util/Date;";
     with(&app, &lines, async |http| {
         let args = "{\"@type\":\"com.acme.User\",\"born\":0,\"name\":\"A\"}\n7";
-        let outcome = Call::new("save", descriptor, &[]).fastjson(args).make(&http).await;
+        let outcome = BackendCall::new("save", descriptor, &[]).fastjson(args).make(&http).await;
         assert_eq!(value(outcome), Value::string("{\"born\": 7}"));
         let expected =
             r#"[{"born":"1970-01-01T00:00:00.000Z","name":"A"},"1970-01-01T00:00:00.007Z"]"#;
         assert_eq!(app.last().body, expected);
 
-        let mut sized = Call::new("save", descriptor, &[]);
+        let mut sized = BackendCall::new("save", descriptor, &[]);
         sized.serialization = Serialization::FastjsonSized;
         sized.args = b"\0\0\0\x02{}\0\0\0\x04null".to_vec();
         assert_eq!(value(sized.make(&http).await), Value::string("{\"born\": 7}"));
         assert_eq!(app.last().body, "[{},null]");
 
         // A consumer's fastjson cannot make an exception.
-        let error = Call::new("fail", "", &[]).fastjson("").make(&http).await.unwrap_err();
+        let error = BackendCall::new("fail", "", &[]).fastjson("").make(&http).await.unwrap_err();
         assert_eq!(error.provider_status, Some(Status::ServiceError));
         assert_eq!(&*error.message, "java.lang.RuntimeException: oops");
     });
@@ -310,7 +311,7 @@ fn fastjson2_is_read_and_written_by_the_types() {
     );
     with(&app, &lines, async |http| {
         let call = |method: &'static str, descriptor: &'static str, args: Vec<u8>| {
-            let mut call = Call::new(method, descriptor, &[]);
+            let mut call = BackendCall::new(method, descriptor, &[]);
             (call.serialization, call.args) = (Serialization::Fastjson2, args);
             call
         };
@@ -340,7 +341,7 @@ fn fastjson2_is_read_and_written_by_the_types() {
 fn a_byte_order_mark_says_nothing() {
     let app = TestApp::start(|_| Does::json("\u{feff}7"));
     with(&app, "", async |http| {
-        assert_eq!(value(Call::new("m", "", &[]).make(&http).await), Value::Int(7));
+        assert_eq!(value(BackendCall::new("m", "", &[]).make(&http).await), Value::Int(7));
         assert_eq!(app.last().header("accept-encoding"), Some("identity"));
     });
 }
@@ -352,7 +353,7 @@ fn text_is_a_string_where_one_is_returned() {
     });
     let lines = "[[export.method]]\nname = 'hi'\npath = '/hi'\nreturns = 'java.lang.String'\n";
     with(&app, lines, async |http| {
-        let outcome = Call::new("hi", "", &[]).make(&http).await;
+        let outcome = BackendCall::new("hi", "", &[]).make(&http).await;
         assert_eq!(value(outcome), Value::string("say \"hi\""));
     });
 }
@@ -365,14 +366,14 @@ fn what_dubbo_answers_itself() {
         [[export.method]]\nname = 'two'\ntypes = ['java.lang.String']\npath = '/two'\n";
     with(&app, lines, async |http| {
         let object = "Ljava/lang/Object;";
-        let echo = Call::new("$echo", object, &[Value::string("hi")]).make(&http).await;
+        let echo = BackendCall::new("$echo", object, &[Value::string("hi")]).make(&http).await;
         assert_eq!(value(echo), Value::string("hi"));
-        let echo = Call::new("$echo", object, &[]).fastjson("{\"a\":1}").make(&http).await;
+        let echo = BackendCall::new("$echo", object, &[]).fastjson("{\"a\":1}").make(&http).await;
         assert_eq!(value(echo), Value::string("{\"a\":1}"));
         for descriptor in ["", "II"] {
             let args = [Value::Int(1), Value::Int(2)];
             let args = &args[..descriptor.len()];
-            let error = Call::new("$echo", descriptor, args).make(&http).await.unwrap_err();
+            let error = BackendCall::new("$echo", descriptor, args).make(&http).await.unwrap_err();
             assert_eq!(name(&error), "bad_arguments");
         }
         assert!(app.requests().is_empty());
@@ -381,17 +382,19 @@ fn what_dubbo_answers_itself() {
             ("none", "I", "NoSuchMethodException: com.acme.Hello.none(int); the app has one(int)"),
             ("one", "J", "NoSuchMethodException: com.acme.Hello.one(long); the app has one(int)"),
         ] {
-            let error =
-                Call::new(method, descriptor, &[Value::Int(1)]).make(&http).await.unwrap_err();
+            let error = BackendCall::new(method, descriptor, &[Value::Int(1)])
+                .make(&http)
+                .await
+                .unwrap_err();
             assert_eq!(
                 (name(&error), error.provider_status),
                 ("method_not_found", Some(Status::ServiceError))
             );
             assert!(error.message.contains(said), "{error}");
         }
-        let error = Call::new("../one", "", &[]).make(&http).await.unwrap_err();
+        let error = BackendCall::new("../one", "", &[]).make(&http).await.unwrap_err();
         assert_eq!(name(&error), "bad_request");
-        let error = Call::new("one", "I", &[]).make(&http).await.unwrap_err();
+        let error = BackendCall::new("one", "I", &[]).make(&http).await.unwrap_err();
         assert_eq!(name(&error), "bad_arguments");
     });
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use crate::support::PATIENCE;
-use crate::support::backend::{Call, name, until, value, with};
+use crate::support::backend::{BackendCall, name, until, value, with};
 use crate::support::http_app::{Does, TestApp};
 use agent::upstream::Standing;
 use hessian::Value;
@@ -28,7 +28,7 @@ fn connections_are_kept_and_their_end_is_noticed() {
         [[export.method]]\nname = 'post'\npath = '/post'\n";
     with(&app, lines, async |http| {
         let call = async |method| {
-            assert_eq!(value(Call::new(method, "", &[]).make(&http).await), Value::Int(1));
+            assert_eq!(value(BackendCall::new(method, "", &[]).make(&http).await), Value::Int(1));
         };
         let count = || app.n_connections.load(Ordering::SeqCst);
         for _ in 0..10 {
@@ -60,7 +60,7 @@ fn many_calls_share_few_connections() {
     with(&app, "max_connections = 4\nhealth_interval_ms = 3600000", async |http| {
         let calls = (0..100).map(|n| {
             let http = Rc::clone(&http);
-            async move { (n, Call::new("echo", "I", &[Value::Int(n)]).make(&http).await) }
+            async move { (n, BackendCall::new("echo", "I", &[Value::Int(n)]).make(&http).await) }
         });
         for (n, outcome) in futures_util::future::join_all(calls).await {
             assert_eq!(value(outcome), Value::list(vec![Value::Int(n)]));
@@ -74,7 +74,7 @@ fn what_finds_no_connection_is_refused() {
     let app = TestApp::start(|_| Does::Hang);
     with(&app, "max_connections = 1", async |http| {
         let calls = (0..101).map(|_| {
-            let mut call = Call::new("hang", "", &[]);
+            let mut call = BackendCall::new("hang", "", &[]);
             call.timeout = Duration::from_millis(200);
             call.make(&http)
         });
@@ -101,7 +101,7 @@ fn what_finds_no_connection_is_refused() {
 fn a_call_that_is_given_up_takes_its_connection_with_it() {
     let app = TestApp::start(|_| Does::Hang);
     with(&app, "health_interval_ms = 3600000", async |http| {
-        let (handle, outcome) = Call::new("hang", "", &[]).begin(&http);
+        let (handle, outcome) = BackendCall::new("hang", "", &[]).begin(&http);
         until("a request", || !app.requests().is_empty()).await;
         let before = app.n_closed.load(Ordering::SeqCst);
         handle.unwrap().abort();
@@ -146,14 +146,14 @@ fn what_goes_wrong_on_the_way_is_told() {
             ("text", "bad_reply", "it begins with \"<p>hello</p>\""),
             ("gzip", "bad_reply", "encoded (gzip)"),
         ] {
-            let mut call = Call::new(method, "", &[]);
+            let mut call = BackendCall::new(method, "", &[]);
             call.timeout = if method == "hang" { Duration::from_millis(100) } else { PATIENCE };
             let error = call.make(&http).await.unwrap_err();
             assert_eq!(name(&error), code, "{method}: {error}");
             assert!(error.message.contains(said), "{method}: {error}");
             assert_eq!(error.endpoint.as_deref(), Some(&*app.addr.to_string()));
             // What broke one connection does not disturb the next call.
-            let outcome = Call::new("fine", "", &[]).make(&http).await;
+            let outcome = BackendCall::new("fine", "", &[]).make(&http).await;
             assert_eq!(value(outcome), Value::list(vec![Value::Bool(true)]));
         }
     });

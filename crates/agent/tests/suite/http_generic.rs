@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::support::backend::{Call, USER, name, read, value, with};
+use crate::support::backend::{BackendCall, USER, name, read, value, with};
 use crate::support::http_app::{Does, TestApp};
 use agent::backend::HttpApp;
 use agent::call::Outcome;
@@ -21,7 +21,7 @@ fn generic(method: &str, types: Option<&[&str]>, args: Vec<Value>) -> Vec<Value>
 
 /// What [`GENERIC`] calls come to, with these attachments.
 async fn invoke(http: &Rc<HttpApp>, args: Vec<Value>, attachments: &[(&str, &str)]) -> Outcome {
-    let mut call = Call::new("$invoke", GENERIC, &args);
+    let mut call = BackendCall::new("$invoke", GENERIC, &args);
     call.attachments = attachments;
     call.make(http).await
 }

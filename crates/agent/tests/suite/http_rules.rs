@@ -1,7 +1,7 @@
 //! What a request may be, by the rules of HTTP, of browsers, and of attachments.
 
 use crate::support::{
-    Answer, Behaviour, FakeProvider, Http, Registered, SERVICE, STRING, call, consumer,
+    Behaviour, FakeProvider, Http, HttpResponse, Registered, SERVICE, STRING, call, consumer,
     provider_agent, register, request, wait_until,
 };
 use agent::Agent;
@@ -25,21 +25,21 @@ fn setup(ingress: &str) -> Setup {
 
 impl Setup {
     /// Sends bytes on a connection of their own.
-    fn answer(&self, bytes: &str) -> Answer {
+    fn answer(&self, bytes: &str) -> HttpResponse {
         let mut http = Http::to(&self.agent);
         http.send(bytes);
         http.try_read().unwrap_or_else(|| panic!("no answer to {bytes:.300}"))
     }
 
     /// A call with these header lines and no others.
-    fn with_headers(&self, headers: &str) -> Answer {
+    fn with_headers(&self, headers: &str) -> HttpResponse {
         self.answer(&format!(
             "POST /{SERVICE}/echo HTTP/1.1\r\n{STRING}\r\ncontent-length: 3\r\n{headers}\r\n\"a\""
         ))
     }
 }
 
-fn error_of(answer: &Answer) -> (u16, String) {
+fn error_of(answer: &HttpResponse) -> (u16, String) {
     (answer.status, answer.code())
 }
 

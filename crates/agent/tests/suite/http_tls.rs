@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::support::SERVICE;
-use crate::support::backend::{Call, Export, name, on_worker};
+use crate::support::backend::{BackendCall, Export, name, on_worker};
 use agent::call::Outcome;
 use http_body_util::Full;
 use hyper::service::service_fn;
@@ -101,7 +101,7 @@ async fn start(tls: Option<TlsAcceptor>) -> SocketAddr {
 }
 
 async fn call(export: &Export) -> Outcome {
-    Call::new("m", "", &[]).make(&export.start()).await
+    BackendCall::new("m", "", &[]).make(&export.start()).await
 }
 
 /// The answer of the app at `addr` to a call, as JSON, or the name and the text of the error.
@@ -114,7 +114,7 @@ async fn said(addr: SocketAddr, lines: &str) -> String {
 }
 
 /// Authorities and certificates, and the lines of configuration that name them.
-struct Certificates {
+struct HttpsCertificates {
     folder: tempfile::TempDir,
     ours: Authority,
     other: Authority,
@@ -131,7 +131,7 @@ struct Certificates {
     shown: String,
 }
 
-impl Certificates {
+impl HttpsCertificates {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name);
@@ -157,7 +157,7 @@ impl Certificates {
 
 #[test]
 fn trusted_apps_are_called_below_their_path() {
-    let it = Certificates::new();
+    let it = HttpsCertificates::new();
     let named_too = format!("{}server_name = 'users.internal'\n", it.ca);
     let path = format!("/base/{SERVICE}/m");
     on_worker(async {
@@ -174,7 +174,7 @@ fn trusted_apps_are_called_below_their_path() {
 
 #[test]
 fn what_is_wrong_with_a_server_is_told() {
-    let it = Certificates::new();
+    let it = HttpsCertificates::new();
     let stranger = "'s certificate does not come from a trusted authority";
     on_worker(async {
         for (tls, lines, expected) in [
@@ -194,7 +194,7 @@ fn what_is_wrong_with_a_server_is_told() {
 
 #[test]
 fn an_agent_that_the_app_does_not_know_is_told_so() {
-    let it = Certificates::new();
+    let it = HttpsCertificates::new();
     on_worker(async {
         for (clients, lines) in [(&it.other, &it.shown), (&it.ours, &it.ca)] {
             // TLS 1.3 tells a client only behind its handshake what is wrong with its certificate.
@@ -208,7 +208,7 @@ fn an_agent_that_the_app_does_not_know_is_told_so() {
 /// Files count once they were read again, as they are on a reload.
 #[test]
 fn renewed_files_count() {
-    let it = Certificates::new();
+    let it = HttpsCertificates::new();
     on_worker(async {
         let url = format!("https://{}", start(Some(acceptor(&it.good, None))).await);
         let export = Export::new(&url, &it.other_ca);

@@ -5,12 +5,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::thread;
 use std::time::Instant;
 
-use crate::support::dubbo::Consumer;
+use crate::support::dubbo::DubboConsumer;
 use crate::support::http_app::{Does, TestApp};
 use crate::support::{
-    Answer, Behaviour, FakeProvider, Http, SERVICE, STRING, block_on, call, consumer_with_metrics,
-    exporting_with_admin, free_addr, metric, provider_agent, register, register_link, request,
-    start, wait_until,
+    Behaviour, FakeProvider, Http, HttpResponse, SERVICE, STRING, block_on, call,
+    consumer_with_metrics, exporting_with_admin, free_addr, metric, provider_agent, register,
+    register_link, request, start, wait_until,
 };
 use agent::inspect::snapshot::{
     ConnectionSnapshot, EndpointSnapshot, Page, RegistrySnapshot, RouteSnapshot, ServiceSnapshot,
@@ -22,7 +22,7 @@ use link_proto::{Config, Connection, Event, Reply, Status};
 use registry::MemoryHub;
 use serde::de::DeserializeOwned;
 
-fn get_from(admin: SocketAddr, page: &str) -> Answer {
+fn get_from(admin: SocketAddr, page: &str) -> HttpResponse {
     let mut http = Http::connect(admin);
     http.send(format!("GET {page} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"));
     http.read()
@@ -39,7 +39,7 @@ fn admin(agent: &Agent) -> SocketAddr {
     agent.addresses().admin.unwrap()
 }
 
-fn echo(agent: &Agent) -> Answer {
+fn echo(agent: &Agent) -> HttpResponse {
     call(agent, "echo", &[STRING], "[\"a\"]")
 }
 
@@ -119,7 +119,7 @@ fn where_the_time_of_calls_goes_is_known_of_each_that_is_timed() {
                     [[ingress]]\nprotocol = \"dubbo\"\nlisten = \"127.0.0.1:0\"\n";
         let agent = start(&every(text), &hub);
         wait_until("the service", || (echo(&agent).status == 200).then_some(()));
-        let mut dubbo = Consumer::to(&agent);
+        let mut dubbo = DubboConsumer::to(&agent);
         assert_eq!(dubbo.call("echo", "x", &[]).status, dubbo_proto::Status::Ok);
         let stages = wait_until("both calls", || {
             let stages: Page<StagesSnapshot> = page(admin(&agent), "/stages?service=com.acme.*");

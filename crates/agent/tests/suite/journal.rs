@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support;
-use crate::support::dubbo::Consumer;
+use crate::support::dubbo::DubboConsumer;
 use crate::support::{
     Behaviour, FakeProvider, Http, SERVICE, STRING, block_on, call, consumer,
     consumer_with_metrics, dubbo_consumer, metric, register, register_link, start, wait_until,
@@ -94,7 +94,7 @@ fn a_call_from_dubbo_over_a_link_has_a_line_at_both_agents() {
     let provider = support::exporting(&hub, &format!("{export}{}", log(&far, "all")));
     let _registered = register_link(&hub, provider.addresses().link.unwrap());
     let agent = dubbo_consumer(&hub, &log(&near, "all"));
-    let mut consumer = Consumer::to(&agent);
+    let mut consumer = DubboConsumer::to(&agent);
     wait_until("an answer", || {
         let answer = consumer.call("attached", "x", &[("traceparent", TRACE)]);
         (answer.status == dubbo_proto::Status::Ok).then_some(())
@@ -279,7 +279,7 @@ fn arguments_are_for_those_whom_the_operator_trusts() {
     answered(&open);
     assert_eq!(tap.next()["arguments"], ECHO);
     assert_eq!(without.next().get("arguments"), None, "it was not asked for");
-    let mut consumer = Consumer::to(&open);
+    let mut consumer = DubboConsumer::to(&open);
     wait_until("an answer", || {
         let answer = consumer.call("echo", "of dubbo", &[]);
         (answer.status == dubbo_proto::Status::Ok).then_some(())

@@ -1,7 +1,7 @@
 //! Long messages do not hold up short ones: they have a connection of their own to a Dubbo
 //! provider.
 
-use crate::support::dubbo::{Consumer, body, string};
+use crate::support::dubbo::{DubboConsumer, body, string};
 use crate::support::{
     Behaviour, FakeProvider, SERVICE, STRING, block_on, call, dubbo_consumer, dubbo_exporting,
     metric, provider_agent, register, start, wait_until,
@@ -64,7 +64,7 @@ fn from_an_agent_to_its_app() {
 }
 
 /// The same for a Dubbo consumer, which sends one after the other on one connection.
-fn short_ones_pass_by_dubbo(mut dubbo: Consumer, provider: &FakeProvider) {
+fn short_ones_pass_by_dubbo(mut dubbo: DubboConsumer, provider: &FakeProvider) {
     wait_until("an answer", || (dubbo.call("echo", "x", &[]).status == Status::Ok).then_some(()));
     let timeout = [("timeout", "30000")];
     let long = body(SERVICE, "echo", &"x".repeat(LONG_LEN), &timeout);
@@ -84,7 +84,7 @@ fn of_a_dubbo_consumer() {
     let (hub, provider) = (MemoryHub::default(), FakeProvider::start(Behaviour::Jams));
     let _registered = register(&hub, provider.addr);
     let agent = dubbo_consumer(&hub, "");
-    short_ones_pass_by_dubbo(Consumer::to(&agent), &provider);
+    short_ones_pass_by_dubbo(DubboConsumer::to(&agent), &provider);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn of_a_dubbo_consumer_to_the_app_beside_the_agent() {
     let (hub, provider) = (MemoryHub::default(), FakeProvider::start(Behaviour::Jams));
     let export = format!("interface = \"{SERVICE}\"\napp = \"dubbo://{}\"", provider.addr);
     let agent = dubbo_exporting(&hub, &export);
-    let dubbo = Consumer::connect(agent.addresses().dubbo_exports.unwrap());
+    let dubbo = DubboConsumer::connect(agent.addresses().dubbo_exports.unwrap());
     short_ones_pass_by_dubbo(dubbo, &provider);
 }
 

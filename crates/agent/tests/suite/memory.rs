@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::support::dubbo::{Answer, Consumer, body, string};
+use crate::support::dubbo::{DubboConsumer, ProviderAnswer, body, string};
 use crate::support::http_app::{Does, TestApp};
 use crate::support::{
     Behaviour, FakeProvider, SERVICE, dubbo_consumer, metric, register, wait_until,
@@ -48,15 +48,15 @@ fn wait_until_free(agent: &Agent) {
 }
 
 /// Calls that must not fail, whatever others do.
-fn expect_calls_pass(caller: &mut Consumer) {
+fn expect_calls_pass(caller: &mut DubboConsumer) {
     for n in 0..50 {
         let answer = caller.call("echo", &n.to_string(), &[]);
         assert_eq!(answer.status, Status::Ok, "{}", answer.text());
     }
 }
 
-fn caller(agent: &Agent) -> Consumer {
-    let mut caller = Consumer::to(agent);
+fn caller(agent: &Agent) -> DubboConsumer {
+    let mut caller = DubboConsumer::to(agent);
     wait_until("the first endpoint", || {
         (caller.call("echo", "x", &[]).status == Status::Ok).then_some(())
     });
@@ -146,7 +146,7 @@ fn a_greedy_consumer_leaves_calls_for_others() {
     let _registered = register(&hub, provider.addr);
     let agent = dubbo_consumer(&hub, "[defaults]\nmax_in_flight = 90");
     let request = body(SERVICE, "echo", "x", &[("timeout", "20000")]);
-    let (mut greedy, mut modest) = (Consumer::to(&agent), Consumer::to(&agent));
+    let (mut greedy, mut modest) = (DubboConsumer::to(&agent), DubboConsumer::to(&agent));
     // The first call waits for the endpoint, and for its answer in vain.
     let first = modest.call("echo", "x", &[("timeout", "300")]);
     assert_eq!(first.status, Status::ServerTimeout, "{}", first.text());
@@ -176,7 +176,7 @@ fn long_requests_that_wait_leave_room_for_short_ones() {
     // The agent would open further ones, each with room of its own.
     let agent = dubbo_consumer(&hub, "[defaults]\nconnections = 1");
     let long = body(SERVICE, "echo", &"x".repeat(64 << 10), &[("timeout", "20000")]);
-    let (mut greedy, mut modest) = (Consumer::to(&agent), Consumer::to(&agent));
+    let (mut greedy, mut modest) = (DubboConsumer::to(&agent), DubboConsumer::to(&agent));
     let mut n_sent = 0;
     let refused = loop {
         greedy.send(Serialization::Hessian2, &long, n_sent);
@@ -268,7 +268,7 @@ fn answers_of_http_apps_stay_within_the_budget() {
     let mut config = config::parse(&text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
     config.registries[0].config = RegistryConfig::Memory(MemoryHub::new());
     let agent = Agent::start(config).unwrap();
-    let mut consumer = Consumer::connect(agent.addresses().dubbo_exports.unwrap());
+    let mut consumer = DubboConsumer::connect(agent.addresses().dubbo_exports.unwrap());
     let request = body(SERVICE, "echo", "x", &[("timeout", "5000")]);
     for token in 0..40 {
         consumer.send(Serialization::Hessian2, &request, token);
@@ -434,7 +434,7 @@ fn the_longest_body_of_one_caller_fits() {
     let mut caller = caller(&agent);
     let long = "x".repeat(7 * MIB);
     for _ in 0..5 {
-        let answer: Answer = caller.call("echo", &long, &[("timeout", "10000")]);
+        let answer: ProviderAnswer = caller.call("echo", &long, &[("timeout", "10000")]);
         assert_eq!(answer.status, Status::Ok, "{}", answer.text());
         assert_eq!(answer.value().len(), long.len() + 3 * answer.value().len().div_ceil(32771));
     }

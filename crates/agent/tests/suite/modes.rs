@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use crate::support;
-use crate::support::dubbo::Consumer;
+use crate::support::dubbo::DubboConsumer;
 use crate::support::{
-    Answer, Behaviour, FakeProvider, Http, PATIENCE, Registered, SERVICE, STRING,
+    Behaviour, FakeProvider, Http, HttpResponse, PATIENCE, Registered, SERVICE, STRING,
     consumer_with_metrics, dubbo_consumer, metric, n_calls, register, register_with, reload,
     wait_until,
 };
@@ -17,9 +17,12 @@ use registry::MemoryHub;
 const BASE: &str = "[defaults]\nbalance = \"round-robin\"\neject_max_percent = 0\n\
                     idempotent = [\"echo\"]\n";
 
-type Estate<const N: usize> = ([FakeProvider; N], [Registered; N]);
+type RegisteredProviders<const N: usize> = ([FakeProvider; N], [Registered; N]);
 
-fn estate<const N: usize>(hub: &MemoryHub, behaviours: [Behaviour; N]) -> Estate<N> {
+fn registered_providers<const N: usize>(
+    hub: &MemoryHub,
+    behaviours: [Behaviour; N],
+) -> RegisteredProviders<N> {
     let providers = behaviours.map(FakeProvider::start);
     let registered = providers.each_ref().map(|it| register(hub, it.addr));
     (providers, registered)
@@ -29,12 +32,12 @@ fn agent(hub: &MemoryHub, keys: &str) -> Agent {
     consumer_with_metrics(hub, &format!("{BASE}[[defaults.method]]\nnames = [\"echo\"]\n{keys}"))
 }
 
-fn echo_within(agent: &Agent, ms: u32) -> Answer {
+fn echo_within(agent: &Agent, ms: u32) -> HttpResponse {
     let timeout = format!("x-dubbo-timeout-ms: {ms}");
     Http::to(agent).post(&format!("/{SERVICE}/echo"), &[STRING, &timeout], "[\"a\"]")
 }
 
-fn echo(agent: &Agent) -> Answer {
+fn echo(agent: &Agent) -> HttpResponse {
     echo_within(agent, 5000)
 }
 
@@ -59,7 +62,7 @@ fn no_call_is_left(agent: &Agent, provider: &FakeProvider) {
 #[test]
 fn failfast_asks_nobody_else() {
     let hub = MemoryHub::new();
-    let (providers, _registered) = estate(&hub, [Behaviour::Busy, Behaviour::Good]);
+    let (providers, _registered) = registered_providers(&hub, [Behaviour::Busy, Behaviour::Good]);
     let failover = agent(&hub, "cluster = \"failover\"\n");
     let failfast = agent(&hub, "cluster = \"failfast\"\n");
     wait_until("one that is full refuses", || (echo(&failfast).status == 503).then_some(()));
@@ -74,7 +77,7 @@ fn failfast_asks_nobody_else() {
 #[test]
 fn failsafe_answers_null_but_tells_the_caller_his_own_mistakes() {
     let hub = MemoryHub::new();
-    let (_providers, _registered) = estate(&hub, [Behaviour::Fails]);
+    let (_providers, _registered) = registered_providers(&hub, [Behaviour::Fails]);
     let agent = agent(&hub, "cluster = \"failsafe\"\n");
     let answer = echo(&agent);
     assert_eq!((answer.status, &*answer.body), (200, "null"));
@@ -90,7 +93,7 @@ fn failsafe_answers_null_but_tells_the_caller_his_own_mistakes() {
 #[test]
 fn failback_makes_the_call_again_until_it_is_lost() {
     let hub = MemoryHub::new();
-    let (providers, registered) = estate(&hub, [Behaviour::Fails]);
+    let (providers, registered) = registered_providers(&hub, [Behaviour::Fails]);
     let later = agent(&hub, "cluster = \"failback\"\nfailback_delay_ms = 20\n");
     let soon = agent(&hub, "cluster = \"failback\"\nfailback_delay_ms = 5\nfailback_ms = 20\n");
     for agent in [&later, &soon] {
@@ -112,7 +115,7 @@ fn failback_makes_the_call_again_until_it_is_lost() {
 fn forking_takes_the_first_answer_and_cancels_the_others() {
     let hub = MemoryHub::new();
     let (providers, _registered) =
-        estate(&hub, [Behaviour::Hang, Behaviour::Fails, Behaviour::Good]);
+        registered_providers(&hub, [Behaviour::Hang, Behaviour::Fails, Behaviour::Good]);
     let agent = agent(&hub, "cluster = \"forking\"\nforks = 3\n");
     for n in 1..=10 {
         assert_eq!(echo(&agent).status, 200);
@@ -128,7 +131,7 @@ fn forking_takes_the_first_answer_and_cancels_the_others() {
 #[test]
 fn broadcast_reaches_all_and_fails_if_one_does() {
     let hub = MemoryHub::new();
-    let (providers, _registered) = estate(&hub, [Behaviour::Good; 3]);
+    let (providers, _registered) = registered_providers(&hub, [Behaviour::Good; 3]);
     let agent = agent(&hub, "cluster = \"broadcast\"\n");
     wait_until("all are connected", || (echo(&agent).status == 200).then_some(()));
     let before = providers.each_ref().map(FakeProvider::n_requests);
@@ -146,7 +149,7 @@ fn broadcast_reaches_all_and_fails_if_one_does() {
 #[test]
 fn hedging_asks_another_one_when_the_first_is_slow() {
     let hub = MemoryHub::new();
-    let (providers, _registered) = estate(&hub, [Behaviour::Hang, Behaviour::Good]);
+    let (providers, _registered) = registered_providers(&hub, [Behaviour::Hang, Behaviour::Good]);
     let agent = agent(&hub, "cluster = \"hedging\"\nhedge_after_ms = 10\n");
     wait_until("the one that hangs is asked", || {
         assert_eq!(echo_within(&agent, 20_000).status, 200);
@@ -164,7 +167,7 @@ fn hedging_asks_another_one_when_the_first_is_slow() {
 #[test]
 fn hedging_keeps_to_the_budget_and_to_endpoints_that_are_there() {
     let hub = MemoryHub::new();
-    let (providers, _registered) = estate(&hub, [Behaviour::Hang]);
+    let (providers, _registered) = registered_providers(&hub, [Behaviour::Hang]);
     let keys = "cluster = \"hedging\"\nhedge_after_ms = 5\n";
     let alone = agent(&hub, keys);
     assert_eq!(echo_within(&alone, 100).status, 504);
@@ -182,7 +185,7 @@ fn hedging_keeps_to_the_budget_and_to_endpoints_that_are_there() {
 #[test]
 fn a_caller_that_goes_away_gives_all_attempts_up() {
     let hub = MemoryHub::new();
-    let (providers, _registered) = estate(&hub, [Behaviour::Hang; 2]);
+    let (providers, _registered) = registered_providers(&hub, [Behaviour::Hang; 2]);
     let agent = agent(&hub, "cluster = \"forking\"\n");
     let mut http = Http::to(&agent);
     let headers = [STRING, "x-dubbo-timeout-ms: 30000"];
@@ -195,7 +198,7 @@ fn a_caller_that_goes_away_gives_all_attempts_up() {
 #[test]
 fn mocks_stand_for_failures_or_for_calls() {
     let hub = MemoryHub::new();
-    let (providers, _registered) = estate(&hub, [Behaviour::Fails]);
+    let (providers, _registered) = registered_providers(&hub, [Behaviour::Fails]);
     let value = r#"{"id":7,"names":["a","b"],"rate":1.5,"none":null}"#;
     let fail = agent(&hub, &format!("mock = 'fail:return {value}'\n"));
     let answer = echo(&fail);
@@ -210,13 +213,13 @@ fn mocks_stand_for_failures_or_for_calls() {
 #[test]
 fn dubbo_consumers_get_mocks_and_nulls() {
     let hub = MemoryHub::new();
-    let (_providers, _registered) = estate(&hub, [Behaviour::Fails]);
+    let (_providers, _registered) = registered_providers(&hub, [Behaviour::Fails]);
     let keys = format!(
         "{BASE}[[defaults.method]]\nnames = [\"echo\"]\nmock = 'return \"closed\"'\n\
          [[defaults.method]]\nnames = [\"nothing\"]\ncluster = \"failsafe\"\n"
     );
     let agent = dubbo_consumer(&hub, &keys);
-    let mut consumer = Consumer::to(&agent);
+    let mut consumer = DubboConsumer::to(&agent);
     let answer = consumer.call("echo", "a", &[]);
     assert_eq!((answer.status, answer.value()), (Status::Ok, &b"\x06closed"[..]));
     let answer = consumer.call("nothing", "a", &[]);
@@ -227,7 +230,7 @@ fn dubbo_consumers_get_mocks_and_nulls() {
 #[test]
 fn faults_are_injected_and_shown() {
     let hub = MemoryHub::new();
-    let (providers, _registered) = estate(&hub, [Behaviour::Good]);
+    let (providers, _registered) = registered_providers(&hub, [Behaviour::Good]);
     let aborting = agent(&hub, "fault_abort_percent = 100\n");
     let answer = echo(&aborting);
     assert_eq!((answer.status, answer.code()), (503, "fault_injected".to_owned()));
@@ -268,7 +271,7 @@ fn the_mode_that_providers_register_is_honoured() {
 #[test]
 fn failback_keeps_no_more_than_its_limit() {
     let hub = MemoryHub::new();
-    let (_providers, _registered) = estate(&hub, [Behaviour::Fails]);
+    let (_providers, _registered) = registered_providers(&hub, [Behaviour::Fails]);
     let keys = "cluster = \"failback\"\nfailback_delay_ms = 60000\n";
     let agent = agent(&hub, keys);
     // One connection is of one worker. The first call waits in its task, and no longer in the
@@ -288,7 +291,7 @@ fn failback_keeps_no_more_than_its_limit() {
 #[test]
 fn a_reload_changes_modes_while_calls_are_under_way() {
     let hub = MemoryHub::new();
-    let (providers, _registered) = estate(&hub, [Behaviour::Hang]);
+    let (providers, _registered) = registered_providers(&hub, [Behaviour::Hang]);
     let agent = agent(&hub, "cluster = \"hedging\"\nhedge_after_ms = 200\n");
     let mut http = Http::to(&agent);
     let headers = [STRING, "x-dubbo-timeout-ms: 30000"];
@@ -374,7 +377,7 @@ fn requests_of_dubbo_consumers_are_copied_with_another_version_and_a_mark() {
     let (providers, _registered) = two_versions(&hub, Behaviour::Good);
     let keys = "[[defaults.method]]\nmirror_percent = 100\nmirror_version = \"2.0\"\n";
     let agent = dubbo_consumer(&hub, keys);
-    let mut consumer = Consumer::to(&agent);
+    let mut consumer = DubboConsumer::to(&agent);
     let answer = consumer.call("echo", "a", &[("colour", "red")]);
     assert_eq!((answer.status, answer.value()), (Status::Ok, &b"\x01a"[..]));
     wait_until("the copy is there", || (providers[1].n_requests() == 1).then_some(()));
@@ -394,7 +397,7 @@ fn requests_of_dubbo_consumers_are_copied_with_another_version_and_a_mark() {
 #[test]
 fn mocks_throw_for_http_and_for_dubbo_consumers() {
     let hub = MemoryHub::new();
-    let (providers, _registered) = estate(&hub, [Behaviour::Fails]);
+    let (providers, _registered) = registered_providers(&hub, [Behaviour::Fails]);
     let thrown = agent(&hub, "mock = \"fail:throw com.acme.Closed\"\n");
     let answer = echo(&thrown);
     assert_eq!((answer.status, answer.code()), (500, "exception".to_owned()), "{answer:?}");
@@ -408,7 +411,7 @@ fn mocks_throw_for_http_and_for_dubbo_consumers() {
 
     let keys = "[[defaults.method]]\nmock = \"force:throw com.acme.Closed\"\n";
     let agent = dubbo_consumer(&hub, keys);
-    let answer = Consumer::to(&agent).call("echo", "a", &[]);
+    let answer = DubboConsumer::to(&agent).call("echo", "a", &[]);
     assert_eq!(answer.status, Status::Ok);
     let text = String::from_utf8_lossy(&answer.body);
     for part in ["com.acme.Closed", "detailMessage", "mocked exception"] {

@@ -9,7 +9,7 @@ use agent::args::ArgumentList;
 use agent::call::ONE_WAY;
 use agent::client::Client;
 use agent::config::ClusterPolicy;
-use agent::invocation::{Invocation, Origin};
+use agent::invocation::{CallOrigin, Invocation};
 use agent::route::RouteName;
 use hessian::transcode::JsonOptions;
 use registry::{MemoryHub, Registry, RegistryConfig};
@@ -77,7 +77,7 @@ fn sent_by_a_client(hub: &MemoryHub, argument: &str) {
             timeout: Some(Duration::from_secs(20)),
             timeout_key: "timeout",
             attachments: vec![ONE_WAY],
-            origin: Origin::default(),
+            origin: CallOrigin::default(),
             clock: None,
             is_copy: false,
         };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use crate::support;
-use crate::support::dubbo::Consumer;
+use crate::support::dubbo::DubboConsumer;
 use crate::support::pool::PoolProvider;
 use crate::support::{
     Behaviour, FakeProvider, Http, PATIENCE, SERVICE, STRING, block_on, call,
@@ -249,7 +249,7 @@ fn dubbo_consumers_are_told_that_the_pool_is_full() {
     std::thread::scope(|scope| {
         for _ in 0..40 {
             scope.spawn(|| {
-                let mut consumer = Consumer::connect(agent.addresses().dubbo[0]);
+                let mut consumer = DubboConsumer::connect(agent.addresses().dubbo[0]);
                 while n_shed.load(SeqCst) == 0 || n_ok.load(SeqCst) < 20 {
                     assert!(started.elapsed() < PATIENCE, "{n_ok:?} answered, {n_shed:?} shed");
                     let answer = consumer.call("echo", "a", &[]);

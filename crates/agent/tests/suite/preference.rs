@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::support::dubbo::Consumer;
+use crate::support::dubbo::DubboConsumer;
 use crate::support::{
     Behaviour, FakeProvider, Http, SERVICE, STRING, consumer, dubbo_consumer, free_addr, register,
     register_with, wait_until,
@@ -54,7 +54,7 @@ fn a_key_leads_to_the_same_endpoint_from_everywhere() {
             assert_eq!(echo(agent, &n.to_string(), &[]), 200);
         }
     }
-    let mut consumer = Consumer::to(&dubbo);
+    let mut consumer = DubboConsumer::to(&dubbo);
     let mut seen = BTreeSet::new();
     for n in 0..30 {
         let key = format!("user-{n}");

@@ -1,8 +1,8 @@
 //! Limits of calls a second: who is refused, what he is told, and what a reload changes.
 
-use crate::support::dubbo::Consumer;
+use crate::support::dubbo::DubboConsumer;
 use crate::support::{
-    Answer, Behaviour, FakeProvider, Http, SERVICE, STRING, block_on, consumer_with_metrics,
+    Behaviour, FakeProvider, Http, HttpResponse, SERVICE, STRING, block_on, consumer_with_metrics,
     dubbo_consumer, metric, register, wait_until,
 };
 use agent::{Agent, config};
@@ -12,7 +12,7 @@ use registry::MemoryHub;
 /// Nothing comes back into a bucket within a test.
 const SLOW: &str = "rate_limit = 1\nrate_burst = 1\n";
 
-fn echo(agent: &Agent, headers: &[&str]) -> Answer {
+fn echo(agent: &Agent, headers: &[&str]) -> HttpResponse {
     let headers = [&[STRING], headers].concat();
     Http::to(agent).post(&format!("/{SERVICE}/echo"), &headers, "[\"a\"]")
 }
@@ -30,8 +30,9 @@ fn calls_over_the_rate_are_told_when_to_come_again() {
     let _registered = register(&hub, provider.addr);
     let keys = "[[defaults.method]]\nnames = [\"ec*\"]\nrate_limit = 1\nrate_burst = 8\n";
     let agent = consumer_with_metrics(&hub, keys);
-    let answers: Vec<Answer> = (0..40).map(|_| echo(&agent, &[])).collect();
-    let refused: Vec<&Answer> = answers.iter().filter(|answer| answer.status != 200).collect();
+    let answers: Vec<HttpResponse> = (0..40).map(|_| echo(&agent, &[])).collect();
+    let refused: Vec<&HttpResponse> =
+        answers.iter().filter(|answer| answer.status != 200).collect();
     // The test may take some seconds, in which one token comes each.
     assert!((20..=32).contains(&refused.len()), "{} of 40", refused.len());
     for answer in &refused {
@@ -73,7 +74,7 @@ fn dubbo_consumers_are_refused_with_their_status() {
     let _registered = register(&hub, provider.addr);
     let keys = "[[defaults.method]]\ncaller_rate_limit = 1\ncaller = \"application\"\n";
     let agent = dubbo_consumer(&hub, keys);
-    let mut consumer = Consumer::to(&agent);
+    let mut consumer = DubboConsumer::to(&agent);
     let shop = [("remote.application", "shop")];
     let refused = wait_until("one too many", || {
         let reply = consumer.call("echo", "a", &shop);

@@ -1,7 +1,7 @@
 //! Calls that may be made twice, and how many of them are.
 
 use crate::support;
-use crate::support::dubbo::Consumer;
+use crate::support::dubbo::DubboConsumer;
 use crate::support::{
     Behaviour, FakeProvider, Http, SERVICE, STRING, consumer, consumer_with_metrics,
     dubbo_consumer, metric, register, wait_until,
@@ -46,7 +46,7 @@ fn only_idempotent_calls_are_made_again_that_may_have_begun() {
 fn dubbo_consumers_calls_are_made_again_too() {
     let (hub, providers, _registered) = estate();
     let agent = dubbo_consumer(&hub, &format!("{BASE}idempotent = [\"echo\"]\n"));
-    let mut consumer = Consumer::to(&agent);
+    let mut consumer = DubboConsumer::to(&agent);
     wait_until("the broken one is asked", || {
         assert_eq!(consumer.call("echo", "a", &[]).status, dubbo_proto::Status::Ok);
         (5 <= providers[0].n_requests()).then_some(())

@@ -1,7 +1,7 @@
 //! Routing rules in force: where calls go, while rules come, change and go.
 
 use crate::support;
-use crate::support::dubbo::Consumer;
+use crate::support::dubbo::DubboConsumer;
 use crate::support::{
     Behaviour, FakeProvider, Http, SERVICE, STRING, block_on, consumer, consumer_with_metrics,
     dubbo_consumer, free_addr, register_with, reload, wait_until,
@@ -17,14 +17,14 @@ const IN_TURN: &str = "[defaults]\nbalance = \"round-robin\"\n";
 const CONFIGURATORS: &str = "com.acme.Hello::.configurators";
 
 /// Two providers of the application `orders`: a gray one, and an ordinary one.
-struct Estate {
+struct GrayAndPlainProviders {
     hub: MemoryHub,
     gray: FakeProvider,
     plain: FakeProvider,
     _registered: [support::Registered; 2],
 }
 
-impl Estate {
+impl GrayAndPlainProviders {
     fn new() -> Self {
         Self::with(&[("env", "gray"), ("application", "orders")], &[("application", "orders")])
     }
@@ -67,119 +67,119 @@ fn echo(agent: &Agent, headers: &[&str]) -> impl FnMut() -> bool {
 
 #[test]
 fn condition_rules_of_the_registry_hold_at_once_and_change_while_calls_run() {
-    let estate = Estate::new();
-    estate.condition("method=echo => env=gray");
-    let agent = consumer(&estate.hub, IN_TURN);
+    let fixture = GrayAndPlainProviders::new();
+    fixture.condition("method=echo => env=gray");
+    let agent = consumer(&fixture.hub, IN_TURN);
     let mut call = echo(&agent, &[]);
-    assert_eq!(estate.shares(&mut call), (10, 0), "not a single call goes astray");
-    estate.condition("method=find* => env=gray");
-    estate.wait_for("it holds for other methods only", (5, 5), &mut call);
-    estate.condition("=> env != gray");
-    estate.wait_for("what is missing never matches: it is ignored", (5, 5), &mut call);
+    assert_eq!(fixture.shares(&mut call), (10, 0), "not a single call goes astray");
+    fixture.condition("method=find* => env=gray");
+    fixture.wait_for("it holds for other methods only", (5, 5), &mut call);
+    fixture.condition("=> env != gray");
+    fixture.wait_for("what is missing never matches: it is ignored", (5, 5), &mut call);
     let forced = "force: true\nconditions: ['=> env != gray']\n";
-    estate.hub.set_rule(CONDITIONS, Some(forced));
-    estate.wait_for("forced", (0, 0), &mut call);
+    fixture.hub.set_rule(CONDITIONS, Some(forced));
+    fixture.wait_for("forced", (0, 0), &mut call);
     let answer = Http::to(&agent).post(&format!("/{SERVICE}/echo"), &[STRING], "[\"a\"]");
     assert_eq!(answer.status, 503);
     let said = "condition-router, condition 1: matches no endpoint: none is left";
     assert!(answer.body.contains(said), "{}", answer.body);
-    estate.hub.set_rule(CONDITIONS, Some("conditions: ["));
-    estate.wait_for("one that cannot be read changes nothing", (0, 0), &mut call);
-    estate.hub.set_rule(CONDITIONS, None);
-    estate.wait_for("the rule is gone", (5, 5), &mut call);
+    fixture.hub.set_rule(CONDITIONS, Some("conditions: ["));
+    fixture.wait_for("one that cannot be read changes nothing", (0, 0), &mut call);
+    fixture.hub.set_rule(CONDITIONS, None);
+    fixture.wait_for("the rule is gone", (5, 5), &mut call);
 }
 
 #[test]
 fn attachments_and_arguments_choose() {
-    let estate = Estate::new();
-    estate.hub.set_rule(
+    let fixture = GrayAndPlainProviders::new();
+    fixture.hub.set_rule(
         CONDITIONS,
         Some(
             "force: true\nconditions:\n  - 'attachments[user]=vip-* => env=gray'\n  \
              - 'arguments[0]=vip & attachments[user]=other => env=gray'\n",
         ),
     );
-    let agent = consumer(&estate.hub, IN_TURN);
+    let agent = consumer(&fixture.hub, IN_TURN);
     let of = |user: &str| format!("x-dubbo-attachment-user: {user}");
-    assert_eq!(estate.shares(echo(&agent, &[&of("vip-7")])), (10, 0));
-    assert_eq!(estate.shares(echo(&agent, &[&of("other")])), (10, 0), "by its argument");
-    assert_eq!(estate.shares(echo(&agent, &[])), (5, 5));
-    let dubbo = dubbo_consumer(&estate.hub, IN_TURN);
-    let mut consumer = Consumer::to(&dubbo);
+    assert_eq!(fixture.shares(echo(&agent, &[&of("vip-7")])), (10, 0));
+    assert_eq!(fixture.shares(echo(&agent, &[&of("other")])), (10, 0), "by its argument");
+    assert_eq!(fixture.shares(echo(&agent, &[])), (5, 5));
+    let dubbo = dubbo_consumer(&fixture.hub, IN_TURN);
+    let mut consumer = DubboConsumer::to(&dubbo);
     let mut call = |user: &str, argument: &str| {
         let attached = [("user", user)];
         consumer.call("echo", argument, &attached).status == Status::Ok
     };
-    assert_eq!(estate.shares(|| call("vip-7", "a")), (10, 0));
-    assert_eq!(estate.shares(|| call("other", "vip")), (10, 0));
-    assert_eq!(estate.shares(|| call("other", "a")), (5, 5));
+    assert_eq!(fixture.shares(|| call("vip-7", "a")), (10, 0));
+    assert_eq!(fixture.shares(|| call("other", "vip")), (10, 0));
+    assert_eq!(fixture.shares(|| call("other", "a")), (5, 5));
 }
 
 #[test]
 fn tags_of_providers_and_of_rules_choose() {
     let tagged = [("dubbo.tag", "gray"), ("application", "orders")];
-    let estate = Estate::with(&tagged, &[("application", "orders")]);
-    let agent = consumer(&estate.hub, IN_TURN);
+    let fixture = GrayAndPlainProviders::with(&tagged, &[("application", "orders")]);
+    let agent = consumer(&fixture.hub, IN_TURN);
     let gray = "x-dubbo-attachment-dubbo.tag: gray";
-    assert_eq!(estate.shares(echo(&agent, &[])), (0, 10), "never to a tagged one");
-    assert_eq!(estate.shares(echo(&agent, &[gray])), (10, 0));
+    assert_eq!(fixture.shares(echo(&agent, &[])), (0, 10), "never to a tagged one");
+    assert_eq!(fixture.shares(echo(&agent, &[gray])), (10, 0));
     let other = "x-dubbo-attachment-dubbo.tag: other";
-    assert_eq!(estate.shares(echo(&agent, &[other])), (0, 10), "untagged ones stand in");
+    assert_eq!(fixture.shares(echo(&agent, &[other])), (0, 10), "untagged ones stand in");
     let force = "x-dubbo-attachment-dubbo.force.tag: true";
-    assert_eq!(estate.shares(echo(&agent, &[other, force])), (0, 0));
+    assert_eq!(fixture.shares(echo(&agent, &[other, force])), (0, 0));
     let rule =
-        format!("force: true\ntags: [{{name: other, addresses: ['{}']}}]", estate.plain.addr);
-    estate.hub.set_rule("orders.tag-router", Some(&rule));
-    estate.wait_for("all have tags", (0, 0), echo(&agent, &[]));
-    assert_eq!(estate.shares(echo(&agent, &[other, force])), (0, 10));
+        format!("force: true\ntags: [{{name: other, addresses: ['{}']}}]", fixture.plain.addr);
+    fixture.hub.set_rule("orders.tag-router", Some(&rule));
+    fixture.wait_for("all have tags", (0, 0), echo(&agent, &[]));
+    assert_eq!(fixture.shares(echo(&agent, &[other, force])), (0, 10));
 }
 
 #[test]
 fn weighted_destinations_split_calls_and_callers_are_known_by_their_parameters() {
-    let estate = Estate::new();
+    let fixture = GrayAndPlainProviders::new();
     let rule = "configVersion: v3.1\nconditions:\n\
                 - from: {match: 'application=shop'}\n  \
                   to: [{match: 'env=gray', weight: 1}, {match: 'port!=1', weight: 3}]\n";
-    estate.hub.set_rule("shop.condition-router", Some(rule));
-    let agent = consumer(&estate.hub, &format!("{IN_TURN}caller = {{ application = \"shop\" }}"));
+    fixture.hub.set_rule("shop.condition-router", Some(rule));
+    let agent = consumer(&fixture.hub, &format!("{IN_TURN}caller = {{ application = \"shop\" }}"));
     let mut call = echo(&agent, &[]);
     let shares = (0..40).fold((0, 0), |sum, _| {
-        let (gray, plain) = estate.shares(&mut call);
+        let (gray, plain) = fixture.shares(&mut call);
         (sum.0 + gray, sum.1 + plain)
     });
     // A quarter, and half of the rest: 250 of 400, give or take five deviations.
     assert!((200..300).contains(&shares.0), "{shares:?}");
-    let other = consumer(&estate.hub, &format!("{IN_TURN}caller = {{ application = \"other\" }}"));
-    assert_eq!(estate.shares(echo(&other, &[])), (5, 5));
+    let other = consumer(&fixture.hub, &format!("{IN_TURN}caller = {{ application = \"other\" }}"));
+    assert_eq!(fixture.shares(echo(&other, &[])), (5, 5));
 }
 
 #[test]
 fn configurators_change_weights_and_timeouts_while_calls_run() {
-    let estate = Estate::new();
-    let agent = consumer(&estate.hub, IN_TURN);
+    let fixture = GrayAndPlainProviders::new();
+    let agent = consumer(&fixture.hub, IN_TURN);
     let mut call = echo(&agent, &[]);
-    assert_eq!(estate.shares(&mut call), (5, 5));
+    assert_eq!(fixture.shares(&mut call), (5, 5));
     let config = |parameters: &str| {
-        let port = estate.plain.addr.port();
+        let port = fixture.plain.addr.port();
         let rule = format!(
             "configVersion: v2.7\nscope: service\nkey: {SERVICE}\nconfigs:\n- side: consumer\n  \
              providerAddresses: ['127.0.0.1:{port}']\n  parameters: {{{parameters}}}\n"
         );
-        estate.hub.set_rule(CONFIGURATORS, Some(&rule));
+        fixture.hub.set_rule(CONFIGURATORS, Some(&rule));
     };
     config("disabled: true");
-    estate.wait_for("one is switched off", (10, 0), &mut call);
+    fixture.wait_for("one is switched off", (10, 0), &mut call);
     config("weight: 0");
-    estate.wait_for("one has no weight", (10, 0), &mut call);
+    fixture.wait_for("one has no weight", (10, 0), &mut call);
     config("dubbo.tag: blue");
-    estate.wait_for("one has a tag", (10, 0), &mut call);
-    estate.hub.set_rule(CONFIGURATORS, None);
-    estate.wait_for("all is as before", (5, 5), &mut call);
+    fixture.wait_for("one has a tag", (10, 0), &mut call);
+    fixture.hub.set_rule(CONFIGURATORS, None);
+    fixture.wait_for("all is as before", (5, 5), &mut call);
 }
 
 #[test]
 fn rules_of_files_come_with_a_reload() {
-    let estate = Estate::new();
+    let fixture = GrayAndPlainProviders::new();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gray.yaml");
     let write = |text: &str| std::fs::write(&file, text).unwrap();
@@ -191,20 +191,20 @@ fn rules_of_files_come_with_a_reload() {
          [defaults]\nbalance = \"round-robin\"\ncondition_rules = [{:?}]\nregistry_rules = false\n",
         file.display().to_string()
     );
-    let agent = support::start(&text, &estate.hub);
+    let agent = support::start(&text, &fixture.hub);
     let mut call = echo(&agent, &[]);
-    assert_eq!(estate.shares(&mut call), (10, 0));
-    estate.condition("=>");
+    assert_eq!(fixture.shares(&mut call), (10, 0));
+    fixture.condition("=>");
     write("enabled: false\nconditions: ['=> env=gray']\n");
     let reload = |text: &str| {
         let mut config = config::parse(text, "test.toml").unwrap();
-        config.registries[0].config = RegistryConfig::Memory(estate.hub.clone());
+        config.registries[0].config = RegistryConfig::Memory(fixture.hub.clone());
         block_on(agent.reload(config)).unwrap().changed
     };
     assert_eq!(reload(&text), ["defaults"]);
-    estate.wait_for("it is off, and the registry's ban does not count", (5, 5), &mut call);
+    fixture.wait_for("it is off, and the registry's ban does not count", (5, 5), &mut call);
     reload(&text.replace("registry_rules = false", ""));
-    estate.wait_for("the registry's ban counts", (0, 0), &mut call);
+    fixture.wait_for("the registry's ban counts", (0, 0), &mut call);
 }
 
 fn explained(agent: &Agent, query: &str) -> ExplanationSnapshot {
@@ -220,15 +220,15 @@ fn explained(agent: &Agent, query: &str) -> ExplanationSnapshot {
 
 #[test]
 fn explain_shows_what_removes_each_endpoint_and_who_gets_which_share() {
-    let estate = Estate::new();
+    let fixture = GrayAndPlainProviders::new();
     let away = free_addr();
-    let _away = register_with(&estate.hub, away, &[("env", "gray"), ("weight", "300")]);
+    let _away = register_with(&fixture.hub, away, &[("env", "gray"), ("weight", "300")]);
     let rule = "conditions:\n- 'attachments[user]=vip => env=gray'\n- 'method=find => env=blue'\n";
-    estate.hub.set_rule(CONDITIONS, Some(rule));
-    estate.hub.set_rule("orders.tag-router", Some("tags: 7"));
-    let agent = consumer_with_metrics(&estate.hub, IN_TURN);
+    fixture.hub.set_rule(CONDITIONS, Some(rule));
+    fixture.hub.set_rule("orders.tag-router", Some("tags: 7"));
+    let agent = consumer_with_metrics(&fixture.hub, IN_TURN);
     let mut call = echo(&agent, &[]);
-    wait_until("both are connected", || (estate.shares(&mut call) == (5, 5)).then_some(()));
+    wait_until("both are connected", || (fixture.shares(&mut call) == (5, 5)).then_some(()));
     let address = |provider: &FakeProvider| provider.addr.to_string();
 
     let told = explained(&agent, "method=find&attachment=user%3Dvip");
@@ -238,7 +238,7 @@ fn explain_shows_what_removes_each_endpoint_and_who_gets_which_share() {
     assert_eq!(effects, [(&*part(1), "kept"), (&*part(2), "ignored")]);
     assert!(told.unreadable[0].starts_with("orders.tag-router: line 1"), "{told:?}");
     let (gray, plain) =
-        (&told.endpoints[&address(&estate.gray)], &told.endpoints[&address(&estate.plain)]);
+        (&told.endpoints[&address(&fixture.gray)], &told.endpoints[&address(&fixture.plain)]);
     assert_eq!((&gray.removed_by, gray.share_percent), (&None, 100.0));
     assert_eq!((&plain.removed_by, plain.share_percent), (&Some(part(1)), 0.0));
     let down = &told.endpoints[&away.to_string()];
@@ -247,20 +247,20 @@ fn explain_shows_what_removes_each_endpoint_and_who_gets_which_share() {
 
     let told = explained(&agent, "method=other");
     assert!(told.rules.iter().all(|step| step.effect == "other-calls"));
-    assert_eq!(told.endpoints[&address(&estate.plain)].share_percent, 50.0);
-    assert_eq!(estate.shares(&mut call), (5, 5), "nothing of it is counted");
+    assert_eq!(told.endpoints[&address(&fixture.plain)].share_percent, 50.0);
+    assert_eq!(fixture.shares(&mut call), (5, 5), "nothing of it is counted");
 }
 
 /// A part of the calls, and certain calls, go to a subset; a reload changes it.
 #[test]
 fn a_split_sends_some_calls_to_a_subset_and_all_others_elsewhere() {
-    let estate = Estate::new();
+    let fixture = GrayAndPlainProviders::new();
     let beta = "[[defaults.split]]\nname = \"beta\"\nwhen = { \"header:X-User\" = \"beta*\" }\n\
                 endpoints = { env = \"gray\" }\n";
-    let agent = consumer_with_metrics(&estate.hub, &format!("{IN_TURN}{beta}"));
-    assert_eq!(estate.shares(echo(&agent, &["x-user: beta-7"])), (10, 0));
-    assert_eq!(estate.shares(echo(&agent, &["x-user: alice"])), (0, 10));
-    assert_eq!(estate.shares(echo(&agent, &[])), (0, 10), "the subset is for its calls alone");
+    let agent = consumer_with_metrics(&fixture.hub, &format!("{IN_TURN}{beta}"));
+    assert_eq!(fixture.shares(echo(&agent, &["x-user: beta-7"])), (10, 0));
+    assert_eq!(fixture.shares(echo(&agent, &["x-user: alice"])), (0, 10));
+    assert_eq!(fixture.shares(echo(&agent, &[])), (0, 10), "the subset is for its calls alone");
     let told = explained(&agent, "method=echo&header=X-User%3Dbeta");
     let rule = "split beta to endpoints with env=gray, 100% of its calls";
     assert_eq!((&*told.rules[0].rule, &*told.rules[0].effect), (rule, "drawn"));
@@ -271,15 +271,15 @@ fn a_split_sends_some_calls_to_a_subset_and_all_others_elsewhere() {
     // The same value always goes the same way; of many, a share goes there.
     let sticky = "[[defaults.split]]\nname = \"canary\"\npercent = 30\n\
                   sticky = \"argument:0.tenant\"\nendpoints = { env = \"gray\" }\n";
-    reload(&agent, &estate.hub, &format!("{IN_TURN}{sticky}"));
+    reload(&agent, &fixture.hub, &format!("{IN_TURN}{sticky}"));
     let mut http = Http::to(&agent);
     let mut ask = |tenant: usize| {
-        let before = estate.gray.n_requests();
+        let before = fixture.gray.n_requests();
         let body = format!("[{{\"tenant\": \"t{tenant}\"}}]");
         let header = "x-dubbo-parameter-types: java.util.Map";
         let answer = http.post(&format!("/{SERVICE}/echo"), &[header], &body);
         assert_eq!(answer.status, 200, "{answer:?}");
-        estate.gray.n_requests() - before
+        fixture.gray.n_requests() - before
     };
     wait_until("the new split holds", || {
         let gray: Vec<usize> = (0..100).map(&mut ask).collect();
@@ -292,42 +292,42 @@ fn a_split_sends_some_calls_to_a_subset_and_all_others_elsewhere() {
 /// A tag that a split gives its calls counts as one that their callers have given them.
 #[test]
 fn a_split_gives_its_calls_a_tag() {
-    let estate = Estate::with(&[("dubbo.tag", "gray")], &[]);
+    let fixture = GrayAndPlainProviders::with(&[("dubbo.tag", "gray")], &[]);
     let split = "[[defaults.split]]\nname = \"acme\"\ntag = \"gray\"\n\
                  when = { \"attachment:tenant\" = \"acme\" }\n";
     for agent in
-        [consumer(&estate.hub, split), consumer(&estate.hub, &format!("{split}force = true\n"))]
+        [consumer(&fixture.hub, split), consumer(&fixture.hub, &format!("{split}force = true\n"))]
     {
         let acme = ["x-dubbo-attachment-tenant: acme"];
-        assert_eq!(estate.shares(echo(&agent, &acme)), (10, 0));
-        assert_eq!(estate.shares(echo(&agent, &[])), (0, 10));
+        assert_eq!(fixture.shares(echo(&agent, &acme)), (10, 0));
+        assert_eq!(fixture.shares(echo(&agent, &[])), (0, 10));
     }
     let blue = split.replace("gray", "blue");
-    let agent = consumer(&estate.hub, &blue);
+    let agent = consumer(&fixture.hub, &blue);
     let acme = ["x-dubbo-attachment-tenant: acme"];
-    assert_eq!(estate.shares(echo(&agent, &acme)), (0, 10), "those without a tag stand in");
-    let agent = consumer(&estate.hub, &format!("{blue}force = true\n"));
-    assert_eq!(estate.shares(echo(&agent, &acme)), (0, 0));
+    assert_eq!(fixture.shares(echo(&agent, &acme)), (0, 10), "those without a tag stand in");
+    let agent = consumer(&fixture.hub, &format!("{blue}force = true\n"));
+    assert_eq!(fixture.shares(echo(&agent, &acme)), (0, 0));
 }
 
 /// Another version is another service, for callers in JSON and for Dubbo's own.
 #[test]
 fn a_split_leads_calls_to_another_version() {
-    let estate = Estate::new();
+    let fixture = GrayAndPlainProviders::new();
     let second = FakeProvider::start(Behaviour::Good);
     let of_second = format!("{SERVICE}:2.0");
-    let _second = support::register_service(&estate.hub, &of_second, second.addr);
+    let _second = support::register_service(&fixture.hub, &of_second, second.addr);
     let split = "[[defaults.split]]\nname = \"canary\"\nversion = \"2.0\"\n\
                  when = { \"argument:0\" = \"v*\" }\npercent = 40\n";
-    let agent = consumer(&estate.hub, split);
+    let agent = consumer(&fixture.hub, split);
     let mut call = echo(&agent, &[]);
     let n_good = std::iter::repeat_with(&mut call).take(200).filter(|is_good| *is_good).count();
     assert_eq!(n_good, 200);
     assert!((45..115).contains(&second.n_requests()), "{}", second.n_requests());
 
     let all = split.replace("percent = 40", "percent = 100");
-    let agent = dubbo_consumer(&estate.hub, &all);
-    let mut consumer = Consumer::to(&agent);
+    let agent = dubbo_consumer(&fixture.hub, &all);
+    let mut consumer = DubboConsumer::to(&agent);
     let before = second.n_requests();
     let answer = consumer.call("echo", "vip", &[("colour", "red")]);
     assert_eq!((answer.status, answer.value()), (Status::Ok, &b"\x03vip"[..]));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use agent::Agent;
 use registry::MemoryHub;
 
-use crate::support::load::Load;
+use crate::support::load::BackgroundLoad;
 use crate::support::network::Network;
 use crate::support::{
     Behaviour, FakeProvider, Registered, block_on, consumer_with_metrics, n_calls, provider_agent,
@@ -46,7 +46,7 @@ impl Linked {
 
     /// Calls until all links are there.
     fn warm_up(&self) {
-        let load = Load::start(&self.consumers, 4);
+        let load = BackgroundLoad::start(&self.consumers, 4);
         wait_until("the links", || (self.network.n_made() == N_LINKS).then_some(()));
         load.wait_for(200);
         assert_eq!(load.stop(), Vec::<String>::new());
@@ -58,7 +58,7 @@ impl Linked {
 fn a_link_that_is_lost_without_a_word_gets_no_more_calls() {
     for nth in [0, 1] {
         let linked = Linked::start();
-        let load = Load::start(&linked.consumers, N_CALLERS);
+        let load = BackgroundLoad::start(&linked.consumers, N_CALLERS);
         load.wait_for(500);
         linked.network.lose(nth);
         wait_until("the end of its calls", || (0 < load.n_failed()).then_some(()));
@@ -78,7 +78,7 @@ fn a_link_that_is_lost_without_a_word_gets_no_more_calls() {
 fn a_link_that_breaks_fails_its_own_calls_only_and_comes_back() {
     let linked = Linked::start();
     for nth in [0, 1] {
-        let load = Load::start(&linked.consumers, 8);
+        let load = BackgroundLoad::start(&linked.consumers, 8);
         load.wait_for(500);
         linked.network.cut(nth);
         wait_until("its successor", || {
@@ -105,7 +105,7 @@ fn an_agent_that_leaves_fails_no_call_on_any_of_its_links() {
     let _registered = links.map(|link| register_link(&near, link));
     let keys = format!("[defaults]\nconnections = {N_LINKS}\n");
     let consumers = consumer_with_metrics(&near, &keys);
-    let load = Load::start(&consumers, 16);
+    let load = BackgroundLoad::start(&consumers, 16);
     wait_until("calls at both", || {
         links.iter().all(|link| 50 <= n_calls(&consumers, *link, "ok")).then_some(())
     });

@@ -10,7 +10,7 @@ use dubbo_proto::{Serialization, Status};
 use registry::MemoryHub;
 use serde::de::DeserializeOwned;
 
-use crate::support::dubbo::{Consumer, body};
+use crate::support::dubbo::{DubboConsumer, body};
 use crate::support::http2::{DATA, END_HEADERS, END_STREAM, HEADERS, Http2};
 use crate::support::network::Network;
 use crate::support::{
@@ -197,7 +197,7 @@ fn a_consumer_that_is_gone_leaves_nothing_behind() {
     for is_calling in [false, true] {
         let it = Vanishing::new(is_calling, &Keys { dubbo: &heartbeat(), ..Keys::default() });
         let network = Network::start(it.consumers.addresses().dubbo[0]);
-        let mut consumer = Consumer::connect(network.address);
+        let mut consumer = DubboConsumer::connect(network.address);
         match is_calling {
             true => {
                 // So long that it counts as memory.

@@ -31,9 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A folder with two authorities that have nothing to do with each other, `ca.pem` and
 /// `other.pem`, and certificates: `good` and `expired` for 127.0.0.1, `named` for another name,
 /// all of the first authority; and `stranger` of the second.
-struct Certificates(tempfile::TempDir);
+struct RefusalCertificates(tempfile::TempDir);
 
-impl Certificates {
+impl RefusalCertificates {
     fn new() -> Self {
         let all = Self(tempfile::tempdir().unwrap());
         let (ca, other) = (all.authority("ca"), all.authority("other"));
@@ -134,9 +134,9 @@ fn log() -> &'static Mutex<Vec<String>> {
 
 struct Log;
 
-struct Line(String);
+struct LogLine(String);
 
-impl tracing::field::Visit for Line {
+impl tracing::field::Visit for LogLine {
     fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn Debug) {
         let _ = write!(self.0, "{}={value:?} ", field.name());
     }
@@ -156,7 +156,7 @@ impl tracing::Subscriber for Log {
     fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
 
     fn event(&self, event: &tracing::Event<'_>) {
-        let mut line = Line(String::new());
+        let mut line = LogLine(String::new());
         event.record(&mut line);
         log().lock().unwrap().push(line.0);
     }
@@ -167,7 +167,7 @@ impl tracing::Subscriber for Log {
 }
 
 /// A client that was not served.
-struct Refused {
+struct RefusedClient {
     /// Its own address, which another one may have had before.
     address: SocketAddr,
     /// So many lines were in the log when it came.
@@ -175,7 +175,7 @@ struct Refused {
 }
 
 /// The line of the log that says why a listener has closed the connection of `client`.
-fn logged(listener: &str, client: &Refused) -> String {
+fn logged(listener: &str, client: &RefusedClient) -> String {
     let carries = listener.split(' ').next().unwrap_or_default();
     let (of_listener, of_client) =
         (format!("{carries} connection "), format!("of {} is closed", client.address));
@@ -188,7 +188,7 @@ fn logged(listener: &str, client: &Refused) -> String {
 
 /// An agent with TLS on each of its listeners. They show `name`, and take only clients that have a
 /// certificate.
-fn listening(certificates: &Certificates, name: &str, app: SocketAddr) -> Agent {
+fn listening(certificates: &RefusalCertificates, name: &str, app: SocketAddr) -> Agent {
     let tls = certificates.listener(name);
     let text = format!(
         "[admin]\nlisten = '127.0.0.1:0'\n[admin.tls]\n{tls}[agent]\nworkers = 1\ndrain_ms = 5000\n\
@@ -216,11 +216,11 @@ fn listeners(agent: &Agent) -> [(&'static str, SocketAddr, wire::tls::Protocols)
 
 /// Connects, and reads until the listener ends the connection. Gives the client, and why it was
 /// not served.
-fn refused(address: SocketAddr, tls: Option<ClientTls>) -> (Refused, String) {
+fn refused(address: SocketAddr, tls: Option<ClientTls>) -> (RefusedClient, String) {
     let n_lines = log().lock().unwrap().len();
     block_on(async {
         let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-        let own = Refused { address: stream.local_addr().unwrap(), n_lines };
+        let own = RefusedClient { address: stream.local_addr().unwrap(), n_lines };
         let connection = Connection::outgoing(stream, "test").unwrap();
         let mut connection = match tls {
             None => {
@@ -247,7 +247,7 @@ fn refused(address: SocketAddr, tls: Option<ClientTls>) -> (Refused, String) {
 #[test]
 fn every_listener_says_which_clients_it_does_not_take() {
     log();
-    let certificates = Certificates::new();
+    let certificates = RefusalCertificates::new();
     let app = FakeProvider::start(Behaviour::Good);
     let agent = listening(&certificates, "good", app.addr);
     for (listener, address, protocols) in listeners(&agent) {
@@ -291,7 +291,7 @@ fn a_listener_for_links_says_who_is_none() {
         let n_lines = log().lock().unwrap().len();
         let client = block_on(async {
             let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-            let own = Refused { address: stream.local_addr().unwrap(), n_lines };
+            let own = RefusedClient { address: stream.local_addr().unwrap(), n_lines };
             stream.write_all(bytes).await.unwrap();
             // The end may be a reset, for what was sent is not read to its end.
             let mut rest = Vec::new();
@@ -307,7 +307,7 @@ fn a_listener_for_links_says_who_is_none() {
 #[test]
 fn every_listener_says_which_clients_do_not_take_it() {
     log();
-    let certificates = Certificates::new();
+    let certificates = RefusalCertificates::new();
     let app = FakeProvider::start(Behaviour::Good);
     for (name, ca, to_client) in [
         ("expired", "ca", "the server's certificate is out of date"),
@@ -327,14 +327,14 @@ fn every_listener_says_which_clients_do_not_take_it() {
 
 /// A server that speaks TLS as told; one that closes, as Dubbo does with what it cannot read; or
 /// one that answers in plain text.
-enum Server {
+enum ScriptedServer {
     Tls(TlsAcceptor),
     Closes,
     Plain,
 }
 
 /// Serves until the test ends.
-fn serve(server: Server) -> SocketAddr {
+fn serve(server: ScriptedServer) -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -344,16 +344,16 @@ fn serve(server: Server) -> SocketAddr {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut hello = [0; 16];
                 match &server {
-                    Server::Tls(acceptor) => {
+                    ScriptedServer::Tls(acceptor) => {
                         if let Ok(mut stream) = acceptor.accept(stream).await {
                             let _ = stream.read(&mut hello).await;
                         }
                     }
-                    Server::Closes => {
+                    ScriptedServer::Closes => {
                         let mut nowhere = vec![0; 4096];
                         let _ = stream.read(&mut nowhere).await;
                     }
-                    Server::Plain => {
+                    ScriptedServer::Plain => {
                         let _ = stream.read(&mut hello).await;
                         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
                         let _ = stream.shutdown().await;
@@ -378,16 +378,16 @@ fn why(agent: &Agent) -> String {
 
 #[test]
 fn every_upstream_says_why_there_is_no_tls() {
-    let certificates = Certificates::new();
-    let tls = |name, clients| Server::Tls(certificates.acceptor(name, clients));
+    let certificates = RefusalCertificates::new();
+    let tls = |name, clients| ScriptedServer::Tls(certificates.acceptor(name, clients));
     let mut addresses = HashMap::new();
     for (case, server, expected) in [
         ("expired", tls("expired", None), "the server's certificate is out of date"),
         ("another name", tls("named", None), "the server's certificate is for another name"),
         ("stranger", tls("stranger", None), "does not come from a trusted authority"),
         ("no certificate", tls("good", Some("ca")), "requires a certificate, but none was shown"),
-        ("plain", Server::Plain, "the server does not speak TLS"),
-        ("closes", Server::Closes, "closed the connection during the TLS handshake"),
+        ("plain", ScriptedServer::Plain, "the server does not speak TLS"),
+        ("closes", ScriptedServer::Closes, "closed the connection during the TLS handshake"),
     ] {
         addresses.insert(case, (serve(server), expected));
     }
@@ -414,7 +414,7 @@ fn every_upstream_says_why_there_is_no_tls() {
 
 #[test]
 fn a_unix_socket_can_have_tls() {
-    let certificates = Certificates::new();
+    let certificates = RefusalCertificates::new();
     let socket = certificates.path("http.sock");
     let app = FakeProvider::start(Behaviour::Good);
     let hub = MemoryHub::new();

@@ -1,6 +1,6 @@
 //! The trace context of a call reaches the service, whatever protocols it passes.
 
-use crate::support::dubbo::Consumer;
+use crate::support::dubbo::DubboConsumer;
 use crate::support::http_app::{Does, TestApp};
 use crate::support::{
     Behaviour, FakeProvider, SERVICE, STRING, call, consumer, dubbo_consumer, dubbo_exporting,
@@ -18,12 +18,12 @@ const TRACE: [(&str, &str); 3] = [
 ];
 
 /// Where a call can end.
-enum Service {
+enum TracedApp {
     Dubbo(FakeProvider),
     Http(TestApp),
 }
 
-impl Service {
+impl TracedApp {
     fn dubbo() -> Self {
         Self::Dubbo(FakeProvider::start(Behaviour::Good))
     }
@@ -48,7 +48,7 @@ impl Service {
     }
 }
 
-fn by_http(agent: &Agent, service: &Service, way: &str) {
+fn by_http(agent: &Agent, service: &TracedApp, way: &str) {
     let headers = TRACE.map(|(name, value)| format!("{name}: {value}"));
     let mut all: Vec<&str> = headers.iter().map(String::as_str).collect();
     all.push(STRING);
@@ -59,7 +59,7 @@ fn by_http(agent: &Agent, service: &Service, way: &str) {
     service.has_seen_trace(answer.body.as_bytes(), way);
 }
 
-fn by_dubbo(consumer: &mut Consumer, service: &Service, way: &str) {
+fn by_dubbo(consumer: &mut DubboConsumer, service: &TracedApp, way: &str) {
     let answer = wait_until("an answer", || {
         let answer = consumer.call("attached", "x", &TRACE);
         (answer.status == Status::Ok).then_some(answer)
@@ -70,41 +70,41 @@ fn by_dubbo(consumer: &mut Consumer, service: &Service, way: &str) {
 #[test]
 fn straight_to_a_dubbo_provider() {
     let hub = MemoryHub::new();
-    let service = Service::dubbo();
-    let Service::Dubbo(provider) = &service else { unreachable!() };
+    let service = TracedApp::dubbo();
+    let TracedApp::Dubbo(provider) = &service else { unreachable!() };
     let _registered = register(&hub, provider.addr);
     by_http(&consumer(&hub, ""), &service, "http, dubbo");
     let agent = dubbo_consumer(&hub, "");
-    by_dubbo(&mut Consumer::to(&agent), &service, "dubbo, dubbo");
+    by_dubbo(&mut DubboConsumer::to(&agent), &service, "dubbo, dubbo");
 }
 
 #[test]
 fn over_a_link() {
-    for service in [Service::dubbo(), Service::http()] {
+    for service in [TracedApp::dubbo(), TracedApp::http()] {
         let hub = MemoryHub::new();
         let (_exporting, app) = match &service {
-            Service::Dubbo(provider) => (provider_agent(&hub, provider.addr), "a Dubbo app"),
-            Service::Http(app) => {
+            TracedApp::Dubbo(provider) => (provider_agent(&hub, provider.addr), "a Dubbo app"),
+            TracedApp::Http(app) => {
                 let export = format!("interface = \"{SERVICE}\"\napp = \"http://{}\"\n", app.addr);
                 (exporting(&hub, &export), "an HTTP app")
             }
         };
         by_http(&consumer(&hub, ""), &service, &format!("http, link, {app}"));
         let agent = dubbo_consumer(&hub, "");
-        by_dubbo(&mut Consumer::to(&agent), &service, &format!("dubbo, link, {app}"));
+        by_dubbo(&mut DubboConsumer::to(&agent), &service, &format!("dubbo, link, {app}"));
     }
 }
 
 #[test]
 fn from_a_dubbo_consumer_to_the_app_beside_the_agent() {
-    for service in [Service::dubbo(), Service::http()] {
+    for service in [TracedApp::dubbo(), TracedApp::http()] {
         let app = match &service {
-            Service::Dubbo(provider) => format!("dubbo://{}", provider.addr),
-            Service::Http(app) => format!("http://{}", app.addr),
+            TracedApp::Dubbo(provider) => format!("dubbo://{}", provider.addr),
+            TracedApp::Http(app) => format!("http://{}", app.addr),
         };
         let export = format!("interface = \"{SERVICE}\"\napp = \"{app}\"\n");
         let agent = dubbo_exporting(&MemoryHub::new(), &export);
-        let mut consumer = Consumer::connect(agent.addresses().dubbo_exports.unwrap());
+        let mut consumer = DubboConsumer::connect(agent.addresses().dubbo_exports.unwrap());
         by_dubbo(&mut consumer, &service, &format!("dubbo, {app}"));
     }
 }

@@ -12,9 +12,9 @@ use agent::{Agent, StartError, config};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A folder of sockets and registry files.
-struct Folder(tempfile::TempDir);
+struct SocketFolder(tempfile::TempDir);
 
-impl Folder {
+impl SocketFolder {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -72,7 +72,7 @@ fn echo(socket: &Path) -> String {
 /// agent, that one its app, which is a third agent here, since that speaks Dubbo over a socket.
 #[test]
 fn a_call_goes_over_sockets_all_the_way() {
-    let (folder, provider) = (Folder::new(), FakeProvider::start(Behaviour::Good));
+    let (folder, provider) = (SocketFolder::new(), FakeProvider::start(Behaviour::Good));
     let to_provider = folder.registry("tcp.toml", &format!("dubbo://{}", provider.addr));
     let app = folder.start(&format!(
         "{to_provider}[[ingress]]\nprotocol = 'dubbo'\nlisten = '{}'\n",
@@ -125,7 +125,7 @@ fn a_call_goes_over_sockets_all_the_way() {
 /// A Dubbo provider on a socket, named in a registry file.
 #[test]
 fn a_dubbo_endpoint_may_be_a_socket() {
-    let (folder, provider) = (Folder::new(), FakeProvider::start(Behaviour::Good));
+    let (folder, provider) = (SocketFolder::new(), FakeProvider::start(Behaviour::Good));
     let to_provider = folder.registry("tcp.toml", &format!("dubbo://{}", provider.addr));
     let _app = folder.start(&format!(
         "{to_provider}[[ingress]]\nprotocol = 'dubbo'\nlisten = '{}'\n",
@@ -144,7 +144,7 @@ fn a_dubbo_endpoint_may_be_a_socket() {
 
 #[test]
 fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
-    let folder = Folder::new();
+    let folder = SocketFolder::new();
     let nowhere = folder.registry("nowhere.toml", "dubbo://127.0.0.1:1");
     let sections =
         format!("{nowhere}[[ingress]]\nprotocol = 'http'\nlisten = '{}'\n", folder.unix("a.sock"));

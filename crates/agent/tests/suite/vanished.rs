@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support;
-use crate::support::load::Load;
+use crate::support::load::BackgroundLoad;
 use crate::support::{
     Behaviour, FakeProvider, Http, SERVICE, STRING, call, consumer_with_metrics, metric, n_calls,
     provider_agent, register, register_link, wait_until,
@@ -23,13 +23,13 @@ fn held(agent: &Agent) -> u64 {
 
 /// Has both workers call, and so look the service up: connections are spread evenly over them.
 fn warm_up(agent: &Agent) {
-    let load = Load::start(agent, 4);
+    let load = BackgroundLoad::start(agent, 4);
     load.wait_for(40);
     assert_eq!(load.stop(), Vec::<String>::new());
 }
 
 /// Waits until calls have gone to all of these endpoints, by both workers.
-fn wait_for_calls_at(agent: &Agent, load: &Load, endpoints: &[SocketAddr]) {
+fn wait_for_calls_at(agent: &Agent, load: &BackgroundLoad, endpoints: &[SocketAddr]) {
     for endpoint in endpoints {
         let goal = n_calls(agent, *endpoint, "ok") + 20;
         wait_until("calls at every endpoint", || {
@@ -49,7 +49,7 @@ fn a_list_that_is_emptied_fails_no_call_while_links_answer() {
     let links = agents.each_ref().map(|agent| agent.addresses().link.unwrap());
     let mut registered = Vec::from(links.map(|link| register_link(&hub, link)));
     let consumer = consumer_with_metrics(&hub, "");
-    let load = Load::start(&consumer, 8);
+    let load = BackgroundLoad::start(&consumer, 8);
     wait_for_calls_at(&consumer, &load, &links);
 
     // One after the other, as leases end.
@@ -79,7 +79,7 @@ fn providers_are_held_as_agents_are() {
     let provider = FakeProvider::start(Behaviour::Good);
     let registered = register(&hub, provider.addr);
     let consumer = consumer_with_metrics(&hub, "");
-    let load = Load::start(&consumer, 4);
+    let load = BackgroundLoad::start(&consumer, 4);
     load.wait_for(200);
     drop(registered);
     wait_until("it to be held", || (held(&consumer) == 1).then_some(()));
@@ -162,7 +162,7 @@ fn an_agent_without_its_app_is_offered_nothing() {
     // Their registrations stay: nothing but the links can tell.
     let _registered = links.map(|link| register_link(&hub, link));
     let consumer = consumer_with_metrics(&hub, "");
-    let load = Load::start(&consumer, 8);
+    let load = BackgroundLoad::start(&consumer, 8);
     wait_for_calls_at(&consumer, &load, &links);
 
     let [gone, _] = &providers;
@@ -178,7 +178,7 @@ fn an_agent_without_its_app_is_offered_nothing() {
 
     // It is back, and so are the calls.
     let _again = FakeProvider::start_at(gone.addr, Behaviour::Good);
-    let load = Load::start(&consumer, 4);
+    let load = BackgroundLoad::start(&consumer, 4);
     wait_for_calls_at(&consumer, &load, &links);
     assert_eq!(load.stop(), Vec::<String>::new());
 }
@@ -191,7 +191,7 @@ fn an_app_that_leaves_in_order_is_withdrawn_at_once() {
     let agents = providers.each_ref().map(|it| provider_agent(&hub, it.addr));
     let links = agents.each_ref().map(|agent| agent.addresses().link.unwrap());
     let consumer = consumer_with_metrics(&hub, "");
-    let load = Load::start(&consumer, 8);
+    let load = BackgroundLoad::start(&consumer, 8);
     wait_for_calls_at(&consumer, &load, &links);
     providers[0].say_readonly();
     wait_until("the withdrawal", || (hub.urls().len() == 1).then_some(()));
@@ -251,7 +251,7 @@ fn an_older_agent_without_its_app_is_asked_now_and_then() {
         let _registered = (register(&hub, provider.addr), register_link(&hub, refusing));
         let keys = format!("[defaults]\nbalance = \"{balance}\"");
         let consumer = consumer_with_metrics(&hub, &keys);
-        let load = Load::start(&consumer, 8);
+        let load = BackgroundLoad::start(&consumer, 8);
         let since = Instant::now();
         load.wait_for(2000);
         assert_eq!(load.stop(), Vec::<String>::new(), "{balance}");

@@ -16,7 +16,7 @@ pub fn applications(text: &str) -> BTreeSet<String> {
 
 /// The applications of a text that have their turn, where there are too many.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Turn {
+pub struct ApplicationsInTurn {
     /// Their names, at most [`MAX_APPLICATIONS`].
     pub names: BTreeSet<String>,
     /// Whether the text has more.
@@ -35,9 +35,9 @@ pub fn applications_in_turn(
     text: &str,
     after: Option<&str>,
     is_used: impl Fn(&str) -> bool,
-) -> Turn {
+) -> ApplicationsInTurn {
     let (mut used, mut ahead, mut in_front) =
-        (First::default(), First::default(), First::default());
+        (FirstNames::default(), FirstNames::default(), FirstNames::default());
     for name in text.split(',').map(str::trim).filter(|name| is_application(name)) {
         let first = match after {
             _ if is_used(name) => &mut used,
@@ -55,17 +55,17 @@ pub fn applications_in_turn(
     let last = others.last().map(|name| (*name).to_owned());
     names.extend(others);
     let names = names.into_iter().map(str::to_owned).collect();
-    Turn { names, is_cut, last, is_round_over }
+    ApplicationsInTurn { names, is_cut, last, is_round_over }
 }
 
 /// The first names of many.
 #[derive(Default)]
-struct First<'a> {
+struct FirstNames<'a> {
     names: BTreeSet<&'a str>,
     is_cut: bool,
 }
 
-impl<'a> First<'a> {
+impl<'a> FirstNames<'a> {
     fn add(&mut self, name: &'a str) {
         self.names.insert(name);
         if MAX_APPLICATIONS < self.names.len() {

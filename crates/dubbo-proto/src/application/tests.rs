@@ -135,7 +135,7 @@ fn applications_of_a_long_mapping_take_turns() {
     let turn = |after: Option<&str>| applications_in_turn(&text, after, |name| name == "n999");
     let (mut tried, mut after, mut n_turns) = (BTreeSet::new(), None, 0);
     loop {
-        let Turn { names, is_cut, last, is_round_over } = turn(after.as_deref());
+        let ApplicationsInTurn { names, is_cut, last, is_round_over } = turn(after.as_deref());
         assert_eq!((names.len(), is_cut), (MAX_APPLICATIONS, true));
         assert!(names.contains("n999"), "{names:?}");
         tried.extend(names);

@@ -9,7 +9,7 @@ use agent::config::{ClusterPolicy, ConnectionLimit};
 use clap::Args;
 use dubbo_proto::{DubboUrl, ServiceKey};
 use lab::congestion::{
-    Callee, CongestionError, CongestionOutcome, Curve, Labels, LargeLoad, Load, Setting, draw,
+    Callee, CongestionError, CongestionOutcome, Curve, Labels, LargeLoad, LoadPlan, Setting, draw,
     embedded, heading, line, measure,
 };
 use registry::Protocol;
@@ -116,7 +116,7 @@ pub(super) fn run(args: &CongestionArgs) -> Result<(), String> {
         }
     };
     let len = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
-    let alone = Load {
+    let alone = LoadPlan {
         callers: args.callers,
         request_len: len(args.request_bytes),
         warm_up: args.warmup,
@@ -126,7 +126,7 @@ pub(super) fn run(args: &CongestionArgs) -> Result<(), String> {
     let mut loads = vec![alone];
     if args.large_callers != 0 {
         let (callers, reply_len) = (args.large_callers, len(args.large_bytes));
-        loads.push(Load { large: Some(LargeLoad { callers, reply_len }), ..alone });
+        loads.push(LoadPlan { large: Some(LargeLoad { callers, reply_len }), ..alone });
     }
     if !args.json {
         say(&heading(args.large_callers != 0))?;
@@ -162,7 +162,7 @@ pub(super) fn run(args: &CongestionArgs) -> Result<(), String> {
 /// One measurement.
 struct CongestionResult {
     setting: Setting,
-    load: Load,
+    load: LoadPlan,
     outcome: CongestionOutcome,
 }
 

@@ -17,7 +17,7 @@ use agent::call::ONE_WAY;
 use agent::client::Client;
 use agent::config::ClusterPolicy;
 use agent::error::{CallError, Code};
-use agent::invocation::{Invocation, Origin};
+use agent::invocation::{CallOrigin, Invocation};
 use agent::route::{Generic, RouteName};
 use clap::Args;
 use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, Serialization, ServiceKey};
@@ -179,7 +179,7 @@ fn attachments(text: &str) -> Result<Attachments, String> {
 }
 
 /// Why no value came.
-enum Failure {
+enum CallFailure {
     /// What the user wrote is wrong.
     Usage(String),
     /// The call failed; what the registry says about itself may explain it.
@@ -197,14 +197,14 @@ pub(crate) fn call(args: &CallArgs) -> Exit {
         }
         Ok(json) => match print(args, &json) {
             Ok(_) => return Exit::Ok,
-            Err(message) => Failure::Local(message),
+            Err(message) => CallFailure::Local(message),
         },
         Err(failure) => failure,
     };
     let (exit, message) = match failure {
-        Failure::Usage(message) => (Exit::Usage, message),
-        Failure::Local(message) => (Exit::Failure, message),
-        Failure::Call(error, reason) => {
+        CallFailure::Usage(message) => (Exit::Usage, message),
+        CallFailure::Local(message) => (Exit::Failure, message),
+        CallFailure::Call(error, reason) => {
             let reason = reason.map_or(String::new(), |reason| format!("; it says: {reason}"));
             let exception = error.exception.as_ref();
             let exception =
@@ -247,24 +247,24 @@ fn print(args: &CallArgs, json: &[u8]) -> Result<OutputReader, String> {
     output::write(b"\n")
 }
 
-fn value_of(args: &CallArgs) -> Result<Vec<u8>, Failure> {
+fn value_of(args: &CallArgs) -> Result<Vec<u8>, CallFailure> {
     let body = body(args)?;
     let list = ArgumentList::json(&body).map_err(|error| {
         let remedy = r#"write an array such as '["a", 1]', or one value such as '"a"'"#;
-        Failure::Usage(format!("cannot read the arguments: {}; {remedy}", error.message))
+        CallFailure::Usage(format!("cannot read the arguments: {}; {remedy}", error.message))
     })?;
     if let Some(types) = &args.types {
-        parse_types(types).map_err(|error| Failure::Usage(error.message.into()))?;
+        parse_types(types).map_err(|error| CallFailure::Usage(error.message.into()))?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(tokio::runtime::LocalOptions::default())
-        .map_err(|error| Failure::Local(format!("cannot start an event loop: {error}")))?;
+        .map_err(|error| CallFailure::Local(format!("cannot start an event loop: {error}")))?;
     runtime.block_on(make_call(args, list))
 }
 
 /// The text of the arguments; empty if there are none.
-fn body(args: &CallArgs) -> Result<Vec<u8>, Failure> {
+fn body(args: &CallArgs) -> Result<Vec<u8>, CallFailure> {
     let Some(text) = &args.arguments else {
         return Ok(Vec::new());
     };
@@ -281,10 +281,10 @@ fn body(args: &CallArgs) -> Result<Vec<u8>, Failure> {
     };
     read.map_err(|error| {
         let place = path.unwrap_or("standard input");
-        Failure::Usage(format!("cannot read the arguments from {place}: {error}"))
+        CallFailure::Usage(format!("cannot read the arguments from {place}: {error}"))
     })?;
     if limit < body.len() {
-        return Err(Failure::Usage(format!(
+        return Err(CallFailure::Usage(format!(
             "the arguments are over Dubbo's limit of {limit} bytes"
         )));
     }
@@ -295,8 +295,8 @@ fn read_up_to(limit: usize, from: impl Read, body: &mut Vec<u8>) -> io::Result<u
     from.take(limit as u64).read_to_end(body)
 }
 
-async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, Failure> {
-    let wrong = |error: &dyn std::fmt::Display| Failure::Usage(error.to_string());
+async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, CallFailure> {
+    let wrong = |error: &dyn std::fmt::Display| CallFailure::Usage(error.to_string());
     let started = Instant::now();
     let service =
         args.place.service(&args.interface, &args.variant).map_err(|error| wrong(&error))?;
@@ -331,7 +331,7 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
         timeout,
         timeout_key: "--timeout-ms",
         attachments,
-        origin: Origin::default(),
+        origin: CallOrigin::default(),
         clock: None,
         is_copy: false,
     };
@@ -361,7 +361,7 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, F
         };
         let is_away = error.code == Code::RegistryUnavailable;
         let reason = is_away.then(|| status.borrow().last_error.clone()).flatten();
-        Failure::Call(error, reason)
+        CallFailure::Call(error, reason)
     })
 }
 
@@ -413,9 +413,9 @@ impl Tapped {
         place: &ServiceLocation,
         service: &ServiceKey,
         started: Instant,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CallFailure> {
         let local =
-            |error: &dyn std::fmt::Display| Failure::Local(format!("cannot relay: {error}"));
+            |error: &dyn std::fmt::Display| CallFailure::Local(format!("cannot relay: {error}"));
         let subscription = place.registry.subscribe(service);
         let mut snapshots = subscription.snapshots();
         let known = snapshots.wait_for(|snapshot| snapshot.status != Freshness::Pending);

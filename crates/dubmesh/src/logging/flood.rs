@@ -193,9 +193,9 @@ mod tests {
         n_left_out: AtomicU64,
     }
 
-    struct Watch(Arc<Seen>);
+    struct LineCounter(Arc<Seen>);
 
-    impl<S: Subscriber> Layer<S> for Watch {
+    impl<S: Subscriber> Layer<S> for LineCounter {
         fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
             if event.metadata().target() == TARGET {
                 event.record(&mut Count(&self.0));
@@ -226,7 +226,7 @@ mod tests {
         let (floods, seen) = (Arc::new(Floods::default()), Arc::new(Seen::default()));
         let subscriber = tracing_subscriber::registry()
             .with(Limit(Arc::clone(&floods)))
-            .with(Watch(Arc::clone(&seen)));
+            .with(LineCounter(Arc::clone(&seen)));
         tracing::subscriber::with_default(subscriber, || {
             for _ in 0..100_000 {
                 info!("again {}", 7);

@@ -56,7 +56,7 @@ pub(super) struct Figures {
     /// Calls a second that failed.
     pub(super) errors: f64,
     pub(super) in_flight: u64,
-    pub(super) services: Vec<Service>,
+    pub(super) services: Vec<ServiceView>,
     pub(super) endpoints: Vec<Endpoint>,
     pub(super) connections: Vec<ConnectionLine>,
     pub(super) stages: Vec<Stages>,
@@ -65,7 +65,7 @@ pub(super) struct Figures {
 
 /// How calls to something went.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Calls {
+pub(super) struct CallFigures {
     pub(super) rate: f64,
     pub(super) errors: f64,
     /// Of all calls so far, in milliseconds.
@@ -78,9 +78,9 @@ pub(super) struct Calls {
 
 /// A line of the view of services.
 #[derive(Clone, Debug)]
-pub(super) struct Service {
+pub(super) struct ServiceView {
     pub(super) name: String,
-    pub(super) calls: Calls,
+    pub(super) calls: CallFigures,
     pub(super) ready: usize,
     pub(super) endpoints: usize,
     pub(super) waiting: usize,
@@ -93,7 +93,7 @@ pub(super) struct Service {
 pub(super) struct Endpoint {
     pub(super) address: String,
     pub(super) service: String,
-    pub(super) calls: Calls,
+    pub(super) calls: CallFigures,
     pub(super) limit: Option<u32>,
     /// Its state, and why.
     pub(super) state: String,
@@ -168,7 +168,7 @@ impl Sample {
         let time = self.at.saturating_duration_since(before.at);
         let rates = Rates { seconds: time.max(Duration::from_millis(1)).as_secs_f64(), is_same };
         let endpoints = self.endpoints(before, &rates);
-        let sum = |of: fn(&Calls) -> f64| endpoints.iter().map(|it| of(&it.calls)).sum();
+        let sum = |of: fn(&CallFigures) -> f64| endpoints.iter().map(|it| of(&it.calls)).sum();
         Figures {
             agent: self.version.agent.clone(),
             version: self.version.version.clone(),
@@ -200,13 +200,13 @@ impl Sample {
         self.endpoints.iter().map(line).collect()
     }
 
-    fn services(&self, endpoints: &[Endpoint]) -> Vec<Service> {
+    fn services(&self, endpoints: &[Endpoint]) -> Vec<ServiceView> {
         let line = |it: &ServiceSnapshot| {
             let own = || endpoints.iter().filter(|endpoint| endpoint.service == it.service);
-            let most = |of: fn(&Calls) -> Option<f64>| {
+            let most = |of: fn(&CallFigures) -> Option<f64>| {
                 own().filter_map(|endpoint| of(&endpoint.calls)).reduce(f64::max)
             };
-            let calls = Calls {
+            let calls = CallFigures {
                 rate: own().map(|endpoint| endpoint.calls.rate).sum(),
                 errors: own().map(|endpoint| endpoint.calls.errors).sum(),
                 // Of the slowest endpoint: percentiles cannot be added.
@@ -219,7 +219,7 @@ impl Sample {
             let freshness = (!is_current).then(|| format!("list is {}", it.freshness));
             let held = (it.held != 0).then(|| format!("{} held", it.held));
             let unused = it.unused.iter().cloned();
-            Service {
+            ServiceView {
                 name: it.service.clone(),
                 calls,
                 ready: it.ready,
@@ -318,9 +318,9 @@ impl Rates {
         now.saturating_sub(before) as f64 / self.seconds
     }
 
-    fn calls(&self, now: &CallsSnapshot, before: Option<&CallsSnapshot>) -> Calls {
+    fn calls(&self, now: &CallsSnapshot, before: Option<&CallsSnapshot>) -> CallFigures {
         let failed = |calls: &CallsSnapshot| calls.failed.values().sum();
-        Calls {
+        CallFigures {
             rate: self.of(now.ok, before.map(|calls| calls.ok)),
             errors: self.of(failed(now), before.map(failed)),
             p50: now.p50_ms,

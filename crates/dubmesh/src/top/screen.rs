@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::sample::{Figures, Sample};
-use super::table::{Order, Shown, View, fitted, headline, lines, widths};
+use super::table::{Shown, SortOrder, View, fitted, headline, lines, widths};
 
 const KEYS: &str = "Tab view  s sort  r reverse  / filter  Space stop  q quit";
 
@@ -169,7 +169,7 @@ impl Screen {
     }
 
     fn show(&mut self, view: View) {
-        self.shown = Shown { view, order: Order::of(view), filter: self.shown.filter.clone() };
+        self.shown = Shown { view, order: SortOrder::of(view), filter: self.shown.filter.clone() };
         self.scroll = 0;
     }
 
@@ -248,7 +248,7 @@ mod tests {
             figures: sample().since(&sample()),
             shown: Shown {
                 view: View::Services,
-                order: Order::of(View::Services),
+                order: SortOrder::of(View::Services),
                 filter: String::new(),
             },
             last: sample(),

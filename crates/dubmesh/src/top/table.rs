@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::sample::{Calls, Figures};
+use super::sample::{CallFigures, Figures};
 use crate::admin_pages::plain;
 
 /// What is shown.
@@ -147,14 +147,14 @@ impl View {
 
 /// In which order lines are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Order {
+pub(super) struct SortOrder {
     /// The number of the column that decides.
     pub(super) column: usize,
     /// Numbers begin with the highest unless this is set, and texts the other way round.
     pub(super) is_reversed: bool,
 }
 
-impl Order {
+impl SortOrder {
     /// The busiest first.
     pub(super) fn of(view: View) -> Self {
         let busiest = match view {
@@ -176,7 +176,7 @@ impl Order {
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
     pub(super) view: View,
-    pub(super) order: Order,
+    pub(super) order: SortOrder,
     /// Only lines with this text; upper and lower case are the same.
     pub(super) filter: String,
 }
@@ -184,7 +184,7 @@ pub(super) struct Shown {
 /// What stands in a cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub(super) enum Value {
+pub(super) enum CellValue {
     Number(f64),
     Text(String),
     /// It is not known, or there is none.
@@ -194,7 +194,7 @@ pub(super) enum Value {
 /// One cell.
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
-    pub(super) value: Value,
+    pub(super) value: CellValue,
     pub(super) text: String,
 }
 
@@ -209,7 +209,7 @@ pub(super) struct TableLine {
 fn words(text: &str) -> Cell {
     // What peers choose must not move the cursor.
     let text = plain(text);
-    Cell { value: Value::Text(text.clone()), text }
+    Cell { value: CellValue::Text(text.clone()), text }
 }
 
 /// A number in at most five characters.
@@ -222,7 +222,7 @@ fn amount(number: f64) -> Cell {
         n if n < 9_999_500_000.0 => format!("{:.0}M", n / 1e6),
         n => format!("{:.0}G", n / 1e9),
     };
-    Cell { value: Value::Number(number), text }
+    Cell { value: CellValue::Number(number), text }
 }
 
 /// A number of things.
@@ -232,11 +232,11 @@ fn count(number: u64) -> Cell {
 }
 
 fn maybe(number: Option<f64>) -> Cell {
-    number.map_or_else(|| Cell { value: Value::Nothing, text: "-".to_owned() }, amount)
+    number.map_or_else(|| Cell { value: CellValue::Nothing, text: "-".to_owned() }, amount)
 }
 
-fn of_calls(calls: &Calls) -> [Cell; 6] {
-    let Calls { rate, errors, p50, p99, average, in_flight } = *calls;
+fn of_calls(calls: &CallFigures) -> [Cell; 6] {
+    let CallFigures { rate, errors, p50, p99, average, in_flight } = *calls;
     [amount(rate), amount(errors), maybe(average), maybe(p50), maybe(p99), count(in_flight)]
 }
 
@@ -258,7 +258,7 @@ pub(super) fn lines(figures: &Figures, shown: &Shown) -> Vec<TableLine> {
             .iter()
             .map(|it| {
                 let ready = format!("{}/{}", it.ready, it.endpoints);
-                let ready = Cell { value: Value::Number(it.ready as f64), text: ready };
+                let ready = Cell { value: CellValue::Number(it.ready as f64), text: ready };
                 let rest = [count(it.waiting as u64), ready, words(&it.note)];
                 let cells = std::iter::once(words(&it.name)).chain(of_calls(&it.calls)).chain(rest);
                 TableLine { cells: cells.collect(), is_bad: it.ready == 0 || !it.note.is_empty() }
@@ -300,15 +300,15 @@ pub(super) fn lines(figures: &Figures, shown: &Shown) -> Vec<TableLine> {
 }
 
 /// Numbers begin with the highest, what is unknown comes last; equal lines are by their names.
-fn compare(a: &TableLine, b: &TableLine, order: Order) -> Ordering {
+fn compare(a: &TableLine, b: &TableLine, order: SortOrder) -> Ordering {
     let by_column = match (&a.cells[order.column].value, &b.cells[order.column].value) {
-        (Value::Number(a), Value::Number(b)) => b.total_cmp(a),
-        (Value::Text(a), Value::Text(b)) => a.cmp(b),
-        (Value::Nothing, Value::Nothing) => Ordering::Equal,
-        (Value::Nothing, _) => return Ordering::Greater,
-        (_, Value::Nothing) => return Ordering::Less,
-        (Value::Number(_), Value::Text(_)) => Ordering::Less,
-        (Value::Text(_), Value::Number(_)) => Ordering::Greater,
+        (CellValue::Number(a), CellValue::Number(b)) => b.total_cmp(a),
+        (CellValue::Text(a), CellValue::Text(b)) => a.cmp(b),
+        (CellValue::Nothing, CellValue::Nothing) => Ordering::Equal,
+        (CellValue::Nothing, _) => return Ordering::Greater,
+        (_, CellValue::Nothing) => return Ordering::Less,
+        (CellValue::Number(_), CellValue::Text(_)) => Ordering::Less,
+        (CellValue::Text(_), CellValue::Number(_)) => Ordering::Greater,
     };
     let by_column = if order.is_reversed { by_column.reverse() } else { by_column };
     let names = || {

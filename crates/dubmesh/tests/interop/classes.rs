@@ -5,13 +5,13 @@
 use std::fs;
 use std::thread;
 
-use crate::support::{Agent, Answer, post, speaking, wait_until};
+use crate::support::{Agent, HttpResponse, post, speaking, wait_until};
 use interop_harness::{DubboVersion, JavaProvider, ProviderOptions};
 
 const SHOP: &str = "org.dubmesh.interop.ShopService";
 
 /// A provider, and an agent that knows nothing of its services but its address.
-struct Estate {
+struct ProviderAndAgent {
     version: DubboVersion,
     serialization: &'static str,
     agent: Agent,
@@ -19,7 +19,7 @@ struct Estate {
     _folder: tempfile::TempDir,
 }
 
-impl Estate {
+impl ProviderAndAgent {
     fn start(version: DubboVersion, serialization: &'static str) -> Self {
         Self::with(version, serialization, false)
     }
@@ -46,12 +46,12 @@ impl Estate {
             path.display()
         );
         let agent = Agent::start("consumer", &config);
-        let estate = Self { version, serialization, agent, _java: java, _folder: folder };
-        wait_until("a first answer", || estate.call("level", &[], "\"LOW\"").body == "\"LOW1\"");
-        estate
+        let fixture = Self { version, serialization, agent, _java: java, _folder: folder };
+        wait_until("a first answer", || fixture.call("level", &[], "\"LOW\"").body == "\"LOW1\"");
+        fixture
     }
 
-    fn call(&self, method: &str, headers: &[&str], body: &str) -> Answer {
+    fn call(&self, method: &str, headers: &[&str], body: &str) -> HttpResponse {
         post(self.agent.http(), &format!("/{SHOP}/{method}"), headers, body)
     }
 
@@ -59,7 +59,7 @@ impl Estate {
     fn wrong(&self, calls: &[(&str, String, &str)]) -> Vec<String> {
         let twice = calls.iter().flat_map(|call| [call, call]);
         let answers = twice.map(|call| (call, self.call(call.0, &[], &call.1)));
-        let is_wrong = |((_, _, expected), answer): &(&(&str, String, &str), Answer)| {
+        let is_wrong = |((_, _, expected), answer): &(&(&str, String, &str), HttpResponse)| {
             answer.status != 200 || answer.body != format!("\"{expected}\"")
         };
         let who = format!("{:?} by {}", self.version, self.serialization);
@@ -91,12 +91,12 @@ fn book(version: DubboVersion) -> String {
 
 const BOOK: &str = "Book{a price 19.95 made 1000 day 2024-60 rank 9 Item{p} Book{null price 1.10}*7}*3+Item{c price 2.5}";
 
-fn objects(estate: &Estate) -> Vec<String> {
-    let book = book(estate.version);
+fn objects(fixture: &ProviderAndAgent) -> Vec<String> {
+    let book = book(fixture.version);
     let all = format!("{BOOK};Item{{x}};");
     let shelf = format!("s={all}");
     let any = format!("list[{BOOK} map{{a=Integer 1 }} ]");
-    estate.wrong(&[
+    fixture.wrong(&[
         ("put", book.clone(), BOOK),
         ("any", book.clone(), BOOK),
         ("putAll", format!(r#"[[{book},{{"code":"x"}}]]"#), &all),
@@ -109,7 +109,7 @@ fn objects(estate: &Estate) -> Vec<String> {
 }
 
 /// What a class of the JDK makes of a value.
-fn values(estate: &Estate) -> Vec<String> {
+fn values(fixture: &ProviderAndAgent) -> Vec<String> {
     let item = r#"{"class":"org.dubmesh.interop.Item","made":{"class":"java.util.Date","value":"2024-02-29T00:00:00Z"},
         "day":{"class":"java.time.LocalDate","value":"2024-02-29"},
         "price":{"class":"java.math.BigDecimal","value":19.90},
@@ -120,7 +120,7 @@ fn values(estate: &Estate) -> Vec<String> {
         {"class":"org.dubmesh.interop.Item[]","value":[{"code":"x"}]},
         {"class":"java.util.TreeMap","b":{"class":"org.dubmesh.interop.Item","code":"x"}},
         {"class":"java.util.ArrayList<org.dubmesh.interop.Item>","value":[{"code":"y"}]}]]"#;
-    let expected = match estate.serialization {
+    let expected = match fixture.serialization {
         "hessian2" => {
             "list[Date 1000 BigDecimal 1.10 Long 7 LocalDate 2024-02-29 Object[]list[Item{x} ] map{b=Item{x} } \
              list[Item{y} ] ]"
@@ -136,52 +136,53 @@ fn values(estate: &Estate) -> Vec<String> {
              list[Item{y} ] ]"
         }
     };
-    let is_text = estate.serialization == "fastjson";
+    let is_text = fixture.serialization == "fastjson";
     let by_type = [("put", item.to_owned(), made), ("anyOf", any.to_owned(), expected)];
     let uuid =
         r#"{"class":"java.util.UUID","value":"00000000-0000-0001-0000-000000000002"}"#.to_owned();
     let shown = if is_text { "String" } else { "UUID" };
     let shown = format!("{shown} 00000000-0000-0001-0000-000000000002");
-    let mut wrong = estate.wrong(&by_type);
-    wrong.extend(estate.wrong(&[("any", uuid, &shown)]));
+    let mut wrong = fixture.wrong(&by_type);
+    wrong.extend(fixture.wrong(&[("any", uuid, &shown)]));
     wrong
 }
 
 /// Dubbo's generic call sets field after field, which a record does not have set. What can be made
 /// of it is made.
-fn records(estate: &Estate) -> Vec<String> {
+fn records(fixture: &ProviderAndAgent) -> Vec<String> {
     let size = r#"{"class":"org.dubmesh.interop.Size","width":3,"unit":"cm",
         "weight":{"class":"java.math.BigDecimal","value":1.50},
         "items":[{"class":"org.dubmesh.interop.Book","pages":2}]}"#;
-    let reads_records = estate.version == DubboVersion::V3_3 || estate.serialization == "fastjson2";
+    let reads_records =
+        fixture.version == DubboVersion::V3_3 || fixture.serialization == "fastjson2";
     if reads_records {
-        let book = book(estate.version);
+        let book = book(fixture.version);
         let both = format!("list[Size{{3cm 1.50 Book{{null}}*2}} {BOOK} ]");
-        return estate.wrong(&[
+        return fixture.wrong(&[
             ("size", size.to_owned(), "Size{3cm 1.50 Book{null}*2}"),
             ("any", size.to_owned(), "Size{3cm 1.50 Book{null}*2}"),
             ("anyOf", format!("[[{size},{book}]]"), &both),
         ]);
     }
     // The others know no records; 2.6 does not even say why it makes none.
-    let answer = estate.call("size", &[], size);
-    let words = match estate.version {
+    let answer = fixture.call("size", &[], size);
+    let words = match fixture.version {
         DubboVersion::V2_6 => "bad_arguments",
         _ => "org.dubmesh.interop.Size is a record",
     };
     let is_right = answer.status == 400 && answer.body.contains(words);
-    if is_right { Vec::new() } else { vec![format!("{:?}: a record: {answer:?}", estate.version)] }
+    if is_right { Vec::new() } else { vec![format!("{:?}: a record: {answer:?}", fixture.version)] }
 }
 
-fn refusals(estate: &Estate) -> Vec<String> {
+fn refusals(fixture: &ProviderAndAgent) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut fails = |method: &str, body: &str, parts: &[&str]| {
-        let answer = estate.call(method, &[], body);
+        let answer = fixture.call(method, &[], body);
         if answer.status != 400 || !parts.iter().all(|part| answer.body.contains(part)) {
-            wrong.push(format!("{:?}: {method} {body}: {answer:?}", estate.version));
+            wrong.push(format!("{:?}: {method} {body}: {answer:?}", fixture.version));
         }
     };
-    if matches!(estate.version, DubboVersion::V3_2 | DubboVersion::V3_3) {
+    if matches!(fixture.version, DubboVersion::V3_2 | DubboVersion::V3_3) {
         let parts = ["bad_arguments", "com.acme.Nothing", "allow list", "serialize.allowlist"];
         fails("put", r#"{"class":"com.acme.Nothing","code":"x"}"#, &parts);
         let parts = [r#"\"class\":\"org.dubmesh.interop.Size\""#, "x-dubbo-parameter-types"];
@@ -201,9 +202,9 @@ fn check(version: DubboVersion) {
             .filter(|name| **name != "fastjson" || version == DubboVersion::V2_7)
             .map(|&serialization| {
                 scope.spawn(move || {
-                    let estate = Estate::start(version, serialization);
+                    let fixture = ProviderAndAgent::start(version, serialization);
                     let checks = [objects, values, records, refusals];
-                    checks.into_iter().flat_map(|check| check(&estate)).collect::<Vec<_>>()
+                    checks.into_iter().flat_map(|check| check(&fixture)).collect::<Vec<_>>()
                 })
             })
             .collect();
@@ -239,7 +240,7 @@ const PAGE_OF_ITEMS: &str =
 /// goes out alone, its elements as what they are. Dubbo's own documents tell of `List<T>`, but of
 /// no type parameter by itself.
 fn type_arguments(version: DubboVersion, serialization: &'static str) -> Vec<String> {
-    let estate = Estate::with(version, serialization, true);
+    let fixture = ProviderAndAgent::with(version, serialization, true);
     let item = r#"{"code":"a","price":1.10,"made":"1970-01-01T00:00:01Z","day":"2024-02-29","level":"HIGH"}"#;
     let shown = "Item{a price 1.10 made 1000 day 2024-60 rank 9}";
     let book = r#"{"class":"org.dubmesh.interop.Book","price":2.5,"pages":3}"#;
@@ -250,9 +251,9 @@ fn type_arguments(version: DubboVersion, serialization: &'static str) -> Vec<Str
     let expected =
         format!("\"page 1 {shown};Book{{null price 2.5}}*3;null; n={shown} page 2 {shown};\"");
     let mut wrong = Vec::new();
-    let mut check = |headers: &[&str], body: &str, is_right: &dyn Fn(&Answer) -> bool| {
+    let mut check = |headers: &[&str], body: &str, is_right: &dyn Fn(&HttpResponse) -> bool| {
         for _ in 0..2 {
-            let answer = estate.call("page", headers, body);
+            let answer = fixture.call("page", headers, body);
             if !is_right(&answer) {
                 wrong.push(format!(
                     "{version:?} by {serialization}: {headers:?} {body}\n  {answer:?}\n  {expected}"
@@ -300,13 +301,13 @@ fn types_between_angle_brackets_count() {
 /// to tell.
 #[test]
 fn types_between_angle_brackets_are_refused_where_nothing_tells_what_they_mean() {
-    let estate = Estate::start(DubboVersion::V3_3, "hessian2");
-    let refused = estate.call("page", &[PAGE_OF_ITEMS], r#"{"items":[{"code":"x"}]}"#);
+    let fixture = ProviderAndAgent::start(DubboVersion::V3_3, "hessian2");
+    let refused = fixture.call("page", &[PAGE_OF_ITEMS], r#"{"items":[{"code":"x"}]}"#);
     assert_eq!((refused.status, &*refused.code()), (400, "bad_arguments"), "{refused:?}");
     assert!(refused.body.contains("which fields of org.dubmesh.interop.Page"), "{refused:?}");
     let body =
         r#"{"number":1,"items":[{"class":"org.dubmesh.interop.Item","code":"x","price":2.5}]}"#;
-    let named = estate.call("page", &[], body);
+    let named = fixture.call("page", &[], body);
     assert_eq!(named.body, "\"page 1 Item{x price 2.5};\"", "{named:?}");
 }
 
@@ -315,18 +316,18 @@ fn types_between_angle_brackets_are_refused_where_nothing_tells_what_they_mean()
 /// too. Objects that name their class in a generic call become what they are.
 #[test]
 fn elements_reach_dubbo_2_6_by_fastjson_where_they_name_their_class() {
-    let estate = Estate::start(DubboVersion::V2_6, "fastjson");
+    let fixture = ProviderAndAgent::start(DubboVersion::V2_6, "fastjson");
     let item = |code: &str| format!(r#"{{"class":"org.dubmesh.interop.Item","code":"{code}"}}"#);
     let page = format!(r#"{{"number":1,"items":[{}],"byName":{{"k":{}}}}}"#, item("x"), item("y"));
     let all = format!("[[{},{}]]", item("x"), item("y"));
-    let wrong = estate.wrong(&[
+    let wrong = fixture.wrong(&[
         ("page", page.clone(), "page 1 Item{x}; k=Item{y}"),
         ("putAll", all, "Item{x};Item{y};"),
         // Java finds out itself what a list that it declares holds.
         ("putAll", r#"[[{"code":"x"}]]"#.to_owned(), "Item{x};"),
     ]);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let typed = estate.call(
+    let typed = fixture.call(
         "page",
         &["x-dubbo-parameter-types: org.dubmesh.interop.Page"],
         r#"{"number":1,"items":[{"code":"x"}]}"#,

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Agent, Consumer, Layout, PATIENCE, TYPES, common, post, wait_until};
+use crate::support::{Agent, ConsumerAgent, Layout, PATIENCE, TYPES, common, post, wait_until};
 use interop_harness::{
     Child, ConsumerOptions, DubboVersion, Etcd, HttpApp, JavaConsumer, free_port,
 };
@@ -116,7 +116,7 @@ fn http_calls_node_over_a_link() {
     let etcd = Etcd::start().unwrap();
     let mut app = HttpApp::node().unwrap();
     let _exporting = exporting(&etcd, &app, free_port());
-    let consumer = Consumer { etcd: &etcd, layout: Layout::Dubbo, extra: "" }.start();
+    let consumer = ConsumerAgent { etcd: &etcd, layout: Layout::Dubbo, extra: "" }.start();
     let call = |method: &str, types: &str, body: &str| {
         let types = format!("x-dubbo-parameter-types: {types}");
         post(consumer.http(), &format!("/{USERS}/{method}"), &[&types], body)
@@ -175,7 +175,7 @@ fn http_calls_node_over_a_link() {
 #[test]
 fn the_examples_of_the_guide() {
     let etcd = Etcd::start().unwrap();
-    let consumer = Consumer { etcd: &etcd, layout: Layout::Dubbo, extra: "" }.start();
+    let consumer = ConsumerAgent { etcd: &etcd, layout: Layout::Dubbo, extra: "" }.start();
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples");
     let read = |file: &str| std::fs::read_to_string(docs.join(file)).unwrap();
     for (file, program) in [("users.js", "node"), ("users.py", "python3"), ("users.go", "go")] {
@@ -221,12 +221,12 @@ fn the_examples_of_the_guide() {
 }
 
 /// An authority, and a certificate of its for 127.0.0.1 and localhost, as files.
-struct Certificates {
+struct HttpsFiles {
     folder: tempfile::TempDir,
     authority: CertifiedIssuer<'static, KeyPair>,
 }
 
-impl Certificates {
+impl HttpsFiles {
     fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -258,7 +258,7 @@ impl Certificates {
 #[test]
 fn node_by_tls_and_on_a_socket() {
     let etcd = Etcd::start().unwrap();
-    let files = Certificates::new();
+    let files = HttpsFiles::new();
     let path = |file: &str| files.path(file);
     let (cert, key, ca) = (path("app.pem"), path("app.key"), path("ca.pem"));
     let by_tls = ["--cert", &cert, "--key", &key, "--ca", &ca];
@@ -276,7 +276,7 @@ fn node_by_tls_and_on_a_socket() {
                 app.url()
             ),
         );
-        let consumer = Consumer { etcd: &etcd, layout: Layout::Dubbo, extra: "" }.start();
+        let consumer = ConsumerAgent { etcd: &etcd, layout: Layout::Dubbo, extra: "" }.start();
         let call = |body: &str| {
             let types = "x-dubbo-parameter-types: java.lang.String";
             post(consumer.http(), &format!("/{TYPES}/text"), &[types], body)

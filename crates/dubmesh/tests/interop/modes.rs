@@ -3,19 +3,19 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Agent, Answer, HELLO, TYPES, java, post, wait_until};
+use crate::support::{Agent, HELLO, HttpResponse, TYPES, java, post, wait_until};
 use interop_harness::{DubboVersion, JavaProvider};
 
 /// `hash` takes so long at the slow provider.
 const SLOW: Duration = Duration::from_secs(8);
 
 /// One that is fast, and one of another version that is slow.
-struct Estate {
+struct FastAndSlowProviders {
     fast: JavaProvider,
     slow: JavaProvider,
 }
 
-impl Estate {
+impl FastAndSlowProviders {
     fn start() -> Self {
         Self {
             fast: java(DubboVersion::V3_3, None, Duration::ZERO),
@@ -108,7 +108,7 @@ fn consumer(providers: &[&JavaProvider]) -> Agent {
     Agent::start("consumer", &format!("{RULES}[[registry]]\nkind = \"static\"\n{services}"))
 }
 
-fn types(agent: &Agent, method: &str, arguments: &str) -> Answer {
+fn types(agent: &Agent, method: &str, arguments: &str) -> HttpResponse {
     post(agent.http(), &format!("/{TYPES}/{method}"), &[], arguments)
 }
 
@@ -126,19 +126,19 @@ fn n_events(agent: &Agent, event: &str) -> u64 {
 
 #[test]
 fn modes_hold_with_java_providers() {
-    let estate = Estate::start();
-    let agent = estate.both();
-    several_are_asked(&estate, &agent);
+    let providers = FastAndSlowProviders::start();
+    let agent = providers.both();
+    several_are_asked(&providers, &agent);
     failures_are_replaced(&agent);
     // The copy goes to another version of the service.
     assert_eq!(&*types(&agent, "add", "[1,2]").body, "3");
     wait_until("the copy is answered", || 1 <= n_events(&agent, "mirror_answered"));
     let statuses = [(); 3].map(|()| types(&agent, "text", "[\"a\"]").status);
     assert_eq!(statuses, [200, 200, 429], "the rate limit");
-    providers_go(estate, &agent);
+    providers_go(providers, &agent);
 }
 
-fn several_are_asked(estate: &Estate, agent: &Agent) {
+fn several_are_asked(providers: &FastAndSlowProviders, agent: &Agent) {
     // Hedging: whichever provider is asked first, the answer is that of the fast one.
     wait_until("a hedge", || {
         let began = Instant::now();
@@ -150,7 +150,7 @@ fn several_are_asked(estate: &Estate, agent: &Agent) {
     // Broadcast: each has carried it out once.
     let answer = types(agent, "note", "[\"everybody\"]");
     assert_eq!((answer.status, &*answer.body), (200, "null"));
-    assert_eq!(estate.noted("everybody"), [1, 1]);
+    assert_eq!(providers.noted("everybody"), [1, 1]);
     // Forking: one answer.
     let answer = types(agent, "textOfLen", "[5]");
     assert_eq!((answer.status, answer.body.len()), (200, 7), "{answer:?}");
@@ -168,8 +168,8 @@ fn failures_are_replaced(agent: &Agent) {
     assert_eq!(&*types(agent, "bool", "[true]").body, "true", "only failures are mocked");
 }
 
-fn providers_go(estate: Estate, agent: &Agent) {
-    let Estate { fast, mut slow } = estate;
+fn providers_go(providers: FastAndSlowProviders, agent: &Agent) {
+    let FastAndSlowProviders { fast, mut slow } = providers;
     slow.kill9();
     wait_until("a broadcast fails", || types(agent, "note", "[\"half\"]").status != 200);
     drop(fast);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::discovery::nacos;
-use crate::support::{Agent, HELLO, Load, get, java, post, wait_until};
+use crate::support::{Agent, HELLO, HelloLoad, get, java, post, wait_until};
 use interop_harness::{DubboVersion, Etcd, ZooKeeper, free_port};
 
 /// What both sides of a configuration begin with.
@@ -72,7 +72,7 @@ fn a_service_moves_between_real_stores_without_a_lost_call() {
         let call = post(consumer.http(), &format!("/{HELLO}/hash"), &[], "[\"a\"]");
         call.status == 200
     });
-    let load = Load::start(consumer.http(), 4);
+    let load = HelloLoad::start(consumer.http(), 4);
     load.wait_for(100);
     for registry in &registries[1..] {
         let next = provider(registry, &app.url());

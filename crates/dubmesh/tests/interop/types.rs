@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{Agent, Answer, SESSION, TYPES, post, wait_until};
+use crate::support::{Agent, HttpResponse, SESSION, TYPES, post, wait_until};
 use interop_harness::{DubboVersion, Etcd, JavaProvider, ProviderOptions};
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ const PEOPLE: &str = "org.dubmesh.interop.PeopleService";
 
 /// Where the agent learns what the services look like.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Source {
+enum DefinitionSource {
     /// The providers themselves have put it into etcd.
     Report,
     /// A folder with the documents that Dubbo's own builder makes.
@@ -25,7 +25,7 @@ enum Source {
     Nothing,
 }
 
-impl Source {
+impl DefinitionSource {
     /// Whether the fields of classes are known.
     fn has_classes(self) -> bool {
         matches!(self, Self::Report | Self::Folder)
@@ -37,31 +37,38 @@ impl Source {
 }
 
 /// The sources that a version of Dubbo has. interop/README.md says what the others lack.
-fn sources(version: DubboVersion) -> Vec<Source> {
+fn sources(version: DubboVersion) -> Vec<DefinitionSource> {
     match version {
-        DubboVersion::V2_6 => vec![Source::Folder, Source::Telnet, Source::Nothing],
+        DubboVersion::V2_6 => {
+            vec![DefinitionSource::Folder, DefinitionSource::Telnet, DefinitionSource::Nothing]
+        }
         DubboVersion::V2_7 => {
-            vec![Source::Report, Source::Folder, Source::Telnet, Source::Nothing]
+            vec![
+                DefinitionSource::Report,
+                DefinitionSource::Folder,
+                DefinitionSource::Telnet,
+                DefinitionSource::Nothing,
+            ]
         }
         DubboVersion::V3_2 | DubboVersion::V3_3 => {
-            vec![Source::Report, Source::Folder, Source::Nothing]
+            vec![DefinitionSource::Report, DefinitionSource::Folder, DefinitionSource::Nothing]
         }
     }
 }
 
-struct Peer<'a> {
+struct AgentUnderTest<'a> {
     agent: &'a Agent,
     version: DubboVersion,
-    source: Source,
+    source: DefinitionSource,
     wrong: Vec<String>,
 }
 
-impl Peer<'_> {
-    fn call(&self, interface: &str, method: &str, headers: &[&str], body: &str) -> Answer {
+impl AgentUnderTest<'_> {
+    fn call(&self, interface: &str, method: &str, headers: &[&str], body: &str) -> HttpResponse {
         post(self.agent.http(), &format!("/{interface}/{method}"), headers, body)
     }
 
-    fn check(&mut self, what: &str, answer: &Answer, is_right: bool) {
+    fn check(&mut self, what: &str, answer: &HttpResponse, is_right: bool) {
         if !is_right {
             let mut text = format!("{:?}: {what}: {} {}", self.source, answer.status, answer.body);
             text.truncate(text.floor_char_boundary(700));
@@ -99,7 +106,7 @@ impl Peer<'_> {
     }
 }
 
-fn all_calls(peer: &mut Peer<'_>) {
+fn all_calls(peer: &mut AgentUnderTest<'_>) {
     argument_lists(peer);
     overloads(peer);
     contradictions(peer);
@@ -109,7 +116,7 @@ fn all_calls(peer: &mut Peer<'_>) {
     failures(peer);
 }
 
-fn argument_lists(peer: &mut Peer<'_>) {
+fn argument_lists(peer: &mut AgentUnderTest<'_>) {
     for body in ["[]", ""] {
         peer.returns((TYPES, "variant"), body, "\"plain\"");
         peer.returns((PEOPLE, "greet"), body, "\"nobody\"");
@@ -130,7 +137,7 @@ fn argument_lists(peer: &mut Peer<'_>) {
     }
 }
 
-fn overloads(peer: &mut Peer<'_>) {
+fn overloads(peer: &mut AgentUnderTest<'_>) {
     if !peer.source.has_methods() {
         let parts = ["bad_arguments", "x-dubbo-parameter-types"];
         return peer.fails((TYPES, "echo"), "[4]", 400, &parts);
@@ -155,7 +162,7 @@ fn overloads(peer: &mut Peer<'_>) {
 
 /// Values that a known scalar type does not have. In a generic call Java would cut them off, and
 /// succeed.
-fn contradictions(peer: &mut Peer<'_>) {
+fn contradictions(peer: &mut AgentUnderTest<'_>) {
     let scalars = [
         ("int32", "int", "[3000000000]", "3000000000 is not an int"),
         ("int32", "int", "[1.5]", "1.5 is not an int"),
@@ -222,7 +229,7 @@ const ALICE: &str = r#"{"name":"Alice","age":30,"id":7,"active":true,"score":2,"
     "born":"1999-12-31T23:59:59.123Z","color":"GREEN","address":{"city":"Springfield","zip":12345},
     "friends":[{"name":"Bob","color":"RED","born":"2000-01-01"}],"counts":{"one":1}}"#;
 
-fn objects(peer: &mut Peer<'_>) {
+fn objects(peer: &mut AgentUnderTest<'_>) {
     if peer.source.has_classes() {
         peer.returns((TYPES, "color"), "[\"BLUE\"]", "\"BLUE\"");
         peer.returns((TYPES, "date"), "[\"2020-01-01\"]", "\"2020-01-01T00:00:00.000Z\"");
@@ -260,7 +267,7 @@ fn objects(peer: &mut Peer<'_>) {
     peer.returns((PEOPLE, "kind"), employee, "\"Employee of B\"");
 }
 
-fn generic_modes(peer: &mut Peer<'_>) {
+fn generic_modes(peer: &mut AgentUnderTest<'_>) {
     // 2.6 takes gson for true, and a text for a person.
     let n_modes = if peer.version == DubboVersion::V2_6 { 1 } else { 2 };
     for mode in ["true", "gson"].into_iter().take(n_modes) {
@@ -279,7 +286,7 @@ fn generic_modes(peer: &mut Peer<'_>) {
 }
 
 /// Numbers that Java's generic call would change are written so that it does not, or refused.
-fn generic_numbers(peer: &mut Peer<'_>) {
+fn generic_numbers(peer: &mut AgentUnderTest<'_>) {
     let generic = "x-dubbo-generic: true";
     for (method, body, status, expected) in [
         ("decimal", "[19.90]", 200, "19.90"),
@@ -304,7 +311,7 @@ fn generic_numbers(peer: &mut Peer<'_>) {
     peer.check("a typed BigInteger", &answer, answer.body == "18446744073709551617");
 }
 
-fn failures(peer: &mut Peer<'_>) {
+fn failures(peer: &mut AgentUnderTest<'_>) {
     // One mistake has one code, whatever the provider and whoever finds it.
     for (method, body) in
         [("add", "[1,2,3]"), ("add", "[1]"), ("text", "[]"), ("text", "[\"a\",\"b\"]")]
@@ -331,14 +338,14 @@ fn failures(peer: &mut Peer<'_>) {
 }
 
 /// A provider, and the folder with the documents of its services.
-struct Estate {
+struct ProviderWithDefinitions {
     version: DubboVersion,
     etcd: Etcd,
     java: JavaProvider,
     folder: tempfile::TempDir,
 }
 
-impl Estate {
+impl ProviderWithDefinitions {
     fn start(version: DubboVersion) -> Self {
         let etcd = Etcd::start().unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -369,7 +376,7 @@ impl Estate {
         Self { version, etcd, java, folder }
     }
 
-    fn agent(&self, source: Source) -> Agent {
+    fn agent(&self, source: DefinitionSource) -> Agent {
         let folder = self.folder.path().display();
         let kind = match self.version.has_etcd() {
             true => format!("kind = \"etcd\"\nendpoints = [\"{}\"]", self.etcd.client_url()),
@@ -377,10 +384,12 @@ impl Estate {
         };
         let root = if self.version.has_etcd() { "metadata_root = \"none\"\n" } else { "" };
         let keys = match source {
-            Source::Report => "ask_providers = false".to_owned(),
-            Source::Folder => format!("{root}ask_providers = false\ndefinitions = \"{folder}\""),
-            Source::Telnet => root.to_owned(),
-            Source::Nothing => format!("{root}ask_providers = false"),
+            DefinitionSource::Report => "ask_providers = false".to_owned(),
+            DefinitionSource::Folder => {
+                format!("{root}ask_providers = false\ndefinitions = \"{folder}\"")
+            }
+            DefinitionSource::Telnet => root.to_owned(),
+            DefinitionSource::Nothing => format!("{root}ask_providers = false"),
         };
         let config = format!(
             "[agent]\nworkers = 2\n[log]\nformat = \"json\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
@@ -392,14 +401,14 @@ impl Estate {
 }
 
 fn check_version(version: DubboVersion) {
-    let estate = Estate::start(version);
+    let provider = ProviderWithDefinitions::start(version);
     let wrong: Vec<String> = thread::scope(|scope| {
         let checks: Vec<_> = sources(version)
             .into_iter()
             .map(|source| {
-                let estate = &estate;
+                let provider = &provider;
                 scope.spawn(move || {
-                    let agent = estate.agent(source);
+                    let agent = provider.agent(source);
                     for interface in [TYPES, PEOPLE] {
                         wait_until("the first endpoint", || {
                             let path = format!("/{interface}/toString");
@@ -407,7 +416,8 @@ fn check_version(version: DubboVersion) {
                             post(agent.http(), &path, &[types], "[]").code() != "service_not_found"
                         });
                     }
-                    let mut peer = Peer { agent: &agent, version, source, wrong: Vec::new() };
+                    let mut peer =
+                        AgentUnderTest { agent: &agent, version, source, wrong: Vec::new() };
                     all_calls(&mut peer);
                     peer.wrong
                 })
@@ -440,8 +450,8 @@ fn dubbo_3_3_without_types() {
 
 /// A wrong document never makes a method uncallable. A document that was corrected counts.
 fn a_definition_may_be_wrong(version: DubboVersion) {
-    let estate = Estate::start(version);
-    let path = estate.folder.path().join(format!("{TYPES}.json"));
+    let provider = ProviderWithDefinitions::start(version);
+    let path = provider.folder.path().join(format!("{TYPES}.json"));
     let good = fs::read_to_string(&path).unwrap();
     let wrong = good.replace(
         r#""name":"text","parameterTypes":["java.lang.String"]"#,
@@ -449,7 +459,7 @@ fn a_definition_may_be_wrong(version: DubboVersion) {
     );
     assert_ne!(wrong, good);
     fs::write(&path, wrong).unwrap();
-    let agent = estate.agent(Source::Folder);
+    let agent = provider.agent(DefinitionSource::Folder);
     let call = |body: &str| post(agent.http(), &format!("/{TYPES}/text"), &[], body);
     wait_until("a first answer", || call("[null]").status == 200);
     // What the document says does not fit this provider: a generic call follows.
@@ -486,9 +496,9 @@ fn dubmesh(args: &[&str]) -> Output {
 /// The commands for people, with a real provider.
 #[test]
 fn services_are_described_and_calls_shown() {
-    let estate = Estate::start(DubboVersion::V2_7);
+    let provider = ProviderWithDefinitions::start(DubboVersion::V2_7);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let registry = format!("etcd://{}", estate.etcd.addr());
+    let registry = format!("etcd://{}", provider.etcd.addr());
     let described = dubmesh(&["describe", TYPES, "--registry", &registry]);
     let shown = text(&described.stdout);
     for part in [
@@ -496,16 +506,16 @@ fn services_are_described_and_calls_shown() {
         "java.util.List<org.dubmesh.interop.Person> people(java.util.List<org.dubmesh.interop.Person>)",
         "enum org.dubmesh.interop.Color { RED, GREEN, BLUE }",
         "    java.util.Date born",
-        &format!("{}  release 2.7.23", estate.java.url()),
+        &format!("{}  release 2.7.23", provider.java.url()),
         "serialization hessian2, weight 100",
     ] {
         assert!(shown.contains(part), "{part} in {shown}");
     }
-    let told = dubmesh(&["describe", PEOPLE, "--url", &estate.java.url(), "--json"]);
+    let told = dubmesh(&["describe", PEOPLE, "--url", &provider.java.url(), "--json"]);
     let json: Value = serde_json::from_slice(&told.stdout).unwrap();
-    assert_eq!(json["definition"], format!("telnet of provider {}", estate.java.addr()));
+    assert_eq!(json["definition"], format!("telnet of provider {}", provider.java.addr()));
     assert_eq!(json["methods"].as_array().unwrap().len(), 11);
-    assert_eq!(json["endpoints"][0]["url"], estate.java.url());
+    assert_eq!(json["endpoints"][0]["url"], provider.java.url());
     let nobody = dubmesh(&["describe", "com.acme.Nobody", "--registry", &registry]);
     assert_eq!(nobody.status.code(), Some(3));
 
@@ -516,8 +526,8 @@ fn services_are_described_and_calls_shown() {
     let shown = text(&called.stderr);
     for part in [
         "definition: metadata report",
-        &format!("endpoint: {}", estate.java.url()),
-        &format!("--> {} at", estate.java.addr()),
+        &format!("endpoint: {}", provider.java.url()),
+        &format!("--> {} at", provider.java.addr()),
         "  method        echo\n  types         Ljava/lang/String;\n  argument 0    \"x\"",
         "  00000000  da bb c2 00 00 00 00 01",
         "status 20 OK",

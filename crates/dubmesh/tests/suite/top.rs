@@ -30,13 +30,13 @@ fn top(args: &[&str]) -> (i32, String, String) {
 }
 
 /// An agent for HTTP callers, and a provider that it calls.
-struct Mesh {
+struct HttpMesh {
     _provider: Child,
     agent: agent::Agent,
     _folder: tempfile::TempDir,
 }
 
-impl Mesh {
+impl HttpMesh {
     fn start() -> Self {
         let provide = dubmesh(&["provider", "--listen", "127.0.0.1:0", "--work-ms", "1"]);
         let mut provider = Child::spawn("the provider", &provide).unwrap();
@@ -92,7 +92,7 @@ fn call(http: SocketAddr) {
 
 #[test]
 fn one_look_shows_rates_as_text_and_as_json() {
-    let mesh = Mesh::start();
+    let mesh = HttpMesh::start();
     let admin = mesh.admin();
     call(mesh.agent.addresses().http[0]);
     let once = ["--admin", &admin, "--once", "--every", "500ms"];

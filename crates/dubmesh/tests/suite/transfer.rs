@@ -44,9 +44,9 @@ fn succeed(args: &[&str]) -> String {
 }
 
 /// A folder with a source of so many bytes.
-struct Folder(tempfile::TempDir);
+struct SourceFolder(tempfile::TempDir);
 
-impl Folder {
+impl SourceFolder {
     fn with_lines(bytes: &str) -> Self {
         let folder = Self(tempfile::tempdir().unwrap());
         succeed(&["generate", &folder.path("source"), "--bytes", bytes, "--seed", "7"]);
@@ -107,7 +107,7 @@ fn len(path: &str) -> u64 {
 
 #[test]
 fn a_file_is_moved_and_verified() {
-    let folder = Folder::with_lines("2MiB");
+    let folder = SourceFolder::with_lines("2MiB");
     let (_server, address) = KilledAtEnd::server(&folder.path("source"), "127.0.0.1:0");
     let to = folder.path("output");
     for side in ["server", "client"] {
@@ -131,7 +131,7 @@ fn a_file_is_moved_and_verified() {
 /// Server and client are killed without a word in the middle; the client goes on each time.
 #[test]
 fn processes_that_are_killed() {
-    let folder = Folder::with_lines("20MB");
+    let folder = SourceFolder::with_lines("20MB");
     let (source, to) = (folder.path("source"), folder.path("output"));
     let (partial, journal) = (format!("{to}.partial"), format!("{to}.partial.journal"));
     let (mut server, address) = KilledAtEnd::server(&source, "127.0.0.1:0");
@@ -171,7 +171,7 @@ fn processes_that_are_killed() {
 /// and what was written is there to go on from.
 #[test]
 fn an_output_over_the_limit_of_files_is_kept() {
-    let folder = Folder::with_lines("3MB");
+    let folder = SourceFolder::with_lines("3MB");
     let (_server, address) = KilledAtEnd::server(&folder.path("source"), "127.0.0.1:0");
     let to = folder.path("output");
     let fetch = ["fetch", &address, "--output", &to, "--process", "contest", "--resume"];
@@ -196,7 +196,7 @@ fn an_output_over_the_limit_of_files_is_kept() {
 
 #[test]
 fn lines_are_compressed_where_they_repeat_themselves() {
-    let folder = Folder::with_lines("1MiB");
+    let folder = SourceFolder::with_lines("1MiB");
     let log = folder.path("log");
     fs::write(&log, "the same line again and again, and then again\r\n".repeat(30_000)).unwrap();
     // Of random lines only what is between them can get smaller, if many come at once.
@@ -229,7 +229,7 @@ fn lines_are_compressed_where_they_repeat_themselves() {
 #[test]
 fn lines_that_end_otherwise() {
     for lines in ["lf", "any"] {
-        let folder = Folder(tempfile::tempdir().unwrap());
+        let folder = SourceFolder(tempfile::tempdir().unwrap());
         let [source, to, local] = ["source", "output", "local"].map(|name| folder.path(name));
         succeed(&["generate", &source, "--bytes", "2MB", "--lines", lines]);
         let (_server, address) =
@@ -246,7 +246,7 @@ fn lines_that_end_otherwise() {
         assert_eq!(fs::read(&to).unwrap(), fs::read(&source).unwrap());
     }
 
-    let folder = Folder(tempfile::tempdir().unwrap());
+    let folder = SourceFolder(tempfile::tempdir().unwrap());
     let [source, to] = ["source", "output"].map(|name| folder.path(name));
     succeed(&["generate", &source, "--bytes", "2MB", "--lines", "lf"]);
     let (_server, address) = KilledAtEnd::server(&source, "127.0.0.1:0");
@@ -270,7 +270,7 @@ fn lines_that_end_otherwise() {
 
 #[test]
 fn what_cannot_be_done_is_told() {
-    let folder = Folder::with_lines("100kB");
+    let folder = SourceFolder::with_lines("100kB");
     let (source, to) = (folder.path("source"), folder.path("output"));
     let told = refused(&["serve", "/no/such/file"]);
     assert!(

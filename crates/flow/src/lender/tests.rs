@@ -8,16 +8,16 @@ use crate::test_start;
 const MS: Duration = Duration::from_millis(1);
 
 /// Links as their agents behave: each wants so many calls, and takes what it is told.
-struct Estate {
+struct LenderFixture {
     lender: Lender,
     now: Instant,
-    links: BTreeMap<u64, Peer>,
+    links: BTreeMap<u64, FakeLink>,
     own: Own,
     n_frames: u64,
 }
 
 #[derive(Default)]
-struct Peer {
+struct FakeLink {
     wanted: u32,
     credits: u32,
     in_flight: u32,
@@ -25,14 +25,14 @@ struct Peer {
     n_served: u64,
 }
 
-impl Estate {
+impl LenderFixture {
     fn new(capacity: u32, wanted: &[u32]) -> Self {
         let now = test_start();
         let (own, n_frames) = (Own::default(), 0);
         let mut lender = Lender::new(capacity, own, now);
         let links = (0..).zip(wanted).map(|(link, wanted)| {
             lender.join(now, link, 0);
-            (link, Peer { wanted: *wanted, ..Peer::default() })
+            (link, FakeLink { wanted: *wanted, ..FakeLink::default() })
         });
         let links = links.collect();
         Self { lender, now, links, own, n_frames }
@@ -85,73 +85,73 @@ impl Estate {
 
 #[test]
 fn capacity_goes_where_it_is_wanted() {
-    let mut estate = Estate::new(200, &[10, 500, 500]);
-    estate.run(25);
-    let credits = estate.credits();
+    let mut fixture = LenderFixture::new(200, &[10, 500, 500]);
+    fixture.run(25);
+    let credits = fixture.credits();
     assert!(10 <= credits[0] && 90 <= credits[1] && 90 <= credits[2], "{credits:?}");
-    estate.links.get_mut(&1).unwrap().wanted = 0;
-    estate.run(25);
-    let credits = estate.credits();
+    fixture.links.get_mut(&1).unwrap().wanted = 0;
+    fixture.run(25);
+    let credits = fixture.credits();
     assert!(credits[1] == 0 && 180 <= credits[2], "{credits:?}");
 }
 
 #[test]
 fn while_nothing_changes_nobody_is_told_anything() {
-    let mut estate = Estate::new(200, &[100; 8]);
-    estate.run(50);
-    estate.n_frames = 0;
-    estate.run(500);
-    assert_eq!((estate.n_frames, estate.credits()), (0, vec![25; 8]));
+    let mut fixture = LenderFixture::new(200, &[100; 8]);
+    fixture.run(50);
+    fixture.n_frames = 0;
+    fixture.run(500);
+    assert_eq!((fixture.n_frames, fixture.credits()), (0, vec![25; 8]));
 }
 
 #[test]
 fn credits_go_round_among_a_thousand_links_of_eight_workers() {
-    let mut estate = Estate::new(200 / 8, &[4; 1000]);
-    estate.run(5 * 40 * 3);
-    let least = estate.links.values().map(|peer| peer.n_served).min();
+    let mut fixture = LenderFixture::new(200 / 8, &[4; 1000]);
+    fixture.run(5 * 40 * 3);
+    let least = fixture.links.values().map(|peer| peer.n_served).min();
     assert!(least.is_some_and(|least| 5 <= least), "{least:?}");
 }
 
 #[test]
 fn those_without_credits_have_their_share() {
-    let mut estate = Estate::new(30, &[100, 100]);
-    estate.own = Own { in_flight: 0, demand: 50 };
-    estate.run(25);
-    assert_eq!((estate.credits(), estate.lender.own_limit()), (vec![10, 10], 10));
+    let mut fixture = LenderFixture::new(30, &[100, 100]);
+    fixture.own = Own { in_flight: 0, demand: 50 };
+    fixture.run(25);
+    assert_eq!((fixture.credits(), fixture.lender.own_limit()), (vec![10, 10], 10));
 }
 
 #[test]
 fn what_the_lost_and_the_silent_held_is_free_again() {
-    let mut estate = Estate::new(20, &[100, 100]);
-    estate.run(25);
-    assert_eq!(estate.credits(), [10, 10]);
-    let gone = estate.links.remove(&0).unwrap();
-    estate.lender.lost(estate.now, 0);
-    estate.run(10);
+    let mut fixture = LenderFixture::new(20, &[100, 100]);
+    fixture.run(25);
+    assert_eq!(fixture.credits(), [10, 10]);
+    let gone = fixture.links.remove(&0).unwrap();
+    fixture.lender.lost(fixture.now, 0);
+    fixture.run(10);
     assert_eq!(gone.in_flight, 10);
-    assert_eq!(estate.credits(), [10], "the app still works on the calls of the lost one");
+    assert_eq!(fixture.credits(), [10], "the app still works on the calls of the lost one");
     for _ in 0..gone.in_flight {
-        estate.lender.ended(estate.now, 0);
+        fixture.lender.ended(fixture.now, 0);
     }
-    estate.run(10);
-    assert_eq!(estate.credits(), [20]);
+    fixture.run(10);
+    assert_eq!(fixture.credits(), [20]);
     // One that hangs, with all credits, and another that wants some.
-    let hung = estate.links.remove(&1).unwrap();
-    estate.lender.join(estate.now, 7, 0);
-    estate.links.insert(7, Peer { wanted: 5, ..Peer::default() });
+    let hung = fixture.links.remove(&1).unwrap();
+    fixture.lender.join(fixture.now, 7, 0);
+    fixture.links.insert(7, FakeLink { wanted: 5, ..FakeLink::default() });
     let mut n_steps = 0;
-    while estate.links[&7].credits < 5 {
+    while fixture.links[&7].credits < 5 {
         n_steps += 1;
-        assert!(n_steps < 100, "{:?}", estate.lender);
-        estate.now += 20 * MS;
+        assert!(n_steps < 100, "{:?}", fixture.lender);
+        fixture.now += 20 * MS;
         for _ in 0..hung.in_flight {
-            estate.lender.ended(estate.now, 1);
+            fixture.lender.ended(fixture.now, 1);
         }
-        estate.lender.look(estate.now, estate.own);
-        let demand = Demand { n_waiting: 5, n_seen: estate.links[&7].n_seen };
-        estate.lender.demand(estate.now, 7, demand);
-        while let Some(told) = estate.lender.poll_told() {
-            if let Some(peer) = estate.links.get_mut(&told.link) {
+        fixture.lender.look(fixture.now, fixture.own);
+        let demand = Demand { n_waiting: 5, n_seen: fixture.links[&7].n_seen };
+        fixture.lender.demand(fixture.now, 7, demand);
+        while let Some(told) = fixture.lender.poll_told() {
+            if let Some(peer) = fixture.links.get_mut(&told.link) {
                 peer.credits = told.credits;
                 peer.n_seen += 1;
             }
@@ -161,15 +161,15 @@ fn what_the_lost_and_the_silent_held_is_free_again() {
 
 #[test]
 fn it_is_calm_when_nobody_has_waited_for_a_second() {
-    let mut estate = Estate::new(20, &[100, 100]);
-    estate.run(25);
-    assert!(!estate.lender.is_calm(estate.now));
-    estate.links.values_mut().for_each(|peer| peer.wanted = 5);
-    estate.run(40);
-    assert!(!estate.lender.is_calm(estate.now));
-    estate.run(40);
-    assert!(estate.lender.is_calm(estate.now));
-    assert_eq!(estate.lender.end().collect::<Vec<_>>(), [0, 1]);
+    let mut fixture = LenderFixture::new(20, &[100, 100]);
+    fixture.run(25);
+    assert!(!fixture.lender.is_calm(fixture.now));
+    fixture.links.values_mut().for_each(|peer| peer.wanted = 5);
+    fixture.run(40);
+    assert!(!fixture.lender.is_calm(fixture.now));
+    fixture.run(40);
+    assert!(fixture.lender.is_calm(fixture.now));
+    assert_eq!(fixture.lender.end().collect::<Vec<_>>(), [0, 1]);
 }
 
 proptest! {
@@ -182,7 +182,7 @@ proptest! {
     ) {
         let mut now = test_start();
         let mut lender = Lender::new(capacity, Own::default(), now);
-        let mut peers = BTreeMap::<u64, Peer>::new();
+        let mut peers = BTreeMap::<u64, FakeLink>::new();
         // Calls of lost links that are still in the app.
         let mut left = BTreeMap::<u64, u32>::new();
         for (step, link, n) in steps {
@@ -191,7 +191,7 @@ proptest! {
                 0 => {
                     peers.entry(link).or_insert_with(|| {
                         lender.join(now, link, 0);
-                        Peer::default()
+                        FakeLink::default()
                     });
                 }
                 1 | 2 => {

@@ -14,7 +14,7 @@ use super::header::Header;
 use super::parties::{CallView, UrlView};
 use super::rule_set::Inputs;
 use super::selection::{Clause, Effect, Selection};
-use super::yaml::{self, Node};
+use super::yaml::{self, YamlNode};
 
 /// Share of a destination that says nothing about it.
 const DEFAULT_WEIGHT: u32 = 100;
@@ -61,7 +61,7 @@ impl ConditionRule {
         let header = Header::read(&document)?;
         let version = header.version.as_deref().unwrap_or_default().to_ascii_lowercase();
         let conditions = document.get("conditions");
-        let items = conditions.and_then(Node::items).unwrap_or_default();
+        let items = conditions.and_then(YamlNode::items).unwrap_or_default();
         if items.is_empty() {
             return Err(document.error(RuleProblem::Missing { key: "conditions" }));
         }
@@ -182,7 +182,7 @@ impl ConditionRule {
 }
 
 /// A condition up to version 3.0: a text.
-fn branch(node: &Node) -> Result<Branch, RuleError> {
+fn branch(node: &YamlNode) -> Result<Branch, RuleError> {
     let wrong = RuleProblem::WrongType { key: "conditions", expected: "a list of texts" };
     let text = node.plain().ok_or_else(|| node.error(wrong))?;
     if text.trim().is_empty() {
@@ -201,7 +201,7 @@ fn branch(node: &Node) -> Result<Branch, RuleError> {
 }
 
 /// A condition of version 3.1: `{from: {match: ..}, to: [{match: .., weight: ..}]}`.
-fn weighted(node: &Node) -> Result<Branch, RuleError> {
+fn weighted(node: &YamlNode) -> Result<Branch, RuleError> {
     let wrong = |key, expected| RuleProblem::WrongType { key, expected };
     if !node.is_map() {
         return Err(node.error(wrong("conditions", "a list of {from, to}")));
@@ -226,7 +226,7 @@ fn weighted(node: &Node) -> Result<Branch, RuleError> {
     })
 }
 
-fn destination(node: &Node) -> Result<Destination, RuleError> {
+fn destination(node: &YamlNode) -> Result<Destination, RuleError> {
     if !node.is_map() {
         let wrong = RuleProblem::WrongType { key: "to", expected: "a list of {match, weight}" };
         return Err(node.error(wrong));
@@ -245,12 +245,12 @@ fn destination(node: &Node) -> Result<Destination, RuleError> {
     Ok(Destination { to: condition(node, &matched(node), "false")?, weight })
 }
 
-fn matched(node: &Node) -> String {
-    node.get("match").and_then(Node::plain).unwrap_or_default()
+fn matched(node: &YamlNode) -> String {
+    node.get("match").and_then(YamlNode::plain).unwrap_or_default()
 }
 
 /// A condition; `word` is a word that says as much as no condition at all.
-fn condition(node: &Node, text: &str, word: &str) -> Result<Condition, RuleError> {
+fn condition(node: &YamlNode, text: &str, word: &str) -> Result<Condition, RuleError> {
     let text = text.trim();
     if text == word {
         return Ok(Condition::default());

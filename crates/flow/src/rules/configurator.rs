@@ -15,7 +15,7 @@ use super::error::{RuleError, RuleProblem};
 use super::parties::UrlView;
 use super::pattern::glob;
 use super::tag_rule::{Param, Test, param, test};
-use super::yaml::{self, Node};
+use super::yaml::{self, YamlNode};
 
 /// What makes an item hold for everybody.
 const ANY_HOST: &str = "0.0.0.0";
@@ -234,11 +234,11 @@ fn key(interface: &str, group: Option<&str>, version: Option<&str>) -> String {
 }
 
 /// A document with `configs`.
-fn items(document: &Node) -> Result<Vec<Override>, RuleError> {
+fn items(document: &YamlNode) -> Result<Vec<Override>, RuleError> {
     let texts = |key| document.text(key).map(|text| text.map(str::to_owned));
     let (version, scope, own_key) = (texts("configVersion")?, texts("scope")?, texts("key")?);
     // Consoles leave an empty list when the last item is deleted.
-    let configs = document.get("configs").and_then(Node::items);
+    let configs = document.get("configs").and_then(YamlNode::items);
     let missing = || document.error(RuleProblem::Missing { key: "configs" });
     let configs = configs.ok_or_else(missing)?;
     if MAX_ITEMS < configs.len() {
@@ -278,7 +278,7 @@ fn items(document: &Node) -> Result<Vec<Override>, RuleError> {
 }
 
 /// What the overrides of one item have in common.
-fn item(config: &Node, version: Option<&str>, is_on: bool) -> Result<Override, RuleError> {
+fn item(config: &YamlNode, version: Option<&str>, is_on: bool) -> Result<Override, RuleError> {
     let wrong = |key, expected| RuleProblem::WrongType { key, expected };
     if !config.is_map() {
         return Err(config.error(wrong("configs", "a list of mappings")));
@@ -309,9 +309,9 @@ fn item(config: &Node, version: Option<&str>, is_on: bool) -> Result<Override, R
     })
 }
 
-fn matches(node: &Node) -> Result<Matches, RuleError> {
+fn matches(node: &YamlNode) -> Result<Matches, RuleError> {
     let address = |key| {
-        let text = |node: &Node, key| node.get(key).and_then(Node::plain);
+        let text = |node: &YamlNode, key| node.get(key).and_then(YamlNode::plain);
         node.get(key).map(|node| Address {
             wildcard: text(node, "wildcard"),
             cird: text(node, "cird"),
@@ -320,10 +320,10 @@ fn matches(node: &Node) -> Result<Matches, RuleError> {
     };
     let tests = |key| -> Result<Option<Vec<Test>>, RuleError> {
         let Some(list) = node.get(key) else { return Ok(None) };
-        let items = list.get("oneof").and_then(Node::items).unwrap_or_default();
+        let items = list.get("oneof").and_then(YamlNode::items).unwrap_or_default();
         items.iter().map(test).collect::<Result<_, _>>().map(Some)
     };
-    let params = node.get("param").and_then(Node::items).unwrap_or_default();
+    let params = node.get("param").and_then(YamlNode::items).unwrap_or_default();
     Ok(Matches {
         address: address("address"),
         provider: address("providerAddress"),
@@ -334,7 +334,7 @@ fn matches(node: &Node) -> Result<Matches, RuleError> {
 }
 
 /// `override://host:port/interface?key=value`, or `absent://` for what fills gaps only.
-fn url(node: &Node) -> Result<Override, RuleError> {
+fn url(node: &YamlNode) -> Result<Override, RuleError> {
     let wrong = || node.error(RuleProblem::OverrideUrl);
     let text = node.plain().ok_or_else(wrong)?;
     let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
@@ -379,9 +379,9 @@ fn host_and_port(address: &str) -> (&str, u16) {
     }
 }
 
-fn texts_of(node: &Node, key: &str) -> Vec<String> {
-    let items = node.get(key).and_then(Node::items).unwrap_or_default();
-    items.iter().filter_map(Node::plain).collect()
+fn texts_of(node: &YamlNode, key: &str) -> Vec<String> {
+    let items = node.get(key).and_then(YamlNode::items).unwrap_or_default();
+    items.iter().filter_map(YamlNode::plain).collect()
 }
 
 fn or_one(list: Vec<String>, otherwise: &str) -> Vec<String> {

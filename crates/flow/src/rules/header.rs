@@ -1,7 +1,7 @@
 //! What all kinds of rules begin with.
 
 use super::error::{RuleError, RuleProblem};
-use super::yaml::Node;
+use super::yaml::YamlNode;
 
 /// The keys that all rules have in common.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    pub(super) fn read(document: &Node) -> Result<Self, RuleError> {
+    pub(super) fn read(document: &YamlNode) -> Result<Self, RuleError> {
         if !document.is_map() {
             let problem = RuleProblem::WrongType { key: "the rule", expected: "a mapping" };
             return Err(document.error(problem));

@@ -11,7 +11,7 @@ use super::error::{RuleError, RuleProblem};
 use super::header::Header;
 use super::parties::{CallView, UrlView};
 use super::selection::{Clause, Effect, Selection};
-use super::yaml::{self, Node};
+use super::yaml::{self, YamlNode};
 use super::{FORCE_TAG, TAG};
 
 /// What endpoints' own tags are called where they decide.
@@ -64,7 +64,7 @@ impl TagRule {
     pub fn parse(name: &str, text: &str) -> Result<Self, RuleError> {
         let document = yaml::parse(text)?;
         let header = Header::read(&document)?;
-        let items = document.get("tags").and_then(Node::items).unwrap_or_default();
+        let items = document.get("tags").and_then(YamlNode::items).unwrap_or_default();
         if items.is_empty() {
             return Err(document.error(RuleProblem::Missing { key: "tags" }));
         }
@@ -236,14 +236,14 @@ fn own_tag<'a>(endpoint: &UrlView<'a>) -> &'a str {
 }
 
 /// A tag; `None` if no endpoint can have it.
-fn tag(node: &Node, has_match: bool, is_on: bool) -> Result<Option<Tag>, RuleError> {
+fn tag(node: &YamlNode, has_match: bool, is_on: bool) -> Result<Option<Tag>, RuleError> {
     let wrong = |key, expected| RuleProblem::WrongType { key, expected };
     if !node.is_map() {
         return Err(node.error(wrong("tags", "a list of {name, addresses}")));
     }
     let name = node.text("name")?.unwrap_or_default().to_owned();
-    let listed = node.get("addresses").and_then(Node::items).unwrap_or_default();
-    let addresses: Vec<String> = listed.iter().filter_map(Node::plain).collect();
+    let listed = node.get("addresses").and_then(YamlNode::items).unwrap_or_default();
+    let addresses: Vec<String> = listed.iter().filter_map(YamlNode::plain).collect();
     let params = match node.get("match").filter(|_| has_match) {
         None => None,
         Some(list) => {
@@ -261,17 +261,17 @@ fn tag(node: &Node, has_match: bool, is_on: bool) -> Result<Option<Tag>, RuleErr
     Ok(Some(Tag { name, members }))
 }
 
-pub(super) fn param(node: &Node) -> Result<Param, RuleError> {
+pub(super) fn param(node: &YamlNode) -> Result<Param, RuleError> {
     let key = node.text("key")?.unwrap_or_default().to_owned();
     let test = node.get("value").map(test).transpose()?.unwrap_or_default();
     Ok(Param { key, test })
 }
 
-pub(super) fn test(node: &Node) -> Result<Test, RuleError> {
+pub(super) fn test(node: &YamlNode) -> Result<Test, RuleError> {
     if let Some(regex) = node.get("regex") {
         return Err(regex.error(RuleProblem::Regex));
     }
-    let text = |key| node.get(key).and_then(Node::plain);
+    let text = |key| node.get(key).and_then(YamlNode::plain);
     Ok(Test {
         exact: text("exact"),
         prefix: text("prefix"),

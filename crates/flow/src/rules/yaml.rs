@@ -16,7 +16,7 @@ const MAX_NODES: usize = 16_384;
 
 /// A value, and where it begins.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub(super) struct YamlNode {
     pub(super) line: usize,
     pub(super) column: usize,
     pub(super) value: Value,
@@ -29,25 +29,25 @@ pub(super) enum Value {
     /// As it was written.
     Number(String),
     Text(String),
-    List(Vec<Node>),
-    Map(Vec<(String, Node)>),
+    List(Vec<YamlNode>),
+    Map(Vec<(String, YamlNode)>),
 }
 
 /// A list or mapping whose end is still to come.
 struct OpenNode {
-    node: Node,
+    node: YamlNode,
     /// The key whose value comes next.
     key: Option<String>,
 }
 
 /// Reads one document.
-pub(super) fn parse(text: &str) -> Result<Node, RuleError> {
+pub(super) fn parse(text: &str) -> Result<YamlNode, RuleError> {
     let start = Marker::new(0, 1, 0);
     if MAX_LEN < text.len() {
         return Err(error(&start, RuleProblem::TooLong { len: text.len(), max: MAX_LEN }));
     }
     let mut open: Vec<OpenNode> = Vec::new();
-    let mut root: Option<Node> = None;
+    let mut root: Option<YamlNode> = None;
     let mut n_nodes = 0;
     for event in Parser::new_from_str(text) {
         let (event, span) = event
@@ -74,7 +74,7 @@ pub(super) fn parse(text: &str) -> Result<Node, RuleError> {
         if MAX_NODES < n_nodes {
             return Err(error(at, RuleProblem::TooMany { max: MAX_NODES }));
         }
-        let node = Node { line: at.line(), column: at.col() + 1, value };
+        let node = YamlNode { line: at.line(), column: at.col() + 1, value };
         match node.value {
             Value::List(_) | Value::Map(_) if open.len() == MAX_DEPTH => {
                 return Err(node.error(RuleProblem::TooDeep { max: MAX_DEPTH }));
@@ -83,11 +83,15 @@ pub(super) fn parse(text: &str) -> Result<Node, RuleError> {
             _ => put(&mut open, &mut root, node)?,
         }
     }
-    Ok(root.unwrap_or(Node { line: 1, column: 1, value: Value::Null }))
+    Ok(root.unwrap_or(YamlNode { line: 1, column: 1, value: Value::Null }))
 }
 
 /// Puts a finished value where it belongs.
-fn put(open: &mut [OpenNode], root: &mut Option<Node>, node: Node) -> Result<(), RuleError> {
+fn put(
+    open: &mut [OpenNode],
+    root: &mut Option<YamlNode>,
+    node: YamlNode,
+) -> Result<(), RuleError> {
     let Some(OpenNode { node: parent, key }) = open.last_mut() else {
         *root = Some(node);
         return Ok(());
@@ -132,9 +136,9 @@ fn is_number(text: &str) -> bool {
         && text.replace('_', "").parse::<f64>().is_ok()
 }
 
-impl Node {
+impl YamlNode {
     /// The entry of a mapping, unless it is null or missing.
-    pub(super) fn get(&self, key: &str) -> Option<&Node> {
+    pub(super) fn get(&self, key: &str) -> Option<&YamlNode> {
         let Value::Map(entries) = &self.value else { return None };
         let (_, node) = entries.iter().rev().find(|(name, _)| name == key)?;
         (!matches!(node.value, Value::Null)).then_some(node)
@@ -151,7 +155,7 @@ impl Node {
     }
 
     /// The items of a list; `None` for anything else.
-    pub(super) fn items(&self) -> Option<&[Node]> {
+    pub(super) fn items(&self) -> Option<&[YamlNode]> {
         match &self.value {
             Value::List(items) => Some(items),
             _ => None,
@@ -159,7 +163,7 @@ impl Node {
     }
 
     /// The entries of a mapping; none of anything else.
-    pub(super) fn entries(&self) -> std::slice::Iter<'_, (String, Node)> {
+    pub(super) fn entries(&self) -> std::slice::Iter<'_, (String, YamlNode)> {
         match &self.value {
             Value::Map(entries) => entries.iter(),
             _ => [].iter(),

@@ -1,4 +1,4 @@
-//! What credits cost in an estate: many consumers' agents, each with a link to every provider's
+//! What credits cost in a mesh: many consumers' agents, each with a link to every provider's
 //! agent, which deals its app's capacity to them.
 
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 
 const CAPACITY: u32 = 200;
 
-/// What was seen of an estate.
+/// What was seen of a mesh.
 #[derive(Debug)]
 #[expect(dead_code, reason = "all of it is printed")]
 struct Cost {
@@ -27,7 +27,7 @@ struct Cost {
 }
 
 /// Demand that moves: each consumer uses a part of the providers, and after a while others.
-struct Estate {
+struct ShiftingDemand {
     rng: StdRng,
     now: Instant,
     providers: Vec<Lender>,
@@ -39,7 +39,7 @@ struct Estate {
     n_frames: u64,
 }
 
-impl Estate {
+impl ShiftingDemand {
     fn new(n_consumers: u32, n_providers: usize, seed: u64) -> Self {
         let now = Instant::now();
         let lender = |_| {
@@ -110,28 +110,28 @@ impl Estate {
 }
 
 fn cost(n_consumers: u32, n_providers: usize, seed: u64, part: f64, most: u32) -> Cost {
-    let mut estate = Estate::new(n_consumers, n_providers, seed);
-    estate.change_demands(part, most);
+    let mut demand = ShiftingDemand::new(n_consumers, n_providers, seed);
+    demand.change_demands(part, most);
     (0..20).for_each(|_| {
-        estate.step();
+        demand.step();
     });
-    estate.change_demands(part, most);
-    let n_deals = (1..100).find(|_| estate.step() < 0.02).expect("it converges");
-    let (before, n_steps) = (estate.n_frames, 30);
-    let idle = (0..n_steps).map(|_| estate.step()).sum::<f64>() / f64::from(n_steps);
+    demand.change_demands(part, most);
+    let n_deals = (1..100).find(|_| demand.step() < 0.02).expect("it converges");
+    let (before, n_steps) = (demand.n_frames, 30);
+    let idle = (0..n_steps).map(|_| demand.step()).sum::<f64>() / f64::from(n_steps);
     let seconds = (DEAL_INTERVAL * n_steps).as_secs_f64();
-    let per_s = (estate.n_frames - before) as f64 / seconds;
+    let per_s = (demand.n_frames - before) as f64 / seconds;
     Cost {
         frames_per_s_and_link: per_s / (f64::from(n_consumers) * n_providers as f64),
         frames_per_s_and_provider: per_s / n_providers as f64,
         converged_after: DEAL_INTERVAL * n_deals,
         idle,
-        longest_without: DEAL_INTERVAL * estate.longest_without,
+        longest_without: DEAL_INTERVAL * demand.longest_without,
     }
 }
 
 /// Prints and checks what credits cost: with half of the capacity wanted, with twice of it, and
-/// with each consumer wanting each provider, so that credits go round. Each seed is one estate.
+/// with each consumer wanting each provider, so that credits go round. Each seed is one mesh.
 fn costs(n_consumers: u32, n_providers: usize) {
     let (first, n_seeds) = super::seeds(1);
     for seed in first..first + n_seeds {

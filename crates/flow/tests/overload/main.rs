@@ -27,21 +27,21 @@ use flow::limit::LimitPolicy;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use self::world::{Consumer, Fault, Plan, Provider, Tally, World};
+use self::world::{Fault, OutcomeCounts, OverloadPlan, Provider, SimConsumer, World};
 
 const MS: Duration = Duration::from_millis(1);
 
 #[test]
 fn no_app_gets_too_much_and_no_call_is_forgotten() {
     let (first, n_seeds) = seeds(100);
-    let mut total = Tally::default();
+    let mut total = OutcomeCounts::default();
     for seed in first..first + n_seeds {
         let world = replayable(seed, || World::new(any_plan(seed), seed).run());
         total.add(&world.tally);
     }
     println!("{n_seeds} seeds from {first}: {total:?}");
     if 50 <= n_seeds {
-        let Tally { answered, waited, shed, displaced, cancelled, rejected, lost } = total;
+        let OutcomeCounts { answered, waited, shed, displaced, cancelled, rejected, lost } = total;
         for n in [answered, waited, shed, displaced, cancelled, rejected, lost] {
             assert!(0 < n, "something has never happened: {total:?}");
         }
@@ -65,14 +65,14 @@ fn replayable<T>(seed: u64, run: impl FnOnce() -> T) -> T {
     })
 }
 
-fn any_plan(seed: u64) -> Plan {
+fn any_plan(seed: u64) -> OverloadPlan {
     let mut rng = StdRng::seed_from_u64(!seed);
     let providers: Vec<Provider> =
         (0..rng.random_range(1..=3)).map(|_| any_provider(&mut rng)).collect();
     let per_s: f64 = providers.iter().map(Provider::per_s).sum();
     let n_consumers = rng.random_range(1..=8);
     let load = rng.random_range(0.3..3.0) / f64::from(n_consumers);
-    let consumers = (0..n_consumers).map(|_| Consumer {
+    let consumers = (0..n_consumers).map(|_| SimConsumer {
         per_s: per_s * load * rng.random_range(0.2..2.0),
         timeout: rng.random_range(20..1500) * MS,
     });
@@ -88,7 +88,7 @@ fn any_plan(seed: u64) -> Plan {
         (rng.random_range(0..3000) * MS, fault, rng.random_range(100..1000) * MS)
     });
     let faults = faults.collect();
-    Plan { providers, consumers, faults, time: 4000 * MS }
+    OverloadPlan { providers, consumers, faults, time: 4000 * MS }
 }
 
 fn any_provider(rng: &mut StdRng) -> Provider {
@@ -111,12 +111,12 @@ fn provider(policy: LimitPolicy, is_known: bool, n_workers: usize) -> Provider {
     Provider { threads, work, queue, policy, is_known, n_workers, max_waiting }
 }
 
-fn consumers(n: u32, per_s: f64) -> Vec<Consumer> {
-    (0..n).map(|_| Consumer { per_s, timeout: 1000 * MS }).collect()
+fn consumers(n: u32, per_s: f64) -> Vec<SimConsumer> {
+    (0..n).map(|_| SimConsumer { per_s, timeout: 1000 * MS }).collect()
 }
 
-fn run(provider: Provider, consumers: Vec<Consumer>, seconds: u32) -> World {
-    let plan = Plan {
+fn run(provider: Provider, consumers: Vec<SimConsumer>, seconds: u32) -> World {
+    let plan = OverloadPlan {
         providers: vec![provider],
         consumers,
         faults: Vec::new(),

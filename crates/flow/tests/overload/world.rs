@@ -15,9 +15,9 @@ use rand::{Rng, SeedableRng};
 const PRECISION: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct OverloadPlan {
     pub(crate) providers: Vec<Provider>,
-    pub(crate) consumers: Vec<Consumer>,
+    pub(crate) consumers: Vec<SimConsumer>,
     /// When each begins, and how long it lasts.
     pub(crate) faults: Vec<(Duration, Fault, Duration)>,
     /// For how long calls come.
@@ -44,7 +44,7 @@ impl Provider {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Consumer {
+pub(crate) struct SimConsumer {
     pub(crate) per_s: f64,
     pub(crate) timeout: Duration,
 }
@@ -58,7 +58,7 @@ pub(crate) enum Fault {
 
 /// How often each thing happened.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct OutcomeCounts {
     /// Answered by their deadlines.
     pub(crate) answered: u64,
     pub(crate) waited: u64,
@@ -70,7 +70,7 @@ pub(crate) struct Tally {
     pub(crate) lost: u64,
 }
 
-impl Tally {
+impl OutcomeCounts {
     pub(crate) fn add(&mut self, other: &Self) {
         self.answered += other.answered;
         self.waited += other.waited;
@@ -82,7 +82,7 @@ impl Tally {
     }
 }
 
-struct Call {
+struct SimCall {
     consumer: usize,
     provider: usize,
     worker: usize,
@@ -92,7 +92,7 @@ struct Call {
     is_over: bool,
 }
 
-struct Worker {
+struct SimWorker {
     gate: Gate<u64>,
     ticks: bool,
     /// When its gate is looked at for what has expired.
@@ -102,7 +102,7 @@ struct Worker {
 struct App {
     plan: Provider,
     capacity: Capacity,
-    workers: Vec<Worker>,
+    workers: Vec<SimWorker>,
     /// Calls in the app, and those that wait there.
     running: Vec<u64>,
     queue: VecDeque<u64>,
@@ -111,7 +111,7 @@ struct App {
     life: u32,
 }
 
-enum Event {
+enum WorldEvent {
     Call(usize),
     Done { call: u64, life: u32 },
     Tick { provider: usize, worker: usize },
@@ -121,22 +121,22 @@ enum Event {
 }
 
 pub(crate) struct World {
-    plan: Plan,
+    plan: OverloadPlan,
     rng: StdRng,
     start: Instant,
     now: Instant,
     apps: Vec<App>,
     cut_off: Vec<u32>,
-    calls: HashMap<u64, Call>,
+    calls: HashMap<u64, SimCall>,
     n_calls: u64,
-    events: BTreeMap<(Instant, u64), Event>,
+    events: BTreeMap<(Instant, u64), WorldEvent>,
     n_planned: u64,
-    pub(crate) tally: Tally,
+    pub(crate) tally: OutcomeCounts,
     by_consumer: Vec<(u64, u64)>,
 }
 
 impl World {
-    pub(crate) fn new(plan: Plan, seed: u64) -> Self {
+    pub(crate) fn new(plan: OverloadPlan, seed: u64) -> Self {
         let now = Instant::now();
         let apps = plan.providers.iter().map(|plan| App::new(plan.clone(), now)).collect();
         let mut world = Self {
@@ -149,13 +149,13 @@ impl World {
             n_calls: 0,
             events: BTreeMap::new(),
             n_planned: 0,
-            tally: Tally::default(),
+            tally: OutcomeCounts::default(),
             by_consumer: vec![(0, 0); plan.consumers.len()],
             plan,
         };
         (0..world.plan.consumers.len()).for_each(|consumer| world.plan_call(consumer));
         for (after, fault, time) in world.plan.faults.clone() {
-            world.plan_event(after, Event::Begin(fault, time));
+            world.plan_event(after, WorldEvent::Begin(fault, time));
         }
         world
     }
@@ -186,7 +186,7 @@ impl World {
         self.by_consumer.iter().map(|(asked, answered)| *answered as f64 / *asked as f64)
     }
 
-    fn plan_event(&mut self, after: Duration, event: Event) {
+    fn plan_event(&mut self, after: Duration, event: WorldEvent) {
         self.n_planned += 1;
         self.events.insert((self.now + after, self.n_planned), event);
     }
@@ -195,27 +195,27 @@ impl World {
         let mean = 1.0 / self.plan.consumers[consumer].per_s;
         let after = Duration::from_secs_f64(-mean * (1.0 - self.rng.random::<f64>()).ln());
         if self.now + after < self.start + self.plan.time {
-            self.plan_event(after, Event::Call(consumer));
+            self.plan_event(after, WorldEvent::Call(consumer));
         }
     }
 
-    fn handle(&mut self, event: &Event) {
+    fn handle(&mut self, event: &WorldEvent) {
         match *event {
-            Event::Call(consumer) => {
+            WorldEvent::Call(consumer) => {
                 self.plan_call(consumer);
                 self.call(consumer);
             }
-            Event::Done { call, life } => self.done(call, life),
-            Event::Tick { provider, worker } => self.tick(provider, worker),
-            Event::Look { provider, worker } => {
+            WorldEvent::Done { call, life } => self.done(call, life),
+            WorldEvent::Tick { provider, worker } => self.tick(provider, worker),
+            WorldEvent::Look { provider, worker } => {
                 self.apps[provider].workers[worker].looks_at = None;
                 self.poll(provider, worker);
             }
-            Event::Begin(fault, time) => {
-                self.plan_event(time, Event::End(fault));
+            WorldEvent::Begin(fault, time) => {
+                self.plan_event(time, WorldEvent::End(fault));
                 self.begin(fault);
             }
-            Event::End(fault) => match fault {
+            WorldEvent::End(fault) => match fault {
                 Fault::Slow { provider, .. } => self.apps[provider].slow = 1,
                 Fault::Crash { provider } => self.apps[provider].is_up = true,
                 Fault::Partition { consumer } => self.cut_off[consumer] -= 1,
@@ -269,7 +269,7 @@ impl World {
         let id = self.n_calls;
         self.n_calls += 1;
         let (key, pass, is_over) = (None, None, false);
-        self.calls.insert(id, Call { consumer, provider, worker, deadline, key, pass, is_over });
+        self.calls.insert(id, SimCall { consumer, provider, worker, deadline, key, pass, is_over });
         self.start_ticks(provider, worker);
         let app = &mut self.apps[provider];
         let entered = app.enter(self.now, worker);
@@ -320,7 +320,7 @@ impl World {
         let at = until.max(self.now) + PRECISION;
         if it.looks_at.is_none_or(|looks_at| at < looks_at) {
             it.looks_at = Some(at);
-            self.plan_event(at - self.now, Event::Look { provider, worker });
+            self.plan_event(at - self.now, WorldEvent::Look { provider, worker });
         }
     }
 
@@ -349,7 +349,7 @@ impl World {
         app.running.push(id);
         let times = f64::from(app.slow) * self.rng.random_range(0.8..1.2);
         let (time, life) = (app.plan.work.mul_f64(times), app.life);
-        self.plan_event(time, Event::Done { call: id, life });
+        self.plan_event(time, WorldEvent::Done { call: id, life });
     }
 
     fn done(&mut self, id: u64, life: u32) {
@@ -389,14 +389,14 @@ impl World {
 
     fn start_ticks(&mut self, provider: usize, worker: usize) {
         if !std::mem::replace(&mut self.apps[provider].workers[worker].ticks, true) {
-            self.plan_event(REPORT_INTERVAL, Event::Tick { provider, worker });
+            self.plan_event(REPORT_INTERVAL, WorldEvent::Tick { provider, worker });
         }
     }
 
     fn tick(&mut self, provider: usize, worker: usize) {
         let app = &mut self.apps[provider];
         if app.tick(self.now, worker) {
-            self.plan_event(REPORT_INTERVAL, Event::Tick { provider, worker });
+            self.plan_event(REPORT_INTERVAL, WorldEvent::Tick { provider, worker });
         }
         self.tell(provider, worker);
         self.poll(provider, worker);
@@ -421,7 +421,7 @@ impl App {
             let mut gate = Gate::new(policy, 0, now);
             let allowance = capacity.allowance(worker);
             gate.set_limit(allowance.limit, allowance.reach);
-            Worker { gate, ticks: false, looks_at: None }
+            SimWorker { gate, ticks: false, looks_at: None }
         });
         let workers = workers.collect();
         let (running, queue, slow, is_up, life) = (Vec::new(), VecDeque::new(), 1, true, 0);

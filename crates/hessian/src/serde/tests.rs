@@ -335,12 +335,12 @@ fn binaries_are_bytes() {
 #[test]
 fn nulls_can_stand_for_the_default() {
     #[derive(Debug, PartialEq, Deserialize)]
-    struct Holder {
+    struct WithItems {
         #[serde(default, deserialize_with = "or_default")]
         items: Vec<Item>,
     }
-    assert_eq!(read(&object("H", [("items", Value::Null)])), Ok(Holder { items: vec![] }));
-    assert_eq!(read(&object("H", [])), Ok(Holder { items: vec![] }));
+    assert_eq!(read(&object("H", [("items", Value::Null)])), Ok(WithItems { items: vec![] }));
+    assert_eq!(read(&object("H", [])), Ok(WithItems { items: vec![] }));
     let error = read::<Vec<i32>>(&Value::Null).unwrap_err();
     assert_eq!(error.to_string(), "expected a list at byte 0, found tag 0x4e");
 }
@@ -384,11 +384,11 @@ fn references_are_read_where_they_point() {
     assert_eq!(read(&maps), Ok(vec![BTreeMap::from([(1, "x".to_owned())]); 2]));
     // A value that nobody took, because the field is not known, can be referred to.
     #[derive(Debug, PartialEq, Deserialize)]
-    struct Holder {
+    struct WithItem {
         item: Item,
     }
     let unknown = object("X", [("other", item_value("c", 3)), ("item", Value::Ref(1))]);
-    assert_eq!(read(&unknown), Ok(Holder { item: item("c", 3) }));
+    assert_eq!(read(&unknown), Ok(WithItem { item: item("c", 3) }));
 }
 
 #[test]

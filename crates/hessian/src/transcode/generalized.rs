@@ -47,7 +47,7 @@ struct Fold<'a, 'o> {
 
 /// A member of an object that has been written: its name, and where its value stands in the
 /// output.
-struct Member<'a> {
+struct WrittenMember<'a> {
     name: Cow<'a, str>,
     value: Range<usize>,
 }
@@ -86,7 +86,7 @@ impl Fold<'_, '_> {
             out.push(b':');
             let value = out.len();
             self.value(out)?;
-            members.push(Member { name, value: value..out.len() });
+            members.push(WrittenMember { name, value: value..out.len() });
         }
         out.push(b'}');
         let bean = Bean { members: &members, text: out };
@@ -119,7 +119,7 @@ impl Fold<'_, '_> {
 
 /// An object that was written, which may be one of the JDK's values.
 struct Bean<'a> {
-    members: &'a [Member<'a>],
+    members: &'a [WrittenMember<'a>],
     text: &'a [u8],
 }
 

@@ -116,13 +116,13 @@ fn write(
 }
 
 /// A member of an object that was looked through.
-struct Member<'a> {
+struct ScannedMember<'a> {
     name: Cow<'a, str>,
     /// Where its value begins.
     at: usize,
 }
 
-impl AsRef<str> for Member<'_> {
+impl AsRef<str> for ScannedMember<'_> {
     fn as_ref(&self) -> &str {
         &self.name
     }
@@ -149,7 +149,7 @@ struct JsonToHessian<'r, 'a, 'e, 'o, 's> {
     /// Whether a decimal of unknown type keeps the zeros at its end.
     keeps_zeros: bool,
     /// The members of the objects that are being written, the innermost last.
-    members: Vec<Member<'a>>,
+    members: Vec<ScannedMember<'a>>,
     /// Where the arrays and objects begin and end that were passed while looking through, in
     /// order.
     ends: Vec<(usize, usize)>,

@@ -11,7 +11,7 @@ use super::{JsonToJsonb, ReaderType};
 use crate::error::JsonbError;
 
 /// What an object says of itself.
-struct Look<'a> {
+struct ObjectSummary<'a> {
     class: Option<Cow<'a, str>>,
     /// What its only other member is, if that is called `value`.
     only_value: Option<JsonKind>,
@@ -224,7 +224,7 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
     }
 
     /// Looks through the object that comes next. The reader stays.
-    fn look(&self) -> Result<Look<'a>, JsonbError> {
+    fn look(&self) -> Result<ObjectSummary<'a>, JsonbError> {
         let mut scan = self.json.clone();
         let (mut class, mut name, mut n_others, mut value) = (None, None, 0, None);
         let mut object = scan.begin_object()?;
@@ -245,7 +245,7 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         }
         let only_name = name.filter(|_| n_others == 1);
         let only_value = value.filter(|_| n_others == 1);
-        Ok(Look { class, only_value, only_name })
+        Ok(ObjectSummary { class, only_value, only_name })
     }
 
     /// Whether an object of this class, with a `name` alone, is the long form of an enum. Where

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use agent::args::ArgumentList;
 use agent::client::Client;
 use agent::config::ClusterPolicy;
-use agent::invocation::{Invocation, Origin};
+use agent::invocation::{CallOrigin, Invocation};
 use agent::route::RouteName;
 use dubbo_proto::ServiceKey;
 use hessian::transcode::JsonOptions;
@@ -24,7 +24,7 @@ const TEND_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How much is called, and for how long.
 #[derive(Clone, Copy, Debug)]
-pub struct Load {
+pub struct LoadPlan {
     /// Callers, each with one call at a time.
     pub callers: u32,
     /// Characters of the text that is sent.
@@ -53,7 +53,7 @@ pub struct LargeLoad {
 pub fn measure(
     callee: &Callee,
     setting: &Setting,
-    load: &Load,
+    load: &LoadPlan,
 ) -> Result<CongestionOutcome, CongestionError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -65,7 +65,7 @@ pub fn measure(
 async fn run(
     callee: &Callee,
     setting: &Setting,
-    load: &Load,
+    load: &LoadPlan,
 ) -> Result<CongestionOutcome, CongestionError> {
     let registry = Registry::open(RegistryConfig::Memory(MemoryHub::new()))?;
     let registration = Registration {
@@ -179,7 +179,7 @@ impl Callers {
             timeout: Some(TIMEOUT),
             timeout_key: "the timeout of the benchmark",
             attachments: Vec::new(),
-            origin: Origin::default(),
+            origin: CallOrigin::default(),
             clock: None,
             is_copy: false,
         };

@@ -18,7 +18,7 @@ use dubbo_proto::ServiceKey;
 use registry::Protocol;
 use serde_json::{Value, json};
 
-pub use self::load::{LargeLoad, Load, measure};
+pub use self::load::{LargeLoad, LoadPlan, measure};
 pub use self::plot::{Curve, Labels, draw};
 pub use self::table::{heading, line};
 
@@ -106,7 +106,7 @@ impl CongestionOutcome {
 
     /// The row as benchmarks keep it.
     #[must_use]
-    pub fn to_json(&self, setting: &Setting, load: &Load) -> Value {
+    pub fn to_json(&self, setting: &Setting, load: &LoadPlan) -> Value {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let large = load.large.zip(self.large).map(|(load, outcome)| {
             json!({

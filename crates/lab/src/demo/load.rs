@@ -26,7 +26,7 @@ const MAX_ANSWER_LEN: usize = 64 * 1024;
 
 /// How calls follow one another.
 #[derive(Clone, Copy, Debug)]
-pub enum Pace {
+pub enum CallPace {
     /// So many callers, each of which calls again as soon as it has its answer.
     Callers(NonZeroU32),
     /// So many calls a second, whatever becomes of those before.
@@ -35,7 +35,7 @@ pub enum Pace {
 
 /// Load on one agent; lives on a local runtime.
 #[derive(Clone)]
-pub(super) struct Load(Rc<SharedLoad>);
+pub(super) struct LoadGenerator(Rc<SharedLoad>);
 
 struct SharedLoad {
     target: SocketAddr,
@@ -44,7 +44,7 @@ struct SharedLoad {
     stopped: Cell<bool>,
 }
 
-impl Load {
+impl LoadGenerator {
     pub(super) fn new(target: SocketAddr) -> Self {
         Self(Rc::new(SharedLoad {
             target,
@@ -59,22 +59,22 @@ impl Load {
         self.0.tally.take()
     }
 
-    /// No further calls; [`Load::run`] ends when those in flight are answered.
+    /// No further calls; [`LoadGenerator::run`] ends when those in flight are answered.
     pub(super) fn stop(&self) {
         self.0.stopped.set(true);
     }
 
     /// Calls until it is stopped.
-    pub(super) async fn run(&self, pace: Pace) {
+    pub(super) async fn run(&self, pace: CallPace) {
         let mut tasks = JoinSet::new();
         match pace {
-            Pace::Callers(n) => {
+            CallPace::Callers(n) => {
                 for _ in 0..n.get() {
                     let state = Rc::clone(&self.0);
                     tasks.spawn_local(async move { state.call_without_pause().await });
                 }
             }
-            Pace::PerSecond(rate) => self.0.clone().call_at(rate, &mut tasks).await,
+            CallPace::PerSecond(rate) => self.0.clone().call_at(rate, &mut tasks).await,
         }
         while tasks.join_next().await.is_some() {}
     }

@@ -20,14 +20,14 @@ const SIZES: [(&str, usize); 3] = [("small", 50), ("medium", 100), ("large", 150
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A provider and the agent beside it.
-pub(super) struct Member {
+pub(super) struct MeshMember {
     pub(super) name: &'static str,
     pub(super) threads: usize,
     pub(super) provider: Provider,
     agent: Agent,
 }
 
-impl Member {
+impl MeshMember {
     /// Where its agent takes calls from other agents.
     pub(super) fn link(&self) -> Option<SocketAddr> {
         self.agent.addresses().link
@@ -36,7 +36,7 @@ impl Member {
 
 /// Everything that runs.
 pub(super) struct Mesh {
-    pub(super) members: Vec<Member>,
+    pub(super) members: Vec<MeshMember>,
     consumer: Agent,
 }
 
@@ -57,7 +57,7 @@ impl Mesh {
     /// Starts everything and waits until the consumer's agent can find all providers.
     pub(super) async fn start() -> Result<Self, MeshError> {
         let hub = MemoryHub::new();
-        let members: Result<Vec<Member>, MeshError> =
+        let members: Result<Vec<MeshMember>, MeshError> =
             SIZES.iter().map(|(name, threads)| member(name, *threads, &hub)).collect();
         let members = members?;
         let consumer = Agent::start(config(CONSUMER, &hub)?)?;
@@ -114,7 +114,7 @@ fn hello() -> Result<ServiceKey, MeshError> {
     HELLO.parse().map_err(|error: dubbo_proto::ProtoError| MeshError::Config(error.to_string()))
 }
 
-fn member(name: &'static str, threads: usize, hub: &MemoryHub) -> Result<Member, MeshError> {
+fn member(name: &'static str, threads: usize, hub: &MemoryHub) -> Result<MeshMember, MeshError> {
     let provider = Provider::start(&ProviderConfig {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         service: hello()?,
@@ -132,7 +132,7 @@ fn member(name: &'static str, threads: usize, hub: &MemoryHub) -> Result<Member,
          [[export]]\ninterface = \"{HELLO}\"\napp = \"dubbo://{app}\"\nweight = {threads}\n"
     );
     let agent = Agent::start(config(&text, hub)?)?;
-    Ok(Member { name, threads, provider, agent })
+    Ok(MeshMember { name, threads, provider, agent })
 }
 
 const CONSUMER: &str = "[agent]\nname = \"consumer\"\nworkers = 1\n\

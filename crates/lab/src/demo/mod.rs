@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-pub use self::load::Pace;
-use self::load::{Load, form};
+pub use self::load::CallPace;
+use self::load::{LoadGenerator, form};
 use self::mesh::{Mesh, WORK};
-use self::screen::{Report, Work};
+use self::screen::{ProviderWork, Report};
 use self::tally::Tally;
 use crate::provider::HELLO;
 
@@ -34,7 +34,7 @@ pub struct DemoPlan {
     /// How long it runs; `None`: until a signal ends it.
     pub duration: Option<Duration>,
     /// What load there is; `None`: callers without a pause, as many as fit.
-    pub pace: Option<Pace>,
+    pub pace: Option<CallPace>,
     /// One line each second, even on a terminal.
     pub plain: bool,
 }
@@ -59,12 +59,12 @@ async fn run(plan: &DemoPlan) -> Result<bool, String> {
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     let mesh = Mesh::start().await.map_err(|error| error.to_string())?;
     let target = mesh.http().ok_or("the consumer's agent does not listen; please report this")?;
-    let pace = plan.pace.unwrap_or(Pace::Callers(DEFAULT_CALLERS));
+    let pace = plan.pace.unwrap_or(CallPace::Callers(DEFAULT_CALLERS));
     let is_plain = plan.plain || !io::stdout().is_terminal();
     let mut output = Output { is_plain, drawn: Vec::new(), end: None };
     output.print(&introduction(&mesh, pace));
-    let load = Load::new(target);
-    let mut watch = Watch::new(&mesh);
+    let load = LoadGenerator::new(target);
+    let mut watch = ProgressDisplay::new(&mesh);
     let calls = tokio::task::spawn_local({
         let load = load.clone();
         async move { load.run(pace).await }
@@ -101,7 +101,7 @@ async fn run(plan: &DemoPlan) -> Result<bool, String> {
     }
 }
 
-fn introduction(mesh: &Mesh, pace: Pace) -> String {
+fn introduction(mesh: &Mesh, pace: CallPace) -> String {
     let show = |addr: Option<std::net::SocketAddr>| {
         addr.map_or_else(|| "nowhere".to_owned(), |addr| addr.to_string())
     };
@@ -116,8 +116,8 @@ fn introduction(mesh: &Mesh, pace: Pace) -> String {
         })
         .collect();
     let load = match pace {
-        Pace::Callers(n) => format!("{n} callers call without a pause"),
-        Pace::PerSecond(n) => format!("{n} calls are made each second"),
+        CallPace::Callers(n) => format!("{n} callers call without a pause"),
+        CallPace::PerSecond(n) => format!("{n} calls are made each second"),
     };
     format!(
         "Dubmesh demo: three Dubbo providers of different size, an agent beside each of\n\
@@ -141,16 +141,16 @@ fn introduction(mesh: &Mesh, pace: Pace) -> String {
 }
 
 /// Follows what the load sees and what the providers do.
-struct Watch<'a> {
+struct ProgressDisplay<'a> {
     mesh: &'a Mesh,
     started: Instant,
     last_shown: Instant,
     /// What the providers had done then.
-    last_works: Vec<Work>,
+    last_works: Vec<ProviderWork>,
     total: Tally,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> ProgressDisplay<'a> {
     fn new(mesh: &'a Mesh) -> Self {
         let now = Instant::now();
         let (last_works, total) = (works(mesh), Tally::default());
@@ -160,7 +160,7 @@ impl<'a> Watch<'a> {
     /// Shows what happened since it last did.
     fn show(&mut self, tally: &Tally, output: &mut Output) {
         let (now, works) = (Instant::now(), works(self.mesh));
-        let since: Vec<Work> =
+        let since: Vec<ProviderWork> =
             works.iter().zip(&self.last_works).map(|(work, before)| work.since(before)).collect();
         let report = Report { tally, works: &since, took: now - self.last_shown };
         output.update(&report, now - self.started);
@@ -179,10 +179,10 @@ impl<'a> Watch<'a> {
 }
 
 /// What the providers have done so far.
-fn works(mesh: &Mesh) -> Vec<Work> {
-    let work = |member: &mesh::Member| {
+fn works(mesh: &Mesh) -> Vec<ProviderWork> {
+    let work = |member: &mesh::MeshMember| {
         let counts = member.provider.counts();
-        Work {
+        ProviderWork {
             name: member.name,
             threads: member.threads,
             n_answered: counts.answered(),

@@ -14,14 +14,14 @@ const CUT: &str = "...";
 
 /// What one provider did in some time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Work {
+pub(super) struct ProviderWork {
     pub(super) name: &'static str,
     pub(super) threads: usize,
     pub(super) n_answered: u64,
     pub(super) n_rejected: u64,
 }
 
-impl Work {
+impl ProviderWork {
     /// What was done after `before`.
     pub(super) fn since(&self, before: &Self) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl Work {
 #[derive(Debug)]
 pub(super) struct Report<'a> {
     pub(super) tally: &'a Tally,
-    pub(super) works: &'a [Work],
+    pub(super) works: &'a [ProviderWork],
     pub(super) took: Duration,
 }
 
@@ -112,7 +112,7 @@ impl Report<'_> {
         })
     }
 
-    fn share(&self, work: Work) -> f64 {
+    fn share(&self, work: ProviderWork) -> f64 {
         let n_all: u64 = self.works.iter().map(|work| work.n_answered).sum();
         work.n_answered as f64 / n_all.max(1) as f64
     }
@@ -138,7 +138,7 @@ mod tests {
             tally.record(Duration::from_millis(50), Ok(()));
         }
         tally.record(Duration::ZERO, Err("timeout".to_owned()));
-        let work = |name, n_answered| Work { name, threads: 50, n_answered, n_rejected: 1 };
+        let work = |name, n_answered| ProviderWork { name, threads: 50, n_answered, n_rejected: 1 };
         let works = [work("small", 30), work("large", 60)];
         let report = Report { tally: &tally, works: &works, took: Duration::from_secs(2) };
         let line = report.line(Duration::from_secs(7));

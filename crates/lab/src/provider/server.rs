@@ -185,7 +185,7 @@ fn start_worker(
             match runtime {
                 Ok(runtime) => {
                     let _ = ready.send(Ok(()));
-                    runtime.block_on(Rc::new(Worker::new(shared)).run(acceptor, messages));
+                    runtime.block_on(Rc::new(ProviderWorker::new(shared)).run(acceptor, messages));
                 }
                 Err(error) => drop(ready.send(Err(error))),
             }
@@ -255,7 +255,7 @@ struct ProviderSetup {
     counts: Arc<Counts>,
 }
 
-struct Worker {
+struct ProviderWorker {
     shared: ProviderSetup,
     conns: RefCell<Vec<Conn<DubboServer>>>,
     /// A connection has ended.
@@ -297,7 +297,7 @@ impl PartialEq for Job {
 
 impl Eq for Job {}
 
-impl Worker {
+impl ProviderWorker {
     fn new(shared: ProviderSetup) -> Self {
         Self {
             shared,

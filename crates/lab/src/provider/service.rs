@@ -49,14 +49,14 @@ pub(crate) struct RequestRefusal {
 }
 
 #[derive(Clone, Copy)]
-enum Method {
+enum ProviderMethod {
     Hash,
     Echo,
     Twice,
     Sized,
 }
 
-impl Method {
+impl ProviderMethod {
     fn named(name: &str) -> Option<Self> {
         match name {
             "hash" => Some(Self::Hash),
@@ -91,12 +91,12 @@ impl HelloService {
         let serialization = request.serialization();
         let Some(values) = serialization.values() else { return Err(unexpected(serialization)) };
         let only_arg = || serialization.only_arg(request.args()).map_err(|e| bad_argument(&e));
-        match Method::named(method) {
+        match ProviderMethod::named(method) {
             Some(method) if descriptor == ONE_TEXT => {
                 let raw = only_arg()?;
                 let text = values.read_string(raw).map_err(|error| bad_argument(&error))?;
                 Ok(match (method, &text) {
-                    (Method::Echo, Some(_)) => give_back(values, raw, out),
+                    (ProviderMethod::Echo, Some(_)) => give_back(values, raw, out),
                     _ => run(method, text.as_deref(), false, values, out),
                 })
             }
@@ -160,7 +160,7 @@ impl HelloService {
             .map_err(|error| bad_argument(&error))?;
         let call = GenericCall::read(&texts).map_err(|error| bad_argument(&error))?;
         let has_types = call.types.as_ref().is_none_or(|types| types == &[TEXT_NAME]);
-        let Some(method) = Method::named(&call.method).filter(|_| has_types) else {
+        let Some(method) = ProviderMethod::named(&call.method).filter(|_| has_types) else {
             let (interface, method) = (&self.key.interface, &call.method);
             let types = call.types.unwrap_or_default().join(",");
             let text = format!(
@@ -233,16 +233,16 @@ fn bad_argument(error: &dyn std::fmt::Display) -> RequestRefusal {
 }
 
 fn run(
-    method: Method,
+    method: ProviderMethod,
     text: Option<&str>,
     is_generic: bool,
     values: &dyn ValueCodec,
     out: &mut Vec<u8>,
 ) -> ReplyKind {
     match (method, text) {
-        (Method::Echo, Some(text)) => values.write_string(text, out),
-        (Method::Twice, Some(text)) => values.write_string(&text.repeat(2), out),
-        (Method::Sized, Some(number)) => match number.parse() {
+        (ProviderMethod::Echo, Some(text)) => values.write_string(text, out),
+        (ProviderMethod::Twice, Some(text)) => values.write_string(&text.repeat(2), out),
+        (ProviderMethod::Sized, Some(number)) => match number.parse() {
             Ok(len @ 0..=MAX_SIZED_LEN) => values.write_string(&"x".repeat(len), out),
             _ => {
                 let exception = "java.lang.IllegalArgumentException";
@@ -251,9 +251,11 @@ fn run(
                 return ReplyKind::Exception;
             }
         },
-        (Method::Echo | Method::Twice | Method::Sized, None) => return ReplyKind::Null,
-        (Method::Hash, Some(text)) => values.write_int(java_hash(text), out),
-        (Method::Hash, None) => {
+        (ProviderMethod::Echo | ProviderMethod::Twice | ProviderMethod::Sized, None) => {
+            return ReplyKind::Null;
+        }
+        (ProviderMethod::Hash, Some(text)) => values.write_int(java_hash(text), out),
+        (ProviderMethod::Hash, None) => {
             let exception = "java.lang.NullPointerException";
             write_exception(values, exception, "hash() has no hash code for null", is_generic, out);
             return ReplyKind::Exception;

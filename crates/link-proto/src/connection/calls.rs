@@ -12,7 +12,7 @@ use std::time::Instant;
 
 #[derive(Debug)]
 pub(super) struct Calls<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<OutgoingSlot<T>>,
     /// Free slots, the one used last on top: its memory is warm.
     free: Vec<u32>,
     in_flight: usize,
@@ -21,7 +21,7 @@ pub(super) struct Calls<T> {
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct OutgoingSlot<T> {
     generation: u32,
     deadline: Option<Instant>,
     state: OutgoingState<T>,
@@ -97,7 +97,7 @@ impl<T> Calls<T> {
         }
         // All slots are taken, so the new one is number `in_flight - 1`, below the window.
         let slot = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
-        self.slots.push(Slot { generation: 0, deadline, state });
+        self.slots.push(OutgoingSlot { generation: 0, deadline, state });
         CallId::new(slot, 0)
     }
 
@@ -167,7 +167,7 @@ impl<T> Calls<T> {
         for deadline in self.slots.iter().filter_map(|slot| slot.deadline) {
             debug_assert!(self.earliest.is_some_and(|earliest| earliest <= deadline));
         }
-        let reserved = |slot: &Slot<T>| match &slot.state {
+        let reserved = |slot: &OutgoingSlot<T>| match &slot.state {
             OutgoingState::Receiving(_, partial) => partial.total(),
             _ => 0,
         };

@@ -21,7 +21,7 @@ use std::time::Instant;
 
 #[derive(Debug)]
 pub(super) struct ServerSide {
-    slots: Vec<Slot>,
+    slots: Vec<IncomingSlot>,
     in_flight: usize,
     window: u32,
     /// Largest window granted so far: the client may not have seen a smaller one yet.
@@ -36,7 +36,7 @@ pub(super) struct ServerSide {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct IncomingSlot {
     generation: u32,
     state: IncomingState,
 }
@@ -163,7 +163,7 @@ impl ServerSide {
     /// up.
     #[inline]
     pub(super) fn may_answer(&self, id: CallId, route: RouteId) -> bool {
-        let is_free = |slot: &Slot| matches!(slot.state, IncomingState::Free);
+        let is_free = |slot: &IncomingSlot| matches!(slot.state, IncomingState::Free);
         !self.closing
             && !self.client_gone
             && id.slot() < self.max_window
@@ -183,8 +183,10 @@ impl ServerSide {
     ) {
         let index = id.slot() as usize;
         if self.slots.len() <= index {
-            self.slots
-                .resize_with(index + 1, || Slot { generation: 0, state: IncomingState::Free });
+            self.slots.resize_with(index + 1, || IncomingSlot {
+                generation: 0,
+                state: IncomingState::Free,
+            });
         }
         self.occupy(index, id, IncomingState::Open);
         self.respond(core, id, Reply { codec, payload: payload.into(), ..Reply::new(status) });
@@ -202,11 +204,13 @@ impl ServerSide {
         }
         let index = slot as usize;
         if self.slots.len() <= index {
-            self.slots
-                .resize_with(index + 1, || Slot { generation: 0, state: IncomingState::Free });
+            self.slots.resize_with(index + 1, || IncomingSlot {
+                generation: 0,
+                state: IncomingState::Free,
+            });
         }
         match self.slots.get(index) {
-            Some(Slot { state: IncomingState::Free, .. }) => Ok(index),
+            Some(IncomingSlot { state: IncomingState::Free, .. }) => Ok(index),
             _ => Err(LinkError::SlotBusy { slot }),
         }
     }
@@ -242,7 +246,7 @@ impl ServerSide {
     #[inline]
     fn occupy(&mut self, slot: usize, id: CallId, state: IncomingState) {
         if let Some(entry) = self.slots.get_mut(slot) {
-            *entry = Slot { generation: id.generation(), state };
+            *entry = IncomingSlot { generation: id.generation(), state };
             self.in_flight += 1;
         }
     }
@@ -319,7 +323,7 @@ impl ServerSide {
 
     #[inline]
     pub(super) fn respond<T>(&mut self, core: &mut Core<T>, id: CallId, reply: Reply<'_>) {
-        let Some(Slot { generation, state: state @ IncomingState::Open }) =
+        let Some(IncomingSlot { generation, state: state @ IncomingState::Open }) =
             self.slots.get_mut(id.slot() as usize)
         else {
             return;

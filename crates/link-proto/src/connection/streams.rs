@@ -12,7 +12,7 @@ use super::{Connection, Side};
 use crate::header::{HEADER_LEN, Header, Kind, flags};
 use crate::outbox::Turns;
 use crate::reader::Reader;
-use crate::stream::{Frame, Part, Received, Receiving, Sending};
+use crate::stream::{Frame, ItemPart, Received, Receiving, Sending};
 use crate::{CallId, Event, LinkError, Payload, SendError};
 use bytes::{BufMut, BytesMut};
 use std::collections::VecDeque;
@@ -434,7 +434,7 @@ fn end_header(id: CallId) -> Header {
     Header { flags: flags::END, ..frame_header(Kind::Item, id) }
 }
 
-fn item_header(id: CallId, part: &Part) -> Header {
+fn item_header(id: CallId, part: &ItemPart) -> Header {
     let flags = if part.is_last { 0 } else { flags::MORE };
     Header { flags, codec: part.codec, ..frame_header(Kind::Item, id) }
 }

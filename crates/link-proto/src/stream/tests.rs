@@ -7,7 +7,7 @@ const FIRST: Frame = Frame { flags: flags::MORE, codec: 3, may_end: true };
 const LAST: Frame = Frame { flags: 0, codec: 3, may_end: true };
 const END: Frame = Frame { flags: flags::END, codec: 0, may_end: true };
 
-fn frame(part: &Part) -> Frame {
+fn frame(part: &ItemPart) -> Frame {
     Frame { flags: if part.is_last { 0 } else { flags::MORE }, codec: part.codec, may_end: true }
 }
 

@@ -36,7 +36,7 @@ fn every_call_ends_exactly_once() {
         Some(seed) => (seed, 1),
         None => (0, number("SIM_SEEDS").unwrap_or(300)),
     };
-    let mut total = Tally::default();
+    let mut total = OutcomeCounts::default();
     for seed in first..first + n_seeds {
         let run = std::panic::catch_unwind(|| Sim::new(seed).run());
         match run {
@@ -55,7 +55,7 @@ fn every_call_ends_exactly_once() {
 
 /// How often each thing happened, so that a run that tests nothing is seen.
 #[derive(Debug, Default)]
-struct Tally {
+struct OutcomeCounts {
     answered: u64,
     long: u64,
     errors: u64,
@@ -81,7 +81,7 @@ struct Tally {
     saved: u64,
 }
 
-impl Tally {
+impl OutcomeCounts {
     fn fields(&mut self) -> [&mut u64; 20] {
         [
             &mut self.answered,
@@ -107,7 +107,7 @@ impl Tally {
         ]
     }
 
-    fn add(&mut self, mut other: Tally) {
+    fn add(&mut self, mut other: OutcomeCounts) {
         for (sum, n) in self.fields().into_iter().zip(other.fields()) {
             *sum += *n;
         }
@@ -153,14 +153,14 @@ impl Pipe {
 }
 
 /// What the client knows of a call: for the one answer that belongs to it.
-struct Call {
+struct ClientCall {
     id: Option<CallId>,
     seed: u64,
     has_deadline: bool,
 }
 
 /// What the server does with a call, decided by the call's seed, which is in its payload.
-struct Work {
+struct ServerCall {
     id: CallId,
     seed: u64,
     done_at: Instant,
@@ -176,18 +176,18 @@ struct Sim {
     client_input: BytesMut,
     server_input: BytesMut,
     routes: Vec<RouteId>,
-    calls: BTreeMap<u64, Call>,
-    work: Vec<Work>,
+    calls: BTreeMap<u64, ClientCall>,
+    work: Vec<ServerCall>,
     /// Streaming calls as the client sees them, by token, and as the server does, by id.
     client_flows: BTreeMap<u64, Flow>,
-    server_flows: BTreeMap<u64, (Flow, Work)>,
+    server_flows: BTreeMap<u64, (Flow, ServerCall)>,
     windows: [u32; 2],
     next_token: u64,
     largest_window: u32,
     client_paused: bool,
     /// Calls are still made; cleared for the orderly end.
     calling: bool,
-    tally: Tally,
+    tally: OutcomeCounts,
 }
 
 impl Sim {
@@ -215,7 +215,7 @@ impl Sim {
             largest_window: 0,
             client_paused: false,
             calling: true,
-            tally: Tally::default(),
+            tally: OutcomeCounts::default(),
         };
         sim.connect();
         sim
@@ -240,7 +240,7 @@ impl Sim {
         self.client_paused = false;
     }
 
-    fn run(mut self) -> Tally {
+    fn run(mut self) -> OutcomeCounts {
         let n_steps = self.rng.random_range(100..1000);
         for _ in 0..n_steps {
             self.step();
@@ -381,7 +381,7 @@ impl Sim {
             Ok(_) if one_way => self.tally.one_way += 1,
             Ok(id) => {
                 self.tally.long += u64::from(is_long);
-                let call = Call { id: Some(id), seed, has_deadline: deadline.is_some() };
+                let call = ClientCall { id: Some(id), seed, has_deadline: deadline.is_some() };
                 self.calls.insert(token, call);
                 if stream_in || stream_out {
                     self.tally.streams += 1;
@@ -525,7 +525,7 @@ impl Sim {
 
     fn check_answer(
         &mut self,
-        call: &Call,
+        call: &ClientCall,
         status: Status,
         codec: u8,
         meta: Option<&str>,
@@ -562,7 +562,7 @@ impl Sim {
                     assert_eq!(meta.value("seed"), seed.is_multiple_of(3).then_some("three"));
                     let time = Duration::from_micros(self.rng.random_range(0..20_000));
                     let done_at = self.now + time;
-                    let work = Work { id, seed, done_at };
+                    let work = ServerCall { id, seed, done_at };
                     if stream_in || stream_out {
                         let (down, up) = (stream_out.then_some(DOWN), stream_in.then_some(UP));
                         let flow = Flow::new(id, seed, down, up);

@@ -38,7 +38,7 @@ pub(crate) struct SessionMachine {
     config: Arc<ClientConfig>,
     /// `None` until the first bytes can be sent.
     link: Option<Connection<Key>>,
-    calls: Slab<Slot>,
+    calls: Slab<CallSlot>,
     /// The connection's numbers of methods, by the client's numbers.
     routes: Vec<Option<RouteId>>,
     waiting: WaitingCalls,
@@ -63,7 +63,7 @@ enum Phase {
 }
 
 /// Where a call is.
-enum Slot {
+enum CallSlot {
     Waiting(Box<Parked>),
     Out {
         id: CallId,
@@ -220,9 +220,9 @@ impl SessionMachine {
         } else {
             match self.send(now, head, meta, &payload, self.calls.vacant_key()) {
                 Ok(Some(id)) => {
-                    return Ok(self.calls.insert(Slot::Out { id, waker: waker.clone() }));
+                    return Ok(self.calls.insert(CallSlot::Out { id, waker: waker.clone() }));
                 }
-                Ok(None) => return Ok(self.calls.insert(Slot::Done(CallEnd::Sent))),
+                Ok(None) => return Ok(self.calls.insert(CallSlot::Done(CallEnd::Sent))),
                 Err(error) => self.check_wait(error)?,
             }
         }
@@ -247,7 +247,7 @@ impl SessionMachine {
         }
         let key = match self.send(now, head, meta, &payload, self.calls.vacant_key()) {
             Ok(Some(id)) => {
-                let key = self.calls.insert(Slot::Out { id, waker: waker.clone() });
+                let key = self.calls.insert(CallSlot::Out { id, waker: waker.clone() });
                 self.open_stream(key);
                 self.stream_sent(key, id);
                 return Ok(key);
@@ -315,19 +315,21 @@ impl SessionMachine {
     #[inline]
     pub(crate) fn poll_outcome(&mut self, key: Key, waker: &Waker) -> Poll<CallEnd> {
         let known = match self.calls.get_mut(key) {
-            Some(slot @ Slot::Done(_)) => {
+            Some(slot @ CallSlot::Done(_)) => {
                 let slot = match self.streams.has(key) {
-                    true => std::mem::replace(slot, Slot::Fetched),
+                    true => std::mem::replace(slot, CallSlot::Fetched),
                     false => self.calls.remove(key),
                 };
                 return match slot {
-                    Slot::Done(outcome) => Poll::Ready(outcome),
-                    Slot::Waiting(_) | Slot::Out { .. } | Slot::Fetched => Poll::Pending,
+                    CallSlot::Done(outcome) => Poll::Ready(outcome),
+                    CallSlot::Waiting(_) | CallSlot::Out { .. } | CallSlot::Fetched => {
+                        Poll::Pending
+                    }
                 };
             }
-            Some(Slot::Out { waker, .. }) => waker,
-            Some(Slot::Waiting(parked)) => &mut parked.waker,
-            Some(Slot::Fetched) | None => {
+            Some(CallSlot::Out { waker, .. }) => waker,
+            Some(CallSlot::Waiting(parked)) => &mut parked.waker,
+            Some(CallSlot::Fetched) | None => {
                 debug_assert!(false, "a call is asked for its outcome only once");
                 return Poll::Ready(CallEnd::NotBegun);
             }
@@ -342,17 +344,17 @@ impl SessionMachine {
     pub(crate) fn give_up(&mut self, key: Key) -> bool {
         self.close_stream(key);
         match self.calls.try_remove(key) {
-            Some(Slot::Out { id, .. }) => {
+            Some(CallSlot::Out { id, .. }) => {
                 let cancelled = self.link.as_mut().and_then(|link| link.cancel(id));
                 self.settle();
                 cancelled.is_some()
             }
-            Some(Slot::Waiting(parked)) => {
+            Some(CallSlot::Waiting(parked)) => {
                 self.waiting.remove(&parked);
                 self.settle();
                 self.phase == Phase::Closing
             }
-            Some(Slot::Done(_) | Slot::Fetched) | None => false,
+            Some(CallSlot::Done(_) | CallSlot::Fetched) | None => false,
         }
     }
 
@@ -360,10 +362,10 @@ impl SessionMachine {
         let Some(slot) = self.calls.get_mut(key) else {
             return;
         };
-        match std::mem::replace(slot, Slot::Done(outcome)) {
-            Slot::Out { waker, .. } => self.events.push_back(SessionEvent::Wake(waker)),
-            Slot::Waiting(parked) => self.events.push_back(SessionEvent::Wake(parked.waker)),
-            Slot::Done(_) | Slot::Fetched => debug_assert!(false, "a call ends once"),
+        match std::mem::replace(slot, CallSlot::Done(outcome)) {
+            CallSlot::Out { waker, .. } => self.events.push_back(SessionEvent::Wake(waker)),
+            CallSlot::Waiting(parked) => self.events.push_back(SessionEvent::Wake(parked.waker)),
+            CallSlot::Done(_) | CallSlot::Fetched => debug_assert!(false, "a call ends once"),
         }
         self.stream_over(key);
     }

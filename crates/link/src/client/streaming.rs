@@ -95,7 +95,7 @@ impl<Req, In, Out, Resp, E> Future for Open<'_, Req, In, Out, Resp, E> {
         let (codec, method) = (self.call.codec, &self.bound.method);
         let lanes = Arc::clone(self.call.lanes());
         let def = Arc::clone(&self.bound.call.def);
-        let watch = Mutex::new(self.call.watched.take().map(|start| Watch { def, start }));
+        let watch = Mutex::new(self.call.watched.take().map(|start| StreamWatch { def, start }));
         let end = Arc::new(Handle { begun, lanes, watch });
         let (near, far) = (Arc::clone(&end), Arc::clone(&end));
         Poll::Ready(Ok(Streaming {
@@ -192,11 +192,11 @@ impl<Resp, E> Future for StreamReply<Resp, E> {
 struct Handle {
     begun: Begun,
     lanes: Arc<Lanes>,
-    watch: Mutex<Option<Watch>>,
+    watch: Mutex<Option<StreamWatch>>,
 }
 
 /// A streaming call whose end an observer is to be told of.
-struct Watch {
+struct StreamWatch {
     def: Arc<RouteDef>,
     start: Instant,
 }
@@ -205,7 +205,8 @@ impl Handle {
     /// Tells the observer, if there is one that was not told before.
     fn unwatch(&self, outcome: impl FnOnce() -> observe::Outcome) {
         let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let (Some(Watch { def, start }), Some(observer)) = (watch, &self.lanes.config().observer)
+        if let (Some(StreamWatch { def, start }), Some(observer)) =
+            (watch, &self.lanes.config().observer)
         {
             let (service, method, peer) = (&*def.service, &*def.method, self.lanes.dialer());
             let info = CallInfo { side: Side::Client, service, method, peer };

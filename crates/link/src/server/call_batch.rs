@@ -22,9 +22,9 @@ use link_proto::{CallId, Meta, Payload, RouteId, Status};
 use tracing::Span;
 
 use super::context::{Context, Scope};
-use super::observed_call::{Watch, WatchedCall};
+use super::observed_call::{CallWatch, WatchedCall};
 use super::service::{AnswerHead, CallRefusal, Running, ServedMethod};
-use super::session::{Routes, Session};
+use super::session::{Routes, ServerSession};
 use super::streams::CallStreams;
 use crate::observe::Observer;
 
@@ -57,7 +57,7 @@ pub(crate) struct Job {
 
 /// Calls of one client that came together.
 pub(crate) struct Slice {
-    pub session: Arc<Session>,
+    pub session: Arc<ServerSession>,
     pub scope: Arc<Scope>,
     pub routes: Arc<Routes>,
     pub jobs: Vec<Job>,
@@ -178,7 +178,7 @@ impl Slice {
             HandlerRun::Waits(running) => {
                 answers.scratch.truncate(start);
                 let (entry, scope) = (Arc::clone(entry), Arc::clone(&self.scope));
-                self.spawn(Begun { id, one_way, entry, scope }, Work::Begun(running));
+                self.spawn(Begun { id, one_way, entry, scope }, CallTask::Begun(running));
             }
         }
     }
@@ -189,7 +189,7 @@ impl Slice {
         let context = self.context(&mut job, received);
         let streams = job.streams.then(|| CallStreams::new(Arc::clone(&self.session), job.id));
         let first = First { context, codec: job.codec, payload: job.payload, streams };
-        self.spawn(begun, Work::New(first));
+        self.spawn(begun, CallTask::New(first));
     }
 
     /// Begins a call in a thread that may block.
@@ -219,7 +219,7 @@ impl Slice {
         }
     }
 
-    fn spawn(&self, begun: Begun, work: Work) {
+    fn spawn(&self, begun: Begun, work: CallTask) {
         let taken = Taken(Arc::clone(&self.session));
         let (id, one_way) = (begun.id, begun.one_way);
         let task = async move {
@@ -239,7 +239,7 @@ impl Slice {
 }
 
 /// A call that the server counts as at work, until this is dropped.
-struct Taken(Arc<Session>);
+struct Taken(Arc<ServerSession>);
 
 impl Drop for Taken {
     fn drop(&mut self) {
@@ -269,7 +269,7 @@ impl First {
         cx: &mut TaskContext<'_>,
         out: &mut Vec<u8>,
     ) -> HandlerRun {
-        let mut watch = observer.map(|observer| Watch::begin(observer, entry, &self.context));
+        let mut watch = observer.map(|observer| CallWatch::begin(observer, entry, &self.context));
         let span = watch.as_ref().map_or_else(Span::none, |watch| watch.span().clone());
         let begin = || {
             span.in_scope(|| match self.streams {
@@ -309,21 +309,21 @@ impl First {
 }
 
 /// A call with a task of its own.
-enum Work {
+enum CallTask {
     New(First),
     Begun(Pin<Box<dyn Running>>),
 }
 
 /// Works on a call until it is done. Tells the method's entry how long its first step took.
 async fn finish(
-    session: &Session,
+    session: &ServerSession,
     entry: &Arc<ServedMethod>,
-    work: Work,
+    work: CallTask,
     out: &mut Vec<u8>,
 ) -> AnswerHead {
     let (mut first, mut running) = match work {
-        Work::New(first) => (Some(first), None),
-        Work::Begun(running) => (None, Some(running)),
+        CallTask::New(first) => (Some(first), None),
+        CallTask::Begun(running) => (None, Some(running)),
     };
     poll_fn(|cx| {
         if let Some(first) = first.take() {
@@ -382,7 +382,7 @@ impl Answers<'_> {
         self.list.push((id, answer, range));
     }
 
-    fn send(&mut self, session: &Session, scope: &Scope) {
+    fn send(&mut self, session: &ServerSession, scope: &Scope) {
         if self.list.is_empty() {
             return;
         }

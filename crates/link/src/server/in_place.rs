@@ -36,9 +36,9 @@ impl<F: Fn(&[u8], &mut BytesMut) + Send + Sync> Answerer for F {
 
 /// The method as a handler like others, for calls that are observed, or come in parts or with
 /// metadata.
-pub(crate) struct Method<F>(pub Arc<F>);
+pub(crate) struct InPlaceMethod<F>(pub Arc<F>);
 
-impl<F: Answerer + 'static> Handler for Method<F> {
+impl<F: Answerer + 'static> Handler for InPlaceMethod<F> {
     fn in_place(&self) -> Option<&dyn Answerer> {
         Some(&*self.0)
     }

@@ -13,7 +13,7 @@ use super::service::{AnswerHead, Running, ServedMethod};
 use crate::observe::{CallInfo, Observer, Outcome, Side};
 
 /// A call that is watched; the observer is told of its end when this is dropped.
-pub(crate) struct Watch {
+pub(crate) struct CallWatch {
     observer: Arc<dyn Observer>,
     entry: Arc<ServedMethod>,
     peer: Arc<Peer>,
@@ -22,7 +22,7 @@ pub(crate) struct Watch {
     outcome: Outcome,
 }
 
-impl Watch {
+impl CallWatch {
     pub(crate) fn begin(
         observer: &Arc<dyn Observer>,
         entry: &Arc<ServedMethod>,
@@ -49,7 +49,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for CallWatch {
     fn drop(&mut self) {
         self.observer.ended(&info(&self.entry, &self.peer), self.outcome, self.start.elapsed());
     }
@@ -63,7 +63,7 @@ fn info<'a>(entry: &'a ServedMethod, peer: &'a Peer) -> CallInfo<'a> {
 /// A call at work that is watched.
 pub(crate) struct WatchedCall {
     pub running: Pin<Box<dyn Running>>,
-    pub watch: Watch,
+    pub watch: CallWatch,
 }
 
 impl Running for WatchedCall {

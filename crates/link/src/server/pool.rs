@@ -15,7 +15,7 @@ const IDLE_TIME: Duration = Duration::from_secs(10);
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Threads that are started when they are needed and end when they are not.
-pub(crate) struct Pool(Arc<PoolState>);
+pub(crate) struct ThreadPool(Arc<PoolState>);
 
 struct PoolState {
     max_threads: usize,
@@ -41,7 +41,7 @@ pub(crate) struct PoolFull {
     pub waiting: usize,
 }
 
-impl Pool {
+impl ThreadPool {
     pub(crate) fn new(max_threads: usize, max_waiting: usize) -> Self {
         let (state, arrived) = (Mutex::default(), Condvar::new());
         let max_threads = max_threads.max(1);
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn jobs_run_beside_each_other_and_the_rest_waits_or_is_rejected() {
-        let pool = Pool::new(2, 1);
+        let pool = ThreadPool::new(2, 1);
         let (busy, release) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(3)));
         for _ in 0..2 {
             let (busy, release) = (Arc::clone(&busy), Arc::clone(&release));
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn jobs_that_come_at_once_have_all_threads_and_places() {
-        let pool = Pool::new(3, 2);
+        let pool = ThreadPool::new(3, 2);
         let release = Arc::new(Barrier::new(4));
         for n in 0..5 {
             let release = Arc::clone(&release);
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn an_idle_thread_is_used_again() {
-        let pool = Pool::new(8, 8);
+        let pool = ThreadPool::new(8, 8);
         for _ in 0..50 {
             let (sender, receiver) = mpsc::channel();
             pool.submit(Box::new(move || sender.send(()).unwrap())).unwrap();

@@ -222,7 +222,7 @@ impl Service {
     where
         F: Fn(&[u8], &mut BytesMut) + Send + Sync + 'static,
     {
-        self.insert(method, Box::new(in_place::Method(Arc::new(answer))));
+        self.insert(method, Box::new(in_place::InPlaceMethod(Arc::new(answer))));
         self
     }
 
@@ -345,13 +345,13 @@ where
             .decode(codec, payload)
             .map_err(|error| CallRefusal::bad_arguments(&error))?;
         let future = (self.handle)(context, args);
-        Ok(Box::pin(Work { future, codec, encode: self.encode.clone() }))
+        Ok(Box::pin(HandlerFuture { future, codec, encode: self.encode.clone() }))
     }
 }
 
 pin_project! {
     /// A handler's future, and what is needed to encode its answer.
-    struct Work<Fut, N> {
+    struct HandlerFuture<Fut, N> {
         #[pin]
         future: Fut,
         codec: u8,
@@ -359,7 +359,7 @@ pin_project! {
     }
 }
 
-impl<Fut, N> Running for Work<Fut, N>
+impl<Fut, N> Running for HandlerFuture<Fut, N>
 where
     Fut: Future + Send,
     N: EncodeAnswer<Fut::Output>,
@@ -412,7 +412,7 @@ where
             poll_fn(|cx| end.poll_flushed(cx.waker())).await;
             value
         };
-        Ok(Box::pin(Work { future, codec, encode: self.encode.clone() }))
+        Ok(Box::pin(HandlerFuture { future, codec, encode: self.encode.clone() }))
     }
 }
 

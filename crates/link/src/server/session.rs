@@ -23,7 +23,7 @@ use wire::{Share, SyncConn, drive_slices, slice_len};
 const MAX_SLICE_LEN: usize = 256;
 
 /// One client's connection, shared by its driver and the calls at work.
-pub(crate) struct Session {
+pub(crate) struct ServerSession {
     pub server: Arc<Shared>,
     conn: SyncConn<ServerLink>,
     /// Calls with a task of their own, to be aborted when their caller gives up.
@@ -37,7 +37,7 @@ type Ready<'a> = (CallId, Status, u8, Payload<'a>, Vec<(String, String)>);
 /// What a client's numbers stand for: methods, or why there are none.
 pub(crate) type Routes = Vec<Result<Arc<ServedMethod>, Arc<CallRefusal>>>;
 
-impl Session {
+impl ServerSession {
     pub(crate) fn new(server: Arc<Shared>) -> Arc<Self> {
         let machine = Connection::server(server.config.link(), Instant::now());
         let traffic = server.config.traffic.clone();
@@ -157,7 +157,7 @@ fn begin_len(ServerLink { link: machine, .. }: &ServerLink) -> usize {
 }
 
 /// Ends a session's calls when its driver ends, however that comes.
-struct SessionEnd<'a>(&'a Session);
+struct SessionEnd<'a>(&'a ServerSession);
 
 impl Drop for SessionEnd<'_> {
     fn drop(&mut self) {
@@ -167,7 +167,7 @@ impl Drop for SessionEnd<'_> {
 
 /// What the driver knows of the client.
 struct Client {
-    session: Arc<Session>,
+    session: Arc<ServerSession>,
     peer: Arc<Peer>,
     routes: Arc<Routes>,
 }

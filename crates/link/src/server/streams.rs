@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 use link_proto::{CallId, Payload, SendError};
 
-use super::session::Session;
+use super::session::ServerSession;
 use crate::error::Failure;
 use crate::streaming::StreamEnd;
 
@@ -95,13 +95,13 @@ impl Streams {
 
 /// One call's end of its streams.
 pub(crate) struct CallStreams {
-    session: Arc<Session>,
+    session: Arc<ServerSession>,
     id: CallId,
 }
 
 impl CallStreams {
     /// Of a call that was [opened](Streams::open).
-    pub(crate) fn new(session: Arc<Session>, id: CallId) -> Arc<Self> {
+    pub(crate) fn new(session: Arc<ServerSession>, id: CallId) -> Arc<Self> {
         Arc::new(Self { session, id })
     }
 }

@@ -22,16 +22,16 @@ const ITEMS: StreamMethod<u64, NoItems, u64, ()> =
 
 /// Counts ends by side, method and outcome.
 #[derive(Default)]
-struct Counts(Mutex<BTreeMap<String, u64>>);
+struct OutcomeObserver(Mutex<BTreeMap<String, u64>>);
 
-impl Observer for Counts {
+impl Observer for OutcomeObserver {
     fn ended(&self, call: &CallInfo<'_>, outcome: Outcome, _: Duration) {
         let key = format!("{:?} {} {}", call.side, call.method, outcome.name());
         *self.0.lock().unwrap().entry(key).or_default() += 1;
     }
 }
 
-impl Counts {
+impl OutcomeObserver {
     fn take(&self) -> String {
         let counts = std::mem::take(&mut *self.0.lock().unwrap());
         counts.into_iter().fold(String::new(), |mut text, (key, n)| {
@@ -56,7 +56,7 @@ fn more() -> Service {
 #[test]
 fn each_outcome_is_told_once_on_both_sides() {
     test(|| async {
-        let (near, far) = (Arc::<Counts>::default(), Arc::<Counts>::default());
+        let (near, far) = (Arc::<OutcomeObserver>::default(), Arc::<OutcomeObserver>::default());
         let config = ServerConfig { observer: Some(far.clone()), ..Default::default() };
         let server = Server::with_config(config).offer(more()).offer(calls(&Gauge::default()));
         let server = server.listen("127.0.0.1:0").await.unwrap();

@@ -110,15 +110,15 @@ impl Numbers for Desk {
     }
 
     async fn endless(&self, mut out: Sender<u64>) {
-        let _told = Told(&self.is_over);
+        let _told = NotifyOnDrop(&self.is_over);
         while out.send(&0).await.is_ok() {}
     }
 }
 
 /// Tells when it is dropped, with its call or at its end.
-struct Told<'a>(&'a Notify);
+struct NotifyOnDrop<'a>(&'a Notify);
 
-impl Drop for Told<'_> {
+impl Drop for NotifyOnDrop<'_> {
     fn drop(&mut self) {
         self.0.notify_one();
     }

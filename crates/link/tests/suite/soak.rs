@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::support::soak::{self, Done, Plan};
+use crate::support::soak::{self, Done, SoakPlan};
 use crate::support::{quickly, until};
 
 #[test]
@@ -15,7 +15,7 @@ fn replies_belong_to_their_requests_while_connections_break() {
     runtime.block_on(async {
         let done = Arc::<Done>::default();
         let server = soak::serve(&done).await;
-        let plan = Plan { duration, n_tasks: 40, n_threads: 4 };
+        let plan = SoakPlan { duration, n_tasks: 40, n_threads: 4 };
         let tally = soak::load(server.local_addr(), &plan, |_| ()).await;
         quickly(until(|| server.n_calls() == 0 && server.n_connections() == 0)).await;
         assert_eq!(done.n_doubled.load(Ordering::SeqCst), 0);

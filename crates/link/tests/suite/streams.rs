@@ -23,9 +23,9 @@ struct Seen {
 }
 
 /// Counts its end.
-struct Ended(Arc<Seen>);
+struct EndCounter(Arc<Seen>);
 
-impl Drop for Ended {
+impl Drop for EndCounter {
     fn drop(&mut self) {
         self.0.n_ended.fetch_add(1, Ordering::SeqCst);
     }
@@ -59,7 +59,7 @@ fn service(seen: &Arc<Seen>) -> Service {
             }
         })
         .streaming(&ENDLESS, move |_, (), _, mut out| {
-            let ended = Ended(Arc::clone(&seen));
+            let ended = EndCounter(Arc::clone(&seen));
             async move {
                 while out.send(&0).await.is_ok() {
                     ended.0.n_sent.fetch_add(1, Ordering::SeqCst);

@@ -64,20 +64,20 @@ impl Announced {
 /// The handle on the task that registers.
 #[derive(Clone, Debug)]
 pub(crate) struct Announcer {
-    commands: mpsc::UnboundedSender<Command>,
+    commands: mpsc::UnboundedSender<AnnounceCommand>,
     next_id: Arc<AtomicU64>,
     announced: Announced,
 }
 
 #[derive(Debug)]
-enum Command {
-    Add { id: u64, offer: Box<Offer> },
+enum AnnounceCommand {
+    Add { id: u64, offer: Box<AnnouncedService> },
     Remove { id: u64, done: oneshot::Sender<()> },
 }
 
 /// One service at one address.
 #[derive(Debug)]
-struct Offer {
+struct AnnouncedService {
     place: InstanceAddress,
     offered: OfferedService,
     /// What its URL says, for the metadata service.
@@ -120,28 +120,33 @@ impl Announcer {
         let (established, receiver) = watch::channel(false);
         // If the task is gone, so is the runtime, and with it everybody who could care.
         let offer = Box::new(offer(registration, established));
-        let _ = self.commands.send(Command::Add { id, offer });
+        let _ = self.commands.send(AnnounceCommand::Add { id, offer });
         let commands = self.commands.clone();
         let withdraw = move |done| {
-            let _ = commands.send(Command::Remove { id, done });
+            let _ = commands.send(AnnounceCommand::Remove { id, done });
         };
         (receiver, Box::new(withdraw))
     }
 }
 
-fn offer(registration: &Registration, established: watch::Sender<bool>) -> Offer {
+fn offer(registration: &Registration, established: watch::Sender<bool>) -> AnnouncedService {
     let DubboUrl { protocol, host, port, path, params, .. } = address::url(registration);
     let params = params.without("category");
     let application = params.get("application").unwrap_or_default().to_owned();
     let (service, of_service) = (registration.service.clone(), params.without(TIMESTAMP));
     let offered = OfferedService { service, protocol, port, path, params: of_service };
-    Offer { place: InstanceAddress { application, host, port }, offered, params, established }
+    AnnouncedService {
+        place: InstanceAddress { application, host, port },
+        offered,
+        params,
+        established,
+    }
 }
 
 struct Task {
     source: Arc<dyn Applications>,
     announced: Announced,
-    offers: BTreeMap<u64, Offer>,
+    offers: BTreeMap<u64, AnnouncedService>,
     instances: BTreeMap<InstanceAddress, Current>,
     mappings: BTreeMap<(String, String), (watch::Receiver<bool>, Withdraw)>,
     /// Who waits until what was withdrawn is gone.
@@ -161,7 +166,7 @@ struct Current {
 }
 
 impl Task {
-    async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
+    async fn run(mut self, mut commands: mpsc::UnboundedReceiver<AnnounceCommand>) {
         while let Some(command) = commands.recv().await {
             self.take(command);
             let until = Instant::now() + GATHER;
@@ -173,12 +178,12 @@ impl Task {
         // With the last handle the registrar ends, too, and with it what is left.
     }
 
-    fn take(&mut self, command: Command) {
+    fn take(&mut self, command: AnnounceCommand) {
         match command {
-            Command::Add { id, offer } => {
+            AnnounceCommand::Add { id, offer } => {
                 self.offers.insert(id, *offer);
             }
-            Command::Remove { id, done } => {
+            AnnounceCommand::Remove { id, done } => {
                 let Some(offer) = self.offers.remove(&id) else { return };
                 offer.established.send_replace(false);
                 self.leaving.push((offer.place, done));

@@ -4,14 +4,14 @@
 
 use dubbo_proto::definition::MAX_DOCUMENT_LEN;
 
-use super::Origin;
+use super::DefinitionOrigin;
 
 /// The longest documents of one interface together.
 pub(crate) const MAX_TOTAL_LEN: usize = 16 << 20;
 
 /// A document that was found somewhere.
 pub(crate) struct Document {
-    pub(crate) origin: Origin,
+    pub(crate) origin: DefinitionOrigin,
     /// What it says, or why it was not read.
     pub(crate) text: Result<Vec<u8>, Unread>,
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use dubbo_proto::definition::MAX_DOCUMENT_LEN;
 use wire::file::FileWork;
 
-use super::{Away, Document, Origin, Unread};
+use super::{Away, DefinitionOrigin, Document, Unread};
 
 /// The most variants of an interface.
 const MAX_DOCUMENTS: usize = 64;
@@ -20,12 +20,12 @@ const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// A folder of documents. Clones are handles to the same, and share one thread, so that a file
 /// system that hangs takes no more.
 #[derive(Clone, Debug)]
-pub(crate) struct Folder {
+pub(crate) struct DocumentFolder {
     path: PathBuf,
     work: FileWork,
 }
 
-impl Folder {
+impl DocumentFolder {
     pub(super) fn new(path: PathBuf) -> Self {
         Self { path, work: FileWork::default() }
     }
@@ -66,7 +66,7 @@ fn read_now(folder: &Path, interface: &str) -> io::Result<Vec<Document>> {
             max_len if max_len < len => Err(Unread::TooLong),
             max_len => Ok(wire::file::read(&path, max_len)?),
         };
-        documents.push(Document { origin: Origin::File(path), text });
+        documents.push(Document { origin: DefinitionOrigin::File(path), text });
     }
     Ok(documents)
 }
@@ -81,7 +81,7 @@ mod tests {
     async fn a_file_system_that_hangs_is_not_waited_for() {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("a.B.json"), "{}").unwrap();
-        let folder = Folder::new(place.path().to_owned());
+        let folder = DocumentFolder::new(place.path().to_owned());
         let (go_on, wait) = channel::<()>();
         let soon = Duration::from_millis(1);
         folder.work.run(soon, move || wait.recv()).await.unwrap_err();

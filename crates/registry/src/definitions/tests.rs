@@ -39,7 +39,7 @@ async fn what_a_folder_had_stays_while_it_cannot_be_read() {
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("a.B.json"), document("a.B", "{}", "plain")).unwrap();
     let seeker = || Seeker {
-        folder: Some(Folder::new(place.path().to_owned())),
+        folder: Some(DocumentFolder::new(place.path().to_owned())),
         asks_providers: false,
         watched: Box::new(Unknown),
         service: "a.B".parse().unwrap(),
@@ -272,7 +272,7 @@ async fn providers_of_dubbo_2_are_asked() {
     watch.lookups.wait_for(|lookup| lookup.found().is_some()).await.unwrap();
     let lookup = watch.current();
     assert_eq!(method_of(&lookup), "add(int, int)");
-    assert_eq!(lookup.found().unwrap().origin, Origin::Provider(addr.to_string()));
+    assert_eq!(lookup.found().unwrap().origin, DefinitionOrigin::Provider(addr.to_string()));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::store::{Applications, RuleWatch, Wait, Watch, Withdraw};
 
 use super::connection::SharedConnection;
 use super::rule::EtcdRule;
-use super::settings::Settings;
+use super::settings::EtcdSettings;
 use super::watch::EtcdWatch;
 
 /// The longest answer: metadata of 4 MiB, and some room.
@@ -26,7 +26,7 @@ const MAX_MESSAGE_LEN: usize = 8 << 20;
 #[derive(Debug)]
 pub(super) struct EtcdApplications {
     pub(super) paths: ApplicationPaths,
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<EtcdSettings>,
     pub(super) connection: SharedConnection,
     pub(super) registrar: Registrar,
 }

@@ -22,7 +22,7 @@ use crate::layout::Paths;
 use crate::lent::{Lender, Lent, Lost, Rounds, lend};
 use crate::store::StoreError;
 
-use super::settings::Settings;
+use super::settings::EtcdSettings;
 use super::stream::Watches;
 
 /// How often a quiet connection is asked whether it is alive: a member that hangs is left after at
@@ -95,7 +95,7 @@ pub(super) enum EtcdError {
 impl SharedConnection {
     /// Starts the task that connects and reconnects until it is aborted.
     pub(super) fn start(
-        settings: &Arc<Settings>,
+        settings: &Arc<EtcdSettings>,
         paths: &Paths,
         runtime: &Handle,
     ) -> (Self, AbortHandle) {
@@ -171,7 +171,7 @@ async fn bounded<T>(
 
 struct Connector {
     connection: SharedConnection,
-    settings: Arc<Settings>,
+    settings: Arc<EtcdSettings>,
     probe_key: String,
     lender: Lender<Live>,
     /// Reads the certificates.
@@ -319,7 +319,7 @@ mod tests {
     #[tokio::test]
     async fn so_many_are_read_at_a_time_and_each_has_its_turn() {
         let config = EtcdConfig::new(["http://127.0.0.1:1".to_owned()], Layout::contest());
-        let settings = Arc::new(Settings::new(config).unwrap());
+        let settings = Arc::new(EtcdSettings::new(config).unwrap());
         let paths = Paths::new(&Layout::contest()).unwrap();
         let (connection, connector) =
             SharedConnection::start(&settings, &paths, &Handle::current());

@@ -13,10 +13,10 @@ use etcd_client::{
 };
 
 use crate::layout::{Placed, Value};
-use crate::store::{Session, StoreError, Wait};
+use crate::store::{StoreError, StoreSession, Wait};
 
 use super::connection::{EtcdError, Live, SharedConnection};
-use super::settings::Settings;
+use super::settings::EtcdSettings;
 
 /// A list that changes this often while a name is added to it is written later.
 const MAX_TRIES: usize = 8;
@@ -32,7 +32,7 @@ pub(super) struct EtcdSession {
 }
 
 impl EtcdSession {
-    pub(super) fn new(settings: &Settings, connection: &SharedConnection) -> Self {
+    pub(super) fn new(settings: &EtcdSettings, connection: &SharedConnection) -> Self {
         let connection = connection.clone();
         Self { connection, ttl_s: settings.lease_ttl_s, live: None, lease: None }
     }
@@ -135,7 +135,7 @@ impl EtcdSession {
     }
 }
 
-impl Session for EtcdSession {
+impl StoreSession for EtcdSession {
     fn ready(&mut self) -> Wait<'_, bool> {
         Box::pin(async {
             let live = self.connection.lent.live().await;

@@ -18,8 +18,8 @@ const MIN_LEASE: Duration = Duration::from_secs(1);
 /// A dead agent that stays listed for more than an hour helps nobody.
 const MAX_LEASE: Duration = Duration::from_secs(3600);
 
-/// What [`Settings::new`] has checked.
-pub(super) struct Settings {
+/// What [`EtcdSettings::new`] has checked.
+pub(super) struct EtcdSettings {
     pub(super) urls: Vec<String>,
     pub(super) layout: Layout,
     user: Option<(String, String)>,
@@ -32,13 +32,13 @@ pub(super) struct Settings {
     pub(super) applications: ApplicationConfig,
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for EtcdSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("urls", &self.urls).finish_non_exhaustive()
+        f.debug_struct("EtcdSettings").field("urls", &self.urls).finish_non_exhaustive()
     }
 }
 
-impl Settings {
+impl EtcdSettings {
     /// Where the application level is.
     pub(super) fn application_paths(&self) -> Result<ApplicationPaths, RegistryError> {
         let ApplicationConfig { instances_root, metadata_root, .. } = &self.applications;
@@ -137,7 +137,7 @@ mod tests {
     fn error(change: impl FnOnce(&mut EtcdConfig)) -> String {
         let mut config = EtcdConfig::new(["http://127.0.0.1:2379"], Layout::contest());
         change(&mut config);
-        Settings::new(config).map(|_| ()).unwrap_err().to_string()
+        EtcdSettings::new(config).map(|_| ()).unwrap_err().to_string()
     }
 
     #[test]
@@ -145,7 +145,7 @@ mod tests {
         let mut config = EtcdConfig::new(["http://127.0.0.1:2379"], Layout::contest());
         (config.user, config.password) = (Some("u".into()), Some("hush".into()));
         assert!(!format!("{config:?}").contains("hush"));
-        assert!(!format!("{:?}", Settings::new(config).unwrap()).contains("hush"));
+        assert!(!format!("{:?}", EtcdSettings::new(config).unwrap()).contains("hush"));
     }
 
     #[test]

@@ -49,19 +49,19 @@ pub(super) struct Range {
 type Message = Result<WatchResponse, String>;
 
 /// What the task of a stream is asked to do.
-enum Order {
+enum StreamCommand {
     Open { watcher: WatcherId, ranges: Vec<Range>, to: mpsc::Sender<Message> },
     Close { watcher: WatcherId },
 }
 
 /// There are at most two orders of each watcher.
-type Orders = mpsc::UnboundedSender<Order>;
+type StreamCommands = mpsc::UnboundedSender<StreamCommand>;
 
 /// The watches of a connection.
 pub(super) struct Watches {
     client: Client,
     request_timeout: Duration,
-    current: Mutex<Option<Orders>>,
+    current: Mutex<Option<StreamCommands>>,
     n_watchers: AtomicU64,
 }
 
@@ -88,9 +88,10 @@ impl Watches {
     }
 
     /// The stream that takes further watches, and whether it begins with this; not `refused`.
-    fn stream(&self, refused: Option<&Orders>) -> (Orders, bool) {
+    fn stream(&self, refused: Option<&StreamCommands>) -> (StreamCommands, bool) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_refused = |orders: &Orders| refused.is_some_and(|it| it.same_channel(orders));
+        let is_refused =
+            |orders: &StreamCommands| refused.is_some_and(|it| it.same_channel(orders));
         if let Some(orders) = current.as_ref().filter(|it| !it.is_closed() && !is_refused(it)) {
             return (orders.clone(), false);
         }
@@ -100,12 +101,16 @@ impl Watches {
         (orders, true)
     }
 
-    async fn open_on(&self, orders: Orders, ranges: Vec<Range>) -> Result<OpenWatch, EtcdError> {
+    async fn open_on(
+        &self,
+        orders: StreamCommands,
+        ranges: Vec<Range>,
+    ) -> Result<OpenWatch, EtcdError> {
         let watcher = self.n_watchers.fetch_add(1, Ordering::Relaxed);
         let (to, messages) = mpsc::channel(QUEUE_LEN);
         let n_ranges = ranges.len();
         let mut watch = OpenWatch { watcher, orders, messages, first: VecDeque::new() };
-        if watch.orders.send(Order::Open { watcher, ranges, to }).is_err() {
+        if watch.orders.send(StreamCommand::Open { watcher, ranges, to }).is_err() {
             return Err(EtcdError::Ended { reason: "its stream has ended".into() });
         }
         let (what, after) = ("starting to watch", self.request_timeout);
@@ -119,7 +124,7 @@ impl Watches {
 #[derive(Debug)]
 pub(super) struct OpenWatch {
     watcher: WatcherId,
-    orders: Orders,
+    orders: StreamCommands,
     messages: mpsc::Receiver<Message>,
     /// What came of the first watches before the last one was there.
     first: VecDeque<WatchResponse>,
@@ -160,7 +165,8 @@ impl OpenWatch {
 
 impl Drop for OpenWatch {
     fn drop(&mut self) {
-        let _its_stream_may_have_ended = self.orders.send(Order::Close { watcher: self.watcher });
+        let _its_stream_may_have_ended =
+            self.orders.send(StreamCommand::Close { watcher: self.watcher });
     }
 }
 
@@ -179,9 +185,9 @@ fn end_of(message: &WatchResponse) -> EtcdError {
 async fn run(
     client: Client,
     request_timeout: Duration,
-    mut orders: mpsc::UnboundedReceiver<Order>,
+    mut orders: mpsc::UnboundedReceiver<StreamCommand>,
 ) {
-    let Some(Order::Open { watcher, ranges, to }) = orders.recv().await else { return };
+    let Some(StreamCommand::Open { watcher, ranges, to }) = orders.recv().await else { return };
     let mut ranges = VecDeque::from(ranges);
     // A stream begins with a watch.
     let Some(Range { key, options }) = ranges.pop_front() else { return };
@@ -211,10 +217,10 @@ async fn run(
 }
 
 /// Tells those why nothing will come who have just asked.
-fn end(mut orders: mpsc::UnboundedReceiver<Order>, reason: &str) {
+fn end(mut orders: mpsc::UnboundedReceiver<StreamCommand>, reason: &str) {
     orders.close();
     while let Ok(order) = orders.try_recv() {
-        if let Order::Open { to, .. } = order {
+        if let StreamCommand::Open { to, .. } = order {
             let _ = to.try_send(Err(reason.to_owned()));
         }
     }
@@ -247,7 +253,7 @@ impl Stream {
     }
 
     /// Serves its watchers to its end, and says why it ended.
-    async fn serve(&mut self, orders: &mut mpsc::UnboundedReceiver<Order>) -> String {
+    async fn serve(&mut self, orders: &mut mpsc::UnboundedReceiver<StreamCommand>) -> String {
         loop {
             let next = self.requests.front().cloned();
             tokio::select! {
@@ -284,14 +290,14 @@ impl Stream {
         }
     }
 
-    fn handle_order(&mut self, order: Order) {
+    fn handle_order(&mut self, order: StreamCommand) {
         match order {
-            Order::Open { watcher, ranges, to } => {
+            StreamCommand::Open { watcher, ranges, to } => {
                 self.watchers.insert(watcher, to);
                 let ranges = ranges.into_iter().map(|range| Request::Watch(watcher, range));
                 self.requests.extend(ranges);
             }
-            Order::Close { watcher } => self.forget(watcher),
+            StreamCommand::Close { watcher } => self.forget(watcher),
         }
     }
 

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use crate::config::EtcdConfig;
     use crate::etcd::rule::EtcdRule;
-    use crate::etcd::settings::Settings;
+    use crate::etcd::settings::EtcdSettings;
     use crate::layout::Layout;
 
     async fn whole_len(watch: &mut EtcdWatch<Entry>) -> usize {
@@ -183,7 +183,7 @@ mod tests {
         let etcd = Etcd::start().unwrap();
         let paths = Paths::new(&Layout::contest()).unwrap();
         let config = EtcdConfig::new([etcd.client_url()], Layout::contest());
-        let settings = Arc::new(Settings::new(config).unwrap());
+        let settings = Arc::new(EtcdSettings::new(config).unwrap());
         let (connection, _connector) =
             SharedConnection::start(&settings, &paths, &Handle::current());
         let mut watch = EtcdWatch::of_service(paths, connection, "a.B".parse().unwrap());
@@ -204,7 +204,7 @@ mod tests {
         let etcd = Etcd::start().unwrap();
         let paths = Paths::new(&Layout::contest()).unwrap();
         let config = EtcdConfig::new([etcd.client_url()], Layout::contest());
-        let settings = Arc::new(Settings::new(config).unwrap());
+        let settings = Arc::new(EtcdSettings::new(config).unwrap());
         let (connection, _connector) =
             SharedConnection::start(&settings, &paths, &Handle::current());
         let live = connection.lent.live().await.expect("a connection");

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::repeated::without_secret;
 
-use super::settings::Settings;
+use super::settings::KubernetesSettings;
 
 /// The longest page of a list.
 const MAX_PAGE_LEN: usize = 64 << 20;
@@ -106,7 +106,10 @@ impl OpenResponse {
 }
 
 /// Asks, and waits until the answer begins. An answer that refuses is an error.
-pub(super) async fn get(settings: &Settings, path: &str) -> Result<OpenResponse, ApiError> {
+pub(super) async fn get(
+    settings: &KubernetesSettings,
+    path: &str,
+) -> Result<OpenResponse, ApiError> {
     settings.renew_tls().await;
     let token = settings.token().await?;
     let deadline = Instant::now() + settings.request_timeout;
@@ -160,7 +163,7 @@ async fn reason(answer: &mut OpenResponse, deadline: Instant, token: &str) -> St
 }
 
 /// Asks, and reads the whole answer.
-pub(super) async fn read(settings: &Settings, path: &str) -> Result<Vec<u8>, ApiError> {
+pub(super) async fn read(settings: &KubernetesSettings, path: &str) -> Result<Vec<u8>, ApiError> {
     let mut answer = get(settings, path).await?;
     let read = timeout(settings.request_timeout, answer.whole(MAX_PAGE_LEN)).await;
     read.unwrap_or(Err(ApiError::Late(settings.request_timeout)))

@@ -100,7 +100,7 @@ pub(super) struct Page {
 
 /// One line of a watch.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Event {
+pub(super) enum WatchEvent {
     Put {
         object: Object,
         version: String,
@@ -250,7 +250,7 @@ fn page<T>(list: ListText<T>, object: fn(T) -> Option<Object>) -> Result<Page, B
 }
 
 /// Reads one line of a watch.
-pub(super) fn parse_event(kind: ObjectKind, line: &[u8]) -> Result<Event, BadObject> {
+pub(super) fn parse_event(kind: ObjectKind, line: &[u8]) -> Result<WatchEvent, BadObject> {
     let EventHead { kind: event, object } = serde_json::from_slice(line)?;
     let ObjectHead { metadata, code, message } = object;
     let version = metadata.resource_version.clone().unwrap_or_default();
@@ -260,13 +260,15 @@ pub(super) fn parse_event(kind: ObjectKind, line: &[u8]) -> Result<Event, BadObj
                 ObjectKind::Slices => slice(serde_json::from_slice::<EventText<_>>(line)?.object),
                 ObjectKind::Services => service(ServiceText { metadata }),
             };
-            Ok(Event::Put { object: object.ok_or(BadObject::Nameless)?, version })
+            Ok(WatchEvent::Put { object: object.ok_or(BadObject::Nameless)?, version })
         }
-        "DELETED" => Ok(Event::Gone { name: name(&metadata).ok_or(BadObject::Nameless)?, version }),
-        "BOOKMARK" => Ok(Event::Bookmark { version }),
+        "DELETED" => {
+            Ok(WatchEvent::Gone { name: name(&metadata).ok_or(BadObject::Nameless)?, version })
+        }
+        "BOOKMARK" => Ok(WatchEvent::Bookmark { version }),
         "ERROR" => {
             let (code, message) = (code.unwrap_or(500), message.unwrap_or_default());
-            Ok(Event::Failed { code, message })
+            Ok(WatchEvent::Failed { code, message })
         }
         _ => Err(BadObject::Type(event.chars().take(32).collect())),
     }
@@ -336,7 +338,7 @@ pub(super) fn exercise(data: &[u8]) {
         let page = parse_page(kind, data).unwrap_or_default();
         let event = parse_event(kind, data).ok();
         let put = event.and_then(|event| match event {
-            Event::Put { object, .. } => Some(object),
+            WatchEvent::Put { object, .. } => Some(object),
             _ => None,
         });
         let mut state = super::state::State::new(Vec::new());
@@ -362,7 +364,7 @@ mod tests {
         );
         let event = parse_event(ObjectKind::Slices, text.as_bytes()).unwrap();
         match event {
-            Event::Put { object: Object { content: Content::Slice(slice), .. }, version } => {
+            WatchEvent::Put { object: Object { content: Content::Slice(slice), .. }, version } => {
                 assert_eq!((&*version, &*slice.service, slice.ports.len()), ("7", "orders", 1));
                 slice
             }
@@ -422,7 +424,7 @@ mod tests {
     fn the_end_of_the_history_comes_as_an_event() {
         let line = br#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}"#;
         let event = parse_event(ObjectKind::Slices, line).unwrap();
-        assert_eq!(event, Event::Failed { code: 410, message: "too old".into() });
+        assert_eq!(event, WatchEvent::Failed { code: 410, message: "too old".into() });
         for line in ["", "{}", "null", r#"{"type":"NEW","object":{}}"#, r#"{"type":"ADDED"}"#] {
             assert!(parse_event(ObjectKind::Slices, line.as_bytes()).is_err(), "{line}");
             exercise(line.as_bytes());

@@ -25,8 +25,8 @@ const ANY: &str = "*";
 /// The longest token; those of service accounts have some 1,200 bytes.
 const MAX_TOKEN_LEN: u64 = 64 << 10;
 
-/// What [`Settings::new`] has checked.
-pub(super) struct Settings {
+/// What [`KubernetesSettings::new`] has checked.
+pub(super) struct KubernetesSettings {
     pub(super) destination: Destination,
     /// Read again for each connection, since certificates are renewed.
     tls: Option<ClientTls>,
@@ -46,13 +46,13 @@ pub(super) struct Settings {
     pub(super) request_timeout: Duration,
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for KubernetesSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("host", &self.host).finish_non_exhaustive()
+        f.debug_struct("KubernetesSettings").field("host", &self.host).finish_non_exhaustive()
     }
 }
 
-impl Settings {
+impl KubernetesSettings {
     pub(super) fn new(config: KubernetesConfig) -> Result<Self, RegistryError> {
         let is_in_cluster = config.server.is_none();
         let server = match config.server {
@@ -200,11 +200,11 @@ mod tests {
     use super::*;
     use crate::config::KubernetesService;
 
-    fn settings(change: impl FnOnce(&mut KubernetesConfig)) -> Result<Settings, String> {
+    fn settings(change: impl FnOnce(&mut KubernetesConfig)) -> Result<KubernetesSettings, String> {
         let mut config = KubernetesConfig::new();
         config.server = Some("http://127.0.0.1:8001".to_owned());
         change(&mut config);
-        Settings::new(config).map_err(|error| error.to_string())
+        KubernetesSettings::new(config).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -11,8 +11,8 @@ use crate::follow::new_backoff;
 
 use super::api::{self, ApiError};
 use super::lines::Lines;
-use super::objects::{Event, Object, ObjectKind, ObjectName, parse_event, parse_page};
-use super::settings::Settings;
+use super::objects::{Object, ObjectKind, ObjectName, WatchEvent, parse_event, parse_page};
+use super::settings::KubernetesSettings;
 
 /// How long a watch lasts. A short one costs one request a minute, and finds out about an API
 /// server that stands still.
@@ -48,7 +48,7 @@ pub(super) enum News {
 /// The task of one kind.
 pub(super) struct Watcher {
     pub(super) kind: ObjectKind,
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<KubernetesSettings>,
     pub(super) news: Sender<(ObjectKind, News)>,
 }
 
@@ -174,22 +174,22 @@ impl Watcher {
         }
     }
 
-    fn read(&self, line: &[u8]) -> Result<Event, String> {
+    fn read(&self, line: &[u8]) -> Result<WatchEvent, String> {
         parse_event(self.kind, line).map_err(|error| error.to_string())
     }
 
     /// Passes an event on; returns why the watch is over.
     async fn handle(
         &self,
-        event: Event,
+        event: WatchEvent,
         version: &mut String,
     ) -> Result<Option<ApiError>, Unwanted> {
         let (news, new_version) = match event {
-            Event::Put { object, version } => (Some(News::Put(object)), version),
-            Event::Gone { name, version } => (Some(News::Gone(name)), version),
-            Event::Bookmark { version } => (None, version),
-            Event::Failed { code: 410, .. } => return Ok(Some(ApiError::Gone)),
-            Event::Failed { code, message } => {
+            WatchEvent::Put { object, version } => (Some(News::Put(object)), version),
+            WatchEvent::Gone { name, version } => (Some(News::Gone(name)), version),
+            WatchEvent::Bookmark { version } => (None, version),
+            WatchEvent::Failed { code: 410, .. } => return Ok(Some(ApiError::Gone)),
+            WatchEvent::Failed { code, message } => {
                 let message = message.chars().take(300).collect();
                 return Ok(Some(ApiError::Ended { code, message }));
             }

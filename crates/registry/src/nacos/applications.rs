@@ -20,12 +20,12 @@ use super::index::list_names;
 use super::names;
 use super::offers;
 use super::rule::{self, MAPPING, NacosRule};
-use super::settings::Settings;
+use super::settings::NacosSettings;
 use super::watch::{NacosWatch, Wanted};
 
 #[derive(Debug)]
 pub(super) struct NacosApplications {
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<NacosSettings>,
     pub(super) naming: SharedConnection,
     pub(super) documents: SharedConnection,
     pub(super) registrar: Registrar,

@@ -31,7 +31,7 @@ use crate::store::StoreError;
 use super::channel::connect;
 use super::hub::Hub;
 use super::login::Login;
-use super::settings::{Server, Settings};
+use super::settings::{NacosServer, NacosSettings};
 
 /// A connection that has been silent for this long is asked whether it is alive. Source:
 /// `DefaultGrpcClientConfig.connectionKeepAlive`.
@@ -58,7 +58,7 @@ pub(super) type SharedConnection = Lent<Live>;
 /// A connection that can be used.
 pub(super) struct Live {
     grpc: Grpc<Channel>,
-    settings: Arc<Settings>,
+    settings: Arc<NacosSettings>,
     credentials: Mutex<Credentials>,
     /// The server has said that we may not do something.
     is_denied: AtomicBool,
@@ -118,7 +118,7 @@ impl From<NacosError> for StoreError {
 /// Starts the task that connects and reconnects until it is aborted.
 pub(super) fn start(
     module: Module,
-    settings: &Arc<Settings>,
+    settings: &Arc<NacosSettings>,
     login: &Arc<Login>,
     runtime: &Handle,
 ) -> (SharedConnection, AbortHandle) {
@@ -254,7 +254,7 @@ fn words_of_status(status: &tonic::Status) -> String {
 
 struct Connector {
     module: Module,
-    settings: Arc<Settings>,
+    settings: Arc<NacosSettings>,
     login: Arc<Login>,
     lender: Lender<Live>,
 }
@@ -269,7 +269,7 @@ struct Talk {
 struct Ended {
     error: NacosError,
     /// The server wants us to connect elsewhere.
-    to: Option<Server>,
+    to: Option<NacosServer>,
     /// Whether the server has asked for a new connection.
     is_reset: bool,
 }
@@ -278,7 +278,7 @@ impl Connector {
     async fn run(self) {
         let settings = Arc::clone(&self.settings);
         let mut rounds = Rounds::new(&settings.servers);
-        let (mut sent_to, mut n_resets) = (None::<Server>, 0);
+        let (mut sent_to, mut n_resets) = (None::<NacosServer>, 0);
         loop {
             let server = sent_to.take().unwrap_or_else(|| rounds.server().clone());
             let began = Instant::now();
@@ -297,14 +297,14 @@ impl Connector {
         }
     }
 
-    async fn connect(&self, server: &Server) -> Result<(Live, Talk), NacosError> {
+    async fn connect(&self, server: &NacosServer) -> Result<(Live, Talk), NacosError> {
         let after = self.settings.connect_timeout;
         let set_up = timeout(after, self.set_up(server)).await;
         set_up.unwrap_or(Err(NacosError::Timeout { what: "connecting", after }))
     }
 
     /// The handshake. Source: `GrpcClient.connectToServer`.
-    async fn set_up(&self, server: &Server) -> Result<(Live, Talk), NacosError> {
+    async fn set_up(&self, server: &NacosServer) -> Result<(Live, Talk), NacosError> {
         let settings = &self.settings;
         if let Some(tls) = &settings.tls
             && let Err(error) = tls.reload_within(settings.connect_timeout / 2).await
@@ -353,7 +353,7 @@ impl Connector {
     }
 
     /// Lends the connection out until it is over; returns why that is.
-    async fn serve(&self, server: &Server, live: Live, mut talk: Talk) -> Ended {
+    async fn serve(&self, server: &NacosServer, live: Live, mut talk: Talk) -> Ended {
         let mut expires = self.login.expires_at().await;
         let mut log_in_at = Instant::now();
         let live = Arc::new(live);
@@ -407,7 +407,7 @@ impl Connector {
             self.login.forget().await;
         }
         self.lender.take_back();
-        let to = to.map(|(host, port)| Server { host, port });
+        let to = to.map(|(host, port)| NacosServer { host, port });
         Ended { error, to, is_reset }
     }
 }
@@ -415,7 +415,7 @@ impl Connector {
 impl Connector {
     /// The server says that the user may not do something, though the connection is well: the
     /// token may be one of before it was started again. Nothing is lost if that is not the reason.
-    async fn log_in_again(&self, server: &Server, live: &Live) {
+    async fn log_in_again(&self, server: &NacosServer, live: &Live) {
         let refused = live.credentials().token.clone();
         match self.login.another(server, refused.as_ref()).await {
             Ok(token) => live.credentials().token = token,

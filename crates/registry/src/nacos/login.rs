@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::repeated::without_secret;
 
-use super::settings::{LoginSettings, Server, Settings, destination};
+use super::settings::{LoginSettings, NacosServer, NacosSettings, destination};
 
 /// Nacos 3, and Nacos 2.
 const PATHS: [&str; 2] = ["/v3/auth/user/login", "/v1/auth/users/login"];
@@ -30,7 +30,7 @@ const MIN_TTL: Duration = Duration::from_secs(10);
 
 /// A login that connections share.
 pub(super) struct Login {
-    settings: Arc<Settings>,
+    settings: Arc<NacosSettings>,
     token: Mutex<Option<Token>>,
 }
 
@@ -49,12 +49,12 @@ struct Granted {
 }
 
 impl Login {
-    pub(super) fn new(settings: &Arc<Settings>) -> Self {
+    pub(super) fn new(settings: &Arc<NacosSettings>) -> Self {
         Self { settings: Arc::clone(settings), token: Mutex::new(None) }
     }
 
     /// The token for a new connection to a server, if there is a user.
-    pub(super) async fn token(&self, server: &Server) -> Result<Option<Secret>, String> {
+    pub(super) async fn token(&self, server: &NacosServer) -> Result<Option<Secret>, String> {
         let Some(login) = &self.settings.login else { return Ok(None) };
         let mut token = self.token.lock().await;
         if let Some(token) = token.as_ref().filter(|token| Instant::now() < token.renew_at) {
@@ -95,7 +95,7 @@ impl Login {
     /// may be known already: connections share a login.
     pub(super) async fn another(
         &self,
-        server: &Server,
+        server: &NacosServer,
         refused: Option<&Secret>,
     ) -> Result<Option<Secret>, String> {
         let is_refused = |token: &mut Token| Some(&token.secret) == refused;
@@ -106,7 +106,7 @@ impl Login {
 
 async fn log_in(
     login: &LoginSettings,
-    server: &Server,
+    server: &NacosServer,
     connect_timeout: Duration,
 ) -> Result<Granted, String> {
     let mut refused = String::new();
@@ -135,7 +135,7 @@ async fn log_in(
 
 async fn post(
     login: &LoginSettings,
-    server: &Server,
+    server: &NacosServer,
     path: &str,
     connect_timeout: Duration,
 ) -> Result<(u16, Bytes), String> {

@@ -11,7 +11,7 @@ use dubbo_proto::application::applications;
 use nacos_proto::{Ask, ConfigKey, ServiceInfo, ServiceName};
 use tokio::time::timeout;
 
-use crate::definitions::{Allowance, Away, Document, Origin, Unread};
+use crate::definitions::{Allowance, Away, DefinitionOrigin, Document, Unread};
 
 use super::connection::{Live, NacosError, SharedConnection};
 use super::index::list_names;
@@ -37,7 +37,7 @@ pub(super) async fn read(
         let (mut found, mut allowance) = (Vec::new(), Allowance::default());
         for data_id in ids {
             let key = ConfigKey { group: definitions.to_owned(), data_id };
-            let origin = Origin::Report(format!("{}/{}", key.group, key.data_id));
+            let origin = DefinitionOrigin::Report(format!("{}/{}", key.group, key.data_id));
             let read = match rule::read(&documents, &key).await {
                 Ok(read) => read,
                 // It is too long, or may not be read. The others have nothing to do with it.

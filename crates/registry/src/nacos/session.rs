@@ -11,7 +11,7 @@ use nacos_proto::{Ask, ConfigKey, Instance, ServiceName};
 use tokio::task::AbortHandle;
 
 use crate::layout::{Placed, Value};
-use crate::store::{Session, StoreError, Wait};
+use crate::store::{StoreError, StoreSession, Wait};
 
 use super::connection::{Live, NacosError, SharedConnection};
 use super::offers::unplaced;
@@ -156,7 +156,7 @@ fn register(service: &ServiceName, wanted: &BTreeMap<String, Instance>) -> Ask {
     }
 }
 
-impl Session for NacosSession {
+impl StoreSession for NacosSession {
     fn ready(&mut self) -> Wait<'_, bool> {
         Box::pin(async {
             self.live = self.naming.live().await;

@@ -11,10 +11,10 @@ use wire::{Destination, SocketOptions};
 use crate::config::{ApplicationConfig, NacosConfig, RegistryTls};
 use crate::error::RegistryError;
 
-/// What [`Settings::new`] has checked.
-pub(super) struct Settings {
+/// What [`NacosSettings::new`] has checked.
+pub(super) struct NacosSettings {
     /// At least one.
-    pub(super) servers: Vec<Server>,
+    pub(super) servers: Vec<NacosServer>,
     pub(super) grpc_port_offset: u16,
     pub(super) tls: Option<ClientTls>,
     pub(super) namespace: String,
@@ -43,24 +43,24 @@ pub(super) struct LoginSettings {
 
 /// A server, at its port of HTTP.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Server {
+pub(super) struct NacosServer {
     pub(super) host: String,
     pub(super) port: u16,
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for NacosServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&wire::address::join(&self.host, self.port))
     }
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for NacosSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("servers", &self.servers).finish_non_exhaustive()
+        f.debug_struct("NacosSettings").field("servers", &self.servers).finish_non_exhaustive()
     }
 }
 
-impl Settings {
+impl NacosSettings {
     pub(super) fn new(config: NacosConfig) -> Result<Self, RegistryError> {
         if config.servers.is_empty() {
             return Err(RegistryError::NoNacosServer);
@@ -71,7 +71,7 @@ impl Settings {
             if port.checked_add(config.grpc_port_offset).is_none() {
                 return Err(bad());
             }
-            Ok(Server { host: host.to_owned(), port })
+            Ok(NacosServer { host: host.to_owned(), port })
         });
         let servers = servers.collect::<Result<_, _>>()?;
         let tls = |protocols| {
@@ -124,7 +124,7 @@ impl Settings {
     }
 
     /// Where a server speaks gRPC.
-    pub(super) fn grpc(&self, server: &Server) -> Destination {
+    pub(super) fn grpc(&self, server: &NacosServer) -> Destination {
         let port = server.port.saturating_add(self.grpc_port_offset);
         destination(&server.host, port, self.tls.as_ref())
     }
@@ -163,7 +163,7 @@ mod tests {
         let error = |change: fn(&mut NacosConfig)| {
             let mut config = NacosConfig::new(["127.0.0.1:8848"]);
             change(&mut config);
-            Settings::new(config).map(|_| ()).unwrap_err().to_string()
+            NacosSettings::new(config).map(|_| ()).unwrap_err().to_string()
         };
         assert!(error(|config| config.servers.clear()).contains("add at least one"));
         assert!(error(|config| config.servers = vec!["h".into()]).contains("HOST:PORT"));
@@ -176,7 +176,7 @@ mod tests {
     fn the_namespace_public_has_no_name() {
         let mut config = NacosConfig::new(["h:1"]);
         config.namespace = "public".into();
-        assert_eq!(Settings::new(config).unwrap().namespace, "");
+        assert_eq!(NacosSettings::new(config).unwrap().namespace, "");
     }
 
     #[test]
@@ -185,6 +185,6 @@ mod tests {
         (config.user, config.password) = (Some("u".into()), Some("hush".into()));
         (config.access_key, config.secret_key) = (Some("k".into()), Some("hush".into()));
         assert!(!format!("{config:?}").contains("hush"));
-        assert!(!format!("{:?}", Settings::new(config).unwrap()).contains("hush"));
+        assert!(!format!("{:?}", NacosSettings::new(config).unwrap()).contains("hush"));
     }
 }

@@ -57,7 +57,7 @@ impl Scripted {
     }
 }
 
-impl Session for Scripted {
+impl StoreSession for Scripted {
     fn ready(&mut self) -> Wait<'_, bool> {
         let mut is_there = self.is_there.subscribe();
         Box::pin(async move { is_there.wait_for(|is| *is).await.is_ok() })

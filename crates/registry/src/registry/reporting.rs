@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use wire::jitter;
 
-use crate::definitions::{Folder, own_documents};
+use crate::definitions::{DocumentFolder, own_documents};
 use crate::endpoint::Registration;
 use crate::layout::Placed;
 use crate::store::{Applications, Withdraw};
@@ -45,7 +45,7 @@ impl Drop for Reported {
 impl DefinitionReport {
     /// `None` if there is no folder, or the application has no name.
     pub(super) fn start(
-        folder: Option<&Folder>,
+        folder: Option<&DocumentFolder>,
         source: Arc<dyn Applications>,
         registration: &Registration,
         runtime: &Handle,

@@ -39,14 +39,14 @@ pub(super) struct Terms {
 
 /// What one registry says of a service.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct RegistryPart {
     pub(super) terms: Terms,
     pub(super) snapshot: Snapshot,
     /// Whether nobody waits any longer for its first list.
     pub(super) is_given_up: bool,
 }
 
-impl Part {
+impl RegistryPart {
     fn is_silent(&self) -> bool {
         self.snapshot.status == Freshness::Pending
     }
@@ -76,7 +76,11 @@ impl Part {
 
 /// The entries that count, of registries in the order of their preference. `None` as long as that
 /// cannot be said. If all of them refuse to tell, that is all that is known.
-pub(super) fn combine(wanted: &ServiceKey, mode: SeveralMode, parts: &[Part]) -> Option<Known> {
+pub(super) fn combine(
+    wanted: &ServiceKey,
+    mode: SeveralMode,
+    parts: &[RegistryPart],
+) -> Option<Known> {
     let asked = match mode {
         SeveralMode::Merged => parts,
         SeveralMode::Failover => {
@@ -84,8 +88,8 @@ pub(super) fn combine(wanted: &ServiceKey, mode: SeveralMode, parts: &[Part]) ->
             first.map_or(parts, |first| &parts[..=first])
         }
     };
-    let is_awaited = |part: &Part| part.is_silent() && !part.is_given_up;
-    let nothing_is_said = asked.iter().all(Part::is_silent);
+    let is_awaited = |part: &RegistryPart| part.is_silent() && !part.is_given_up;
+    let nothing_is_said = asked.iter().all(RegistryPart::is_silent);
     let no_reason = || asked.iter().all(|part| part.snapshot.unused.is_empty());
     if asked.iter().any(is_awaited) || nothing_is_said && no_reason() {
         return None;
@@ -97,12 +101,12 @@ pub(super) fn combine(wanted: &ServiceKey, mode: SeveralMode, parts: &[Part]) ->
         (false, false) => Freshness::Stale,
     };
     // Of two with one address the last one counts, and the first registry has to.
-    let all = asked.iter().rev().flat_map(Part::endpoints);
+    let all = asked.iter().rev().flat_map(RegistryPart::endpoints);
     let all: Vec<Listing> = all.map(|endpoint| listing(wanted, endpoint)).collect();
     let mut endpoints = resolve(wanted, &all).to_vec();
     deal(&mut endpoints, asked);
     let listings = endpoints.into_iter().map(|it| Entry::Listing(listing(wanted, it)));
-    let leftovers = asked.iter().flat_map(Part::unused).map(|unused| {
+    let leftovers = asked.iter().flat_map(RegistryPart::unused).map(|unused| {
         let ServiceKey { version, group, .. } = wanted.clone();
         Entry::Leftover(Leftover { version, group, unused })
     });
@@ -114,7 +118,7 @@ pub(super) fn combine(wanted: &ServiceKey, mode: SeveralMode, parts: &[Part]) ->
 
 /// Gives the endpoints of each registry their share of the weight. What is in one registry alone
 /// keeps its weights.
-fn deal(endpoints: &mut [Endpoint], parts: &[Part]) {
+fn deal(endpoints: &mut [Endpoint], parts: &[RegistryPart]) {
     let shares: HashMap<&str, u32> =
         parts.iter().filter_map(|it| Some((&*it.terms.name, it.terms.share?))).collect();
     let mut totals = HashMap::<&str, f64>::new();

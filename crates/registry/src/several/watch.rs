@@ -7,8 +7,8 @@ use futures_util::future::select_all;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::Member;
-use super::combine::{Part, Terms, combine};
+use super::MemberRegistry;
+use super::combine::{RegistryPart, Terms, combine};
 use crate::config::SeveralMode;
 use crate::endpoint::Snapshot;
 use crate::registry::{Registry, RuleSubscription, Subscription};
@@ -54,8 +54,8 @@ pub(super) struct SeveralWatch {
 }
 
 impl SeveralWatch {
-    pub(super) fn new(wanted: &ServiceKey, mode: SeveralMode, members: &[Member]) -> Self {
-        let members = members.iter().map(|Member { terms, registry }| {
+    pub(super) fn new(wanted: &ServiceKey, mode: SeveralMode, members: &[MemberRegistry]) -> Self {
+        let members = members.iter().map(|MemberRegistry { terms, registry }| {
             let subscription = registry.subscribe(wanted);
             WatchedRegistry {
                 terms: terms.clone(),
@@ -75,7 +75,7 @@ impl SeveralWatch {
             let is_away = !status.connected && status.last_error.is_some();
             let snapshot = member.snapshots.borrow_and_update().clone();
             let terms = member.terms.clone();
-            Part { terms, snapshot, is_given_up: is_late || is_away }
+            RegistryPart { terms, snapshot, is_given_up: is_late || is_away }
         };
         let parts: Vec<_> = self.members.iter_mut().map(part).collect();
         combine(&self.wanted, self.mode, &parts)

@@ -18,12 +18,12 @@ use crate::store::{Applications, RuleWatch, Wait, Watch, Withdraw};
 use super::connection::{SharedConnection, bounded};
 use super::instances::Instances;
 use super::rule::ZooKeeperRule;
-use super::settings::Settings;
+use super::settings::ZooKeeperSettings;
 
 #[derive(Debug)]
 pub(super) struct ZooKeeperApplications {
     pub(super) paths: ApplicationPaths,
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<ZooKeeperSettings>,
     pub(super) connection: SharedConnection,
     pub(super) registrar: Registrar,
 }

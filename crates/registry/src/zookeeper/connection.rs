@@ -13,8 +13,8 @@ use zookeeper_proto::{Answer, Broken, Event, Refusal, Request, Session};
 use crate::lent::{Lender, Lent, Lost, Rounds, lend};
 use crate::store::StoreError;
 
-use super::machine::{ClientMachine, Told};
-use super::settings::Settings;
+use super::machine::{ChangedWatcher, ClientMachine};
+use super::settings::ZooKeeperSettings;
 
 /// All servers have to refuse what we know this often, and for so long, before we take their
 /// history for lost. A server that starts up, or lags behind, does so for a moment, too.
@@ -48,7 +48,10 @@ pub(super) enum ZooKeeperError {
 }
 
 /// Starts the task that connects and reconnects until it is aborted.
-pub(super) fn start(settings: &Arc<Settings>, runtime: &Handle) -> (SharedConnection, AbortHandle) {
+pub(super) fn start(
+    settings: &Arc<ZooKeeperSettings>,
+    runtime: &Handle,
+) -> (SharedConnection, AbortHandle) {
     let (lender, connection) = lend(settings.request_timeout);
     let connector = Connector { settings: Arc::clone(settings), lender, memory: Memory::default() };
     (connection, runtime.spawn(connector.run()).abort_handle())
@@ -95,7 +98,7 @@ impl Live {
     /// Sends a request and waits for its answer. The connection bounds the time.
     pub(super) async fn ask(
         &self,
-        request: Request<Told>,
+        request: Request<ChangedWatcher>,
     ) -> Result<Result<Answer, Refusal>, ZooKeeperError> {
         let (to, answer) = oneshot::channel();
         self.client.with(|machine| machine.0.send(request, to, Instant::now()));
@@ -158,7 +161,7 @@ struct Attempt {
 }
 
 struct Connector {
-    settings: Arc<Settings>,
+    settings: Arc<ZooKeeperSettings>,
     lender: Lender<Live>,
     memory: Memory,
 }

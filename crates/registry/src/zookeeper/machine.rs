@@ -13,7 +13,7 @@ use zookeeper_proto::{Answer, Broken, Connection, Event, Refusal, Watcher};
 pub(super) type AnswerSender = oneshot::Sender<Result<Answer, Refusal>>;
 
 /// One connection.
-pub(super) struct ClientMachine(pub(super) Connection<AnswerSender, Told>);
+pub(super) struct ClientMachine(pub(super) Connection<AnswerSender, ChangedWatcher>);
 
 /// Who is told that a folder may have changed. Who drops it does not want to know any more.
 #[derive(Debug)]
@@ -36,9 +36,9 @@ impl Changed {
 
 /// The connection's side of it.
 #[derive(Debug)]
-pub(super) struct Told(Weak<Changed>);
+pub(super) struct ChangedWatcher(Weak<Changed>);
 
-impl Told {
+impl ChangedWatcher {
     pub(super) fn new(changed: &Arc<Changed>) -> Self {
         Self(Arc::downgrade(changed))
     }
@@ -51,14 +51,14 @@ impl Told {
     }
 }
 
-impl Watcher for Told {
+impl Watcher for ChangedWatcher {
     fn is_wanted(&self) -> bool {
         0 < self.0.strong_count()
     }
 }
 
 impl Machine for ClientMachine {
-    type Event = Event<AnswerSender, Told>;
+    type Event = Event<AnswerSender, ChangedWatcher>;
     type Error = Broken;
 
     fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), Broken> {

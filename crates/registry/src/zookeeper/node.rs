@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 use zookeeper_proto::{Answer, Refusal, Request};
 
 use super::connection::{Live, ZooKeeperError};
-use super::machine::{Changed, Told};
+use super::machine::{Changed, ChangedWatcher};
 
 /// A node that comes and goes this often while it is read is read again later.
 const MAX_TRIES: usize = 8;
@@ -54,9 +54,9 @@ impl Node {
     async fn read(
         &mut self,
         live: &Arc<Live>,
-        request: impl Fn(String, Option<Told>) -> Request<Told>,
+        request: impl Fn(String, Option<ChangedWatcher>) -> Request<ChangedWatcher>,
     ) -> Result<Option<Answer>, ZooKeeperError> {
-        let told = || self.changed.as_ref().map(Told::new);
+        let told = || self.changed.as_ref().map(ChangedWatcher::new);
         self.live = Some(Arc::clone(live));
         for _ in 0..MAX_TRIES {
             match live.ask(request(self.path.clone(), told())).await? {

@@ -14,7 +14,7 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use zookeeper_proto::{Answer, Refusal, Request, Stat};
 
 use super::connection::{Live, SharedConnection, ZooKeeperError, bounded, is_about_node};
-use crate::definitions::{Allowance, Away, Document, Origin, Unread};
+use crate::definitions::{Allowance, Away, DefinitionOrigin, Document, Unread};
 
 /// The most documents of one interface: its variants, and the applications that offer them.
 const MAX_DOCUMENTS: usize = 64;
@@ -68,7 +68,7 @@ async fn documents(live: &Live, top: String) -> Result<Vec<Document>, ZooKeeperE
             },
             Err(unread) => Err(unread),
         };
-        documents.push(Document { origin: Origin::Report(path), text });
+        documents.push(Document { origin: DefinitionOrigin::Report(path), text });
     }
     Ok(documents)
 }
@@ -83,7 +83,7 @@ async fn stat(
         Ok(_) | Err(Refusal::NoNode) => Ok(None),
         Err(refusal) => {
             let text = Err(unread(live, &path, refusal)?);
-            Ok(Some(Err(Document { origin: Origin::Report(path), text })))
+            Ok(Some(Err(Document { origin: DefinitionOrigin::Report(path), text })))
         }
     }
 }
@@ -136,7 +136,7 @@ async fn children(
         Ok(_) | Err(Refusal::NoNode) => Ok(Vec::new()),
         Err(refusal) => {
             let text = Err(unread(live, folder, refusal)?);
-            documents.push(Document { origin: Origin::Report(folder.to_owned()), text });
+            documents.push(Document { origin: DefinitionOrigin::Report(folder.to_owned()), text });
             Ok(Vec::new())
         }
     }

@@ -13,10 +13,10 @@ use tokio::task::AbortHandle;
 use zookeeper_proto::{Acl, Answer, Refusal, Request, Stat};
 
 use crate::layout::{Placed, Value};
-use crate::store::{Session, StoreError, Wait};
+use crate::store::{StoreError, StoreSession, Wait};
 
 use super::connection::{Live, SharedConnection, ZooKeeperError, bounded};
-use super::settings::Settings;
+use super::settings::ZooKeeperSettings;
 
 /// Nodes are looked after this many times in the life of a session.
 const KEEPS: u32 = 3;
@@ -38,7 +38,7 @@ pub(super) struct ZooKeeperSession {
 
 impl ZooKeeperSession {
     pub(super) fn new(
-        settings: &Arc<Settings>,
+        settings: &Arc<ZooKeeperSettings>,
         connection: &SharedConnection,
         connector: AbortHandle,
     ) -> Self {
@@ -213,7 +213,7 @@ async fn stat(live: &Live, path: &str) -> Result<Option<Stat>, ZooKeeperError> {
     }
 }
 
-impl Session for ZooKeeperSession {
+impl StoreSession for ZooKeeperSession {
     fn ready(&mut self) -> Wait<'_, bool> {
         Box::pin(async {
             self.live = self.connection.live().await;

@@ -19,8 +19,8 @@ const MIN_SESSION: Duration = Duration::from_secs(1);
 /// A dead agent that stays listed for more than an hour helps nobody.
 const MAX_SESSION: Duration = Duration::from_secs(3600);
 
-/// What [`Settings::new`] has checked.
-pub(super) struct Settings {
+/// What [`ZooKeeperSettings::new`] has checked.
+pub(super) struct ZooKeeperSettings {
     /// One per server.
     pub(super) servers: Vec<Destination>,
     pub(super) tls: Option<ClientTls>,
@@ -38,13 +38,13 @@ pub(super) struct Settings {
     pub(super) applications: ApplicationConfig,
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for ZooKeeperSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("servers", &self.servers).finish_non_exhaustive()
+        f.debug_struct("ZooKeeperSettings").field("servers", &self.servers).finish_non_exhaustive()
     }
 }
 
-impl Settings {
+impl ZooKeeperSettings {
     /// Where the application level is.
     pub(super) fn application_paths(&self) -> Result<ApplicationPaths, RegistryError> {
         let ApplicationConfig { instances_root, metadata_root, .. } = &self.applications;
@@ -132,7 +132,7 @@ mod tests {
     fn error(change: impl FnOnce(&mut ZooKeeperConfig)) -> String {
         let mut config = ZooKeeperConfig::new(["127.0.0.1:2181"]);
         change(&mut config);
-        Settings::new(config).map(|_| ()).unwrap_err().to_string()
+        ZooKeeperSettings::new(config).map(|_| ()).unwrap_err().to_string()
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         let mut config = ZooKeeperConfig::new(["127.0.0.1:2181"]);
         (config.user, config.password) = (Some("u".into()), Some("hush".into()));
         assert!(!format!("{config:?}").contains("hush"));
-        assert!(!format!("{:?}", Settings::new(config).unwrap()).contains("hush"));
+        assert!(!format!("{:?}", ZooKeeperSettings::new(config).unwrap()).contains("hush"));
     }
 
     #[test]
@@ -149,7 +149,7 @@ mod tests {
             let user = user.map(str::to_owned);
             let password = user.clone();
             let config = ZooKeeperConfig { user, password, acl, ..ZooKeeperConfig::new(["h:1"]) };
-            Settings::new(config).unwrap().acl
+            ZooKeeperSettings::new(config).unwrap().acl
         };
         assert_eq!(acl(None, None), Acl::Open);
         assert_eq!(acl(Some("u"), None), Acl::Creator);
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn the_chroot_comes_before_the_root() {
         let config = ZooKeeperConfig { chroot: "a/b".into(), ..ZooKeeperConfig::new(["h:1"]) };
-        let settings = Settings::new(config).unwrap();
+        let settings = ZooKeeperSettings::new(config).unwrap();
         assert_eq!(settings.layout, Layout::Dubbo { root: "a/b/dubbo".into() });
     }
 

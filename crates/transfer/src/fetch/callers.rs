@@ -19,7 +19,7 @@ use super::caller_tasks::Crew;
 use super::connection::{FetchConnection, PayloadResult};
 use crate::TransferError;
 use crate::handout::{Ask, Handed};
-use crate::messages::{Code, Next, Refusal, Reply};
+use crate::messages::{Code, Next, NextReply, Refusal};
 use crate::writer::Lane;
 
 /// Pause before a request is sent again that could not be answered.
@@ -125,16 +125,18 @@ impl Round {
             Err(failure) if is_passing(failure) => return Poll::Ready(Ok(AfterAnswer::Again)),
             Err(failure) => return Poll::Ready(Err(TransferError::Call(Arc::clone(failure)))),
         };
-        match Reply::decode(answer)? {
-            Reply::Handed(Handed::Line { number, line }) => {
+        match NextReply::decode(answer)? {
+            NextReply::Handed(Handed::Line { number, line }) => {
                 ready!(self.poll_push(number, line, cx))?;
                 Poll::Ready(Ok(AfterAnswer::Next))
             }
-            Reply::Handed(Handed::End { .. }) => Poll::Ready(Ok(AfterAnswer::End)),
-            Reply::Refused(refusal) => Poll::Ready(match refused(refusal, self.source.session) {
-                TransferError::BeingAnswered { .. } => Ok(AfterAnswer::Again),
-                error => Err(error),
-            }),
+            NextReply::Handed(Handed::End { .. }) => Poll::Ready(Ok(AfterAnswer::End)),
+            NextReply::Refused(refusal) => {
+                Poll::Ready(match refused(refusal, self.source.session) {
+                    TransferError::BeingAnswered { .. } => Ok(AfterAnswer::Again),
+                    error => Err(error),
+                })
+            }
         }
     }
 

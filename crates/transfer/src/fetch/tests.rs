@@ -16,9 +16,9 @@ use crate::serve::{ServeOptions, Serving};
 use crate::source::Source;
 use link::{Compression, Server, ServerConfig, Service};
 
-struct Folder(tempfile::TempDir);
+struct SourceFolder(tempfile::TempDir);
 
-impl Folder {
+impl SourceFolder {
     fn with_lines(len: u64) -> Self {
         let folder = Self(tempfile::tempdir().unwrap());
         generate(&folder.path("source"), len, 7, false, &mut |_| {}).unwrap();
@@ -120,7 +120,7 @@ fn pass(client: TcpStream, server: TcpStream) {
 
 #[test]
 fn fewer_credits_than_callers_and_a_client_that_compresses() {
-    let folder = Folder::with_lines(300_000);
+    let folder = SourceFolder::with_lines(300_000);
     for window in [1, 3, 39] {
         let fetched = folder
             .fetch_from(
@@ -142,7 +142,7 @@ fn fewer_credits_than_callers_and_a_client_that_compresses() {
 fn long_lines() {
     let line = |len: usize| [vec![b'a' + u8::try_from(len % 26).unwrap(); len], b"\r\n".to_vec()];
     let lens = [70_000, 3, 65_536, 65_534, 65_535, 0, 1_000_000, 5, 200_000];
-    let folder = Folder::with_source(
+    let folder = SourceFolder::with_source(
         &lens.repeat(4).into_iter().flat_map(line).flatten().collect::<Vec<_>>(),
     );
     for compression in [Compression::None, Compression::Lz4] {
@@ -161,7 +161,7 @@ fn long_lines() {
 /// A server that has all methods but the one for lines.
 #[test]
 fn a_route_that_is_refused_ends_the_transfer() {
-    let folder = Folder::with_lines(1000);
+    let folder = SourceFolder::with_lines(1000);
     let source = Source::open(&folder.path("source")).unwrap().identity();
     let service = Service::new(SERVICE)
         .fallible(&OPEN, move |_, _| ready(Ok(Opened { session: 1, source })))
@@ -181,7 +181,7 @@ fn a_route_that_is_refused_ends_the_transfer() {
 fn connections_that_are_closed_at_once_are_given_up() {
     // At once; after the greeting; and after the first answers' first bytes.
     for greets in [false, true] {
-        let folder = Folder::with_lines(100_000);
+        let folder = SourceFolder::with_lines(100_000);
         let n_tries = Arc::new(AtomicUsize::new(0));
         let tries = Arc::clone(&n_tries);
         let serving = async {
@@ -212,7 +212,7 @@ fn connections_that_are_closed_at_once_are_given_up() {
 /// nothing of the transfer.
 #[test]
 fn servers_that_leave_in_good_order() {
-    let folder = Folder::with_lines(1_500_000);
+    let folder = SourceFolder::with_lines(1_500_000);
     let is_done = Arc::new(AtomicBool::new(false));
     let done = Arc::clone(&is_done);
     let path = folder.path("source");
@@ -270,7 +270,7 @@ impl Process for Panics {
 
 #[test]
 fn a_caller_that_panics_ends_its_round_and_nothing_else() {
-    let folder = Folder::with_lines(100_000);
+    let folder = SourceFolder::with_lines(100_000);
     let serving = async {
         let (path, options) = (folder.path("source"), ServeOptions::default());
         let serving = Serving::start(&path, "127.0.0.1:0", options).await.unwrap();

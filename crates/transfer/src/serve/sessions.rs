@@ -54,7 +54,7 @@ struct Table {
 
 #[derive(Debug)]
 enum SessionSlot {
-    Open(Arc<Session>),
+    Open(Arc<TransferSession>),
     /// Kept for a while for those who did not get the answer.
     Closed {
         totals: Totals,
@@ -64,7 +64,7 @@ enum SessionSlot {
 
 /// One transfer.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct TransferSession {
     number: u64,
     hand_out: HandOut,
     last_used: AtomicU64,
@@ -73,7 +73,7 @@ pub(crate) struct Session {
 
 /// A session in the hands of one thread.
 struct Held {
-    session: Arc<Session>,
+    session: Arc<TransferSession>,
     reader: Reader,
 }
 
@@ -113,7 +113,8 @@ impl Sessions {
         table.n_callers += n_callers;
         let number = self.random.hash_one(table.n_opened).max(1);
         let last_used = AtomicU64::new(self.now());
-        let session = Session { number, hand_out, last_used, is_over: AtomicBool::new(false) };
+        let session =
+            TransferSession { number, hand_out, last_used, is_over: AtomicBool::new(false) };
         table.entries.insert(number, SessionSlot::Open(Arc::new(session)));
         Ok(number)
     }
@@ -212,7 +213,7 @@ impl Sessions {
         true
     }
 
-    fn find(&self, number: u64) -> Result<Arc<Session>, TransferError> {
+    fn find(&self, number: u64) -> Result<Arc<TransferSession>, TransferError> {
         match self.table().entries.get(&number) {
             Some(SessionSlot::Open(session)) => Ok(Arc::clone(session)),
             _ => Err(TransferError::UnknownSession { session: number }),

@@ -31,9 +31,9 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-struct Folder(tempfile::TempDir);
+struct OutputFolder(tempfile::TempDir);
 
-impl Folder {
+impl OutputFolder {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -96,7 +96,7 @@ fn push(lane: &mut Lane, number: u64) -> Result<(), TransferError> {
 
 #[test]
 fn a_whole_output_gets_its_name() {
-    let folder = Folder::new();
+    let folder = OutputFolder::new();
     let writer = folder.open(folder.options()).unwrap();
     let mut lane = writer.lane(&Unchanged);
     for number in (0..1000).rev() {
@@ -114,7 +114,7 @@ fn a_whole_output_gets_its_name() {
 
 #[test]
 fn an_empty_output_is_whole_too() {
-    let folder = Folder::new();
+    let folder = OutputFolder::new();
     folder.open(folder.options()).unwrap().finish(Totals::default()).unwrap();
     assert_eq!(folder.read("out"), "");
 }
@@ -126,7 +126,7 @@ fn what_differs_stays_partial() {
         (Totals { bytes: 1, ..totals_of(0..10) }, "the length of the lines as sent is "),
         (Totals { sum: 1, ..totals_of(0..10) }, "the checksum of the lines is "),
     ] {
-        let folder = Folder::new();
+        let folder = OutputFolder::new();
         let writer = folder.open(folder.options()).unwrap();
         let mut lane = writer.lane(&Unchanged);
         (0..10).for_each(|number| push(&mut lane, number).unwrap());
@@ -139,7 +139,7 @@ fn what_differs_stays_partial() {
 
 #[test]
 fn files_that_exist_are_kept() {
-    let folder = Folder::new();
+    let folder = OutputFolder::new();
     std::fs::write(folder.path("out"), "old").unwrap();
     let error = folder.open(folder.options()).unwrap_err();
     assert!(matches!(error, TransferError::OutputExists { .. }), "{error}");
@@ -164,7 +164,7 @@ fn files_that_exist_are_kept() {
 
 #[test]
 fn a_transfer_is_resumed() {
-    let folder = Folder::new();
+    let folder = OutputFolder::new();
     let writer = folder.resume().unwrap(); // there is nothing to resume yet
     let mut lane = writer.lane(&Unchanged);
     for number in (0..500).chain(501..700) {
@@ -190,7 +190,7 @@ fn a_transfer_is_resumed() {
 
 #[test]
 fn only_the_same_transfer_is_resumed() {
-    let folder = Folder::new();
+    let folder = OutputFolder::new();
     let writer = folder.open(folder.options()).unwrap();
     let mut lane = writer.lane(&Unchanged);
     (0..500).for_each(|number| push(&mut lane, number).unwrap());
@@ -225,7 +225,7 @@ fn only_the_same_transfer_is_resumed() {
 /// Progress is recorded while the transfer goes on: what a killed process leaves can be resumed.
 #[test]
 fn progress_is_on_the_disk_before_the_end() {
-    let folder = Folder::new();
+    let folder = OutputFolder::new();
     let options = OutputOptions { checkpoint: Some(Duration::ZERO), ..folder.options() };
     let writer = folder.open(options).unwrap();
     let mut lane = writer.lane(&Unchanged);
@@ -236,7 +236,7 @@ fn progress_is_on_the_disk_before_the_end() {
         number += 1;
     }
     // As if killed: the copies are what is found after it.
-    let killed = Folder::new();
+    let killed = OutputFolder::new();
     for name in ["out.partial.journal", "out.partial"] {
         std::fs::copy(folder.path(name), killed.path(name)).unwrap();
     }
@@ -248,7 +248,7 @@ fn progress_is_on_the_disk_before_the_end() {
 
 #[test]
 fn a_full_disk_ends_the_transfer_and_wakes_those_who_wait() {
-    let folder = Folder::new();
+    let folder = OutputFolder::new();
     std::os::unix::fs::symlink("/dev/full", folder.path("out.partial")).unwrap();
     let options = OutputOptions { force: true, ..folder.options() };
     let small = WriterOptions { window: 1 << 14, budget: 1 << 20 };
@@ -279,7 +279,7 @@ fn lanes_wait_for_the_oldest_line() {
         WriterOptions { window: 1, budget: 1 },
     ] {
         let count = if small.window == 1 { 1000 } else { COUNT };
-        let folder = Folder::new();
+        let folder = OutputFolder::new();
         let options = OutputOptions { sync: false, ..folder.options() };
         let writer = Writer::open(options, subject("contest"), small).unwrap();
         std::thread::scope(|scope| {
@@ -307,7 +307,7 @@ proptest! {
     /// However often a transfer is broken off and resumed, the output is the same.
     #[test]
     fn any_number_of_resumptions(pieces in proptest::collection::vec(0..300u64, 1..6)) {
-        let folder = Folder::new();
+        let folder = OutputFolder::new();
         let fast = OutputOptions { resume: true, sync: false, ..folder.options() };
         let mut end = 0;
         for piece in pieces {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::{Folder, PATIENCE, Proxy, Server, fetch};
+use crate::support::{PATIENCE, Proxy, TransferFolder, TransferServer, fetch};
 use bytes::Bytes;
 use link::codec::Raw;
 use link::{Client, ClientConfig, Connections, Method};
@@ -36,9 +36,10 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 
 #[test]
 fn sources_that_are_none() {
-    let folder = Folder::new();
-    let error =
-        |path: &Path| Server::start(path, ServeOptions::default()).err().unwrap().to_string();
+    let folder = TransferFolder::new();
+    let error = |path: &Path| {
+        TransferServer::start(path, ServeOptions::default()).err().unwrap().to_string()
+    };
     let missing = folder.path("missing");
     let told = error(&missing);
     assert!(
@@ -51,7 +52,7 @@ fn sources_that_are_none() {
 
 #[test]
 fn an_output_that_exists_is_kept() {
-    let folder = Folder::with_lines(1000);
+    let folder = TransferFolder::with_lines(1000);
     let server = folder.serve();
     let options = folder.options(server.address, LineStep::Contest, Side::Server);
     std::fs::write(folder.path("output"), "old").unwrap();
@@ -74,7 +75,7 @@ fn an_output_that_exists_is_kept() {
 
 #[test]
 fn a_disk_that_fills_up_ends_the_transfer() {
-    let folder = Folder::with_lines(5_000_000);
+    let folder = TransferFolder::with_lines(5_000_000);
     let server = folder.serve();
     std::os::unix::fs::symlink("/dev/full", folder.path("output.partial")).unwrap();
     let options = folder.options(server.address, LineStep::Contest, Side::Server);
@@ -87,7 +88,7 @@ fn a_disk_that_fills_up_ends_the_transfer() {
 /// A file that is truncated ends its transfers, with a reason, and nothing else.
 #[test]
 fn a_source_that_changes_is_told() {
-    let folder = Folder::with_lines(4_000_000);
+    let folder = TransferFolder::with_lines(4_000_000);
     let server = folder.serve();
     let proxy = Proxy::start(server.address);
     proxy.end_after(300_000);
@@ -105,7 +106,7 @@ fn a_source_that_changes_is_told() {
 
 #[test]
 fn requests_that_make_no_sense_are_refused() {
-    let folder = Folder::with_lines(1000);
+    let folder = TransferFolder::with_lines(1000);
     let server = folder.serve();
     block_on(async {
         let client = Client::connect_with(server.address, one_connection()).await.unwrap();
@@ -130,7 +131,7 @@ fn requests_that_make_no_sense_are_refused() {
 /// A client asks for thousands of lines and reads no answer; others do not notice.
 #[test]
 fn a_client_that_never_reads_holds_up_nobody() {
-    let folder = Folder::with_lines(3_000_000);
+    let folder = TransferFolder::with_lines(3_000_000);
     let server = folder.serve();
     let proxy = Proxy::start(server.address);
     block_on(async {
@@ -157,9 +158,9 @@ fn a_client_that_never_reads_holds_up_nobody() {
 fn a_thousand_clients() {
     const N: usize = 1000;
     rlimit::increase_nofile_limit(u64::MAX).unwrap();
-    let folder = Folder::with_lines(1_000_000);
+    let folder = TransferFolder::with_lines(1_000_000);
     let options = ServeOptions { max_transfers: N, ..ServeOptions::default() };
-    let server = Server::start(&folder.path("source"), options).unwrap();
+    let server = TransferServer::start(&folder.path("source"), options).unwrap();
     block_on(async {
         let mut clients = Vec::new();
         for _ in 0..N {
@@ -184,10 +185,10 @@ fn a_thousand_clients() {
 
 #[test]
 fn transfers_that_nobody_uses_make_room() {
-    let folder = Folder::with_lines(100_000);
+    let folder = TransferFolder::with_lines(100_000);
     let options =
         ServeOptions { max_transfers: 1, idle: Duration::from_secs(1), ..ServeOptions::default() };
-    let server = Server::start(&folder.path("source"), options).unwrap();
+    let server = TransferServer::start(&folder.path("source"), options).unwrap();
     block_on(async {
         let client = Client::connect_with(server.address, one_connection()).await.unwrap();
         let first = open(&client, 1).await.unwrap();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Folder, Proxy, fetch, fetch_until};
+use crate::support::{Proxy, TransferFolder, fetch, fetch_until};
 use transfer::generate::Lines;
 use transfer::{
     Compression, FetchOptions, LineEnds, LineStep, OutputOptions, Side, TransferError,
@@ -15,7 +15,7 @@ const STEPS: [LineStep; 2] = [LineStep::Contest, LineStep::Unchanged];
 
 #[test]
 fn either_side_processes() {
-    let folder = Folder::with_lines(3_000_000);
+    let folder = TransferFolder::with_lines(3_000_000);
     let server = folder.serve();
     for side in BOTH {
         for step in STEPS {
@@ -36,9 +36,10 @@ fn compressed_lines() {
     let log: String = (0..60_000)
         .map(|n| format!("2026-11-21 10:00:{:02} INFO request {n} took {} ms\r\n", n % 60, n % 7))
         .collect();
-    for (folder, gains) in
-        [(Folder::with_source(log.as_bytes()), true), (Folder::with_lines(3_000_000), false)]
-    {
+    for (folder, gains) in [
+        (TransferFolder::with_source(log.as_bytes()), true),
+        (TransferFolder::with_lines(3_000_000), false),
+    ] {
         let server = folder.serve();
         let proxy = Proxy::start(server.address);
         for side in BOTH {
@@ -62,7 +63,7 @@ fn compressed_lines() {
 
 #[test]
 fn one_caller_and_thousands() {
-    let folder = Folder::with_lines(300_000);
+    let folder = TransferFolder::with_lines(300_000);
     let server = folder.serve();
     for (connections, callers) in [(1, 1), (2, 1), (12, 1000)] {
         let options = folder.options(server.address, LineStep::Contest, Side::Server);
@@ -85,7 +86,7 @@ fn files_that_are_unusual() {
         &b"\r\n".repeat(5000),
         &[&long, &b"short\r\n"[..], &long, &longest, b"end"].concat(),
     ] {
-        let folder = Folder::with_source(source);
+        let folder = TransferFolder::with_source(source);
         let server = folder.serve();
         for side in BOTH {
             let options = folder.options(server.address, LineStep::Contest, side);
@@ -106,7 +107,7 @@ fn lines_that_end_otherwise() {
         (LineEnds::Any, b"0987321\n1ca\r\n2\n3\r\n4ba\r\n5de"),
     ];
     for (ends, expected) in results {
-        let folder = Folder::with_source(mixed);
+        let folder = TransferFolder::with_source(mixed);
         let server = folder.serve_by(ends);
         for side in BOTH {
             fetch(&folder.options(server.address, LineStep::Contest, side)).unwrap();
@@ -129,7 +130,7 @@ fn lines_that_end_otherwise() {
     }
 }
 
-fn stopped_and_resumed(folder: &Folder, ends: LineEnds, side: Side) {
+fn stopped_and_resumed(folder: &TransferFolder, ends: LineEnds, side: Side) {
     let server = folder.serve_by(ends);
     let proxy = Proxy::start(server.address);
     let options = folder.options(proxy.address, LineStep::Contest, side);
@@ -164,7 +165,7 @@ fn stopped_and_resumed(folder: &Folder, ends: LineEnds, side: Side) {
 
 #[test]
 fn a_line_that_is_too_long_ends_the_transfer() {
-    let folder = Folder::with_source(&[&b"ok\r\n"[..], &b"x\n".repeat(1 << 20)].concat());
+    let folder = TransferFolder::with_source(&[&b"ok\r\n"[..], &b"x\n".repeat(1 << 20)].concat());
     let server = folder.serve();
     let options = folder.options(server.address, LineStep::Contest, Side::Server);
     let error = fetch(&options).unwrap_err().to_string();
@@ -176,7 +177,7 @@ fn a_line_that_is_too_long_ends_the_transfer() {
 /// Connections die in the middle of requests and lines, again and again.
 #[test]
 fn connections_that_die_lose_nothing_and_double_nothing() {
-    let folder = Folder::with_lines(8_000_000);
+    let folder = TransferFolder::with_lines(8_000_000);
     let server = folder.serve();
     for side in BOTH {
         let proxy = Proxy::start(server.address);
@@ -192,7 +193,7 @@ fn connections_that_die_lose_nothing_and_double_nothing() {
 /// The server dies, and another process comes back that knows of nothing: twice.
 #[test]
 fn a_server_that_restarts_is_waited_for() {
-    let folder = Folder::with_lines(4_000_000);
+    let folder = TransferFolder::with_lines(4_000_000);
     let mut server = folder.serve();
     let proxy = Proxy::start(server.address);
     let options = folder.options(proxy.address, LineStep::Contest, Side::Server);
@@ -216,7 +217,7 @@ fn a_server_that_restarts_is_waited_for() {
 
 #[test]
 fn a_server_that_stays_away_is_given_up() {
-    let folder = Folder::with_lines(4_000_000);
+    let folder = TransferFolder::with_lines(4_000_000);
     let server = folder.serve();
     let proxy = Proxy::start(server.address);
     proxy.end_after(1_000_000);
@@ -235,7 +236,7 @@ fn a_server_that_stays_away_is_given_up() {
 
 #[test]
 fn nobody_there_is_told_at_once() {
-    let folder = Folder::with_lines(1000);
+    let folder = TransferFolder::with_lines(1000);
     let address = folder.serve().address;
     let error = fetch(&folder.options(address, LineStep::Contest, Side::Server)).unwrap_err();
     assert!(error.to_string().contains("cannot connect to 127.0.0.1"), "{error}");
@@ -245,7 +246,7 @@ fn nobody_there_is_told_at_once() {
 #[test]
 fn a_client_that_is_stopped_goes_on_from_there() {
     for side in BOTH {
-        let folder = Folder::with_lines(4_000_000);
+        let folder = TransferFolder::with_lines(4_000_000);
         let server = folder.serve();
         let proxy = Proxy::start(server.address);
         let options = folder.options(proxy.address, LineStep::Contest, side);
@@ -279,7 +280,7 @@ fn a_client_that_is_stopped_goes_on_from_there() {
 /// A little room for lines: callers wait for each other, and for the disk.
 #[test]
 fn little_room_is_enough() {
-    let folder = Folder::with_lines(400_000);
+    let folder = TransferFolder::with_lines(400_000);
     let server = folder.serve();
     for (window, budget) in [(1, 1), (64, 1 << 16), (1 << 16, 200)] {
         let options = folder.options(server.address, LineStep::Contest, Side::Client);

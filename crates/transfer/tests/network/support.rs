@@ -19,9 +19,9 @@ use transfer::{
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A source and what is made of it.
-pub(crate) struct Folder(tempfile::TempDir);
+pub(crate) struct TransferFolder(tempfile::TempDir);
 
-impl Folder {
+impl TransferFolder {
     pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -44,13 +44,13 @@ impl Folder {
     }
 
     /// Serves lines that end by this rule.
-    pub(crate) fn serve_by(&self, ends: LineEnds) -> Server {
+    pub(crate) fn serve_by(&self, ends: LineEnds) -> TransferServer {
         let options = ServeOptions { ends, ..ServeOptions::default() };
-        Server::start(&self.path("source"), options).unwrap()
+        TransferServer::start(&self.path("source"), options).unwrap()
     }
 
-    pub(crate) fn serve(&self) -> Server {
-        Server::start(&self.path("source"), ServeOptions::default()).unwrap()
+    pub(crate) fn serve(&self) -> TransferServer {
+        TransferServer::start(&self.path("source"), ServeOptions::default()).unwrap()
     }
 
     /// Small, so that tests on a busy machine end soon, and eager to come back.
@@ -98,13 +98,13 @@ pub(crate) fn fetch_until(
 }
 
 /// A server on a thread of its own, which is killed without a word when this is dropped.
-pub(crate) struct Server {
+pub(crate) struct TransferServer {
     pub(crate) address: SocketAddr,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Server {
+impl TransferServer {
     pub(crate) fn start(source: &Path, options: ServeOptions) -> Result<Self, TransferError> {
         let (end, ended) = oneshot::channel::<()>();
         let (started, starting) = std::sync::mpsc::channel();
@@ -127,7 +127,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TransferServer {
     fn drop(&mut self) {
         self.end.take();
         if let Some(thread) = self.thread.take() {

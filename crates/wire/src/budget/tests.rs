@@ -4,13 +4,13 @@ use super::*;
 
 const MIB: usize = 1 << 20;
 
-struct Process {
+struct BudgetFixture {
     budget: Budget,
     lease: Rc<Lease>,
     listener: Arc<Group>,
 }
 
-impl Process {
+impl BudgetFixture {
     fn new(limit: usize) -> Self {
         let budget = Budget::new(limit);
         Self { lease: budget.lease(), budget, listener: Group::new() }
@@ -28,81 +28,81 @@ fn take_all(account: &Rc<Account>, len: usize) -> Vec<Hold> {
 
 #[test]
 fn everything_comes_back() {
-    let process = Process::new(64 * MIB);
-    let account = process.connection([10, 0, 0, 1]);
+    let fixture = BudgetFixture::new(64 * MIB);
+    let account = fixture.connection([10, 0, 0, 1]);
     let mut hold = account.take(1000).unwrap();
     hold.resize(3 * MIB).unwrap();
     hold.resize(MIB).unwrap();
     let counted = account.count(500);
     account.set(0, 2 * MIB).unwrap();
     account.set(2 * MIB, 100).unwrap();
-    assert_eq!((account.held(), process.budget.used()), (MIB + 600, MIB + 600 - FREE_LEN));
+    assert_eq!((account.held(), fixture.budget.used()), (MIB + 600, MIB + 600 - FREE_LEN));
     drop((hold, counted));
-    assert_eq!((account.held(), process.budget.used()), (100, 0));
-    let groups = [Arc::clone(&account.peer), Arc::clone(&process.listener)];
+    assert_eq!((account.held(), fixture.budget.used()), (100, 0));
+    let groups = [Arc::clone(&account.peer), Arc::clone(&fixture.listener)];
     drop(account);
-    assert_eq!((process.budget.used(), groups.map(|group| group.held())), (0, [0, 0]));
-    let Process { budget, lease, .. } = process;
+    assert_eq!((fixture.budget.used(), groups.map(|group| group.held())), (0, [0, 0]));
+    let BudgetFixture { budget, lease, .. } = fixture;
     drop(lease);
     assert_eq!(budget.0.leased.load(Relaxed), 0);
 }
 
 #[test]
 fn one_connection_may_use_half_and_leaves_the_rest_to_others() {
-    let process = Process::new(64 * MIB);
-    let greedy = process.connection([10, 0, 0, 1]);
+    let fixture = BudgetFixture::new(64 * MIB);
+    let greedy = fixture.connection([10, 0, 0, 1]);
     let held = take_all(&greedy, MIB);
     assert_eq!(held.len(), 32);
     let error = greedy.take(MIB).unwrap_err();
-    assert_eq!((error.holder, error.held), (Holder::Connection, 32 * MIB - FREE_LEN));
-    assert_eq!(process.budget.refused(), 2);
-    let other = process.connection([10, 0, 0, 2]);
+    assert_eq!((error.holder, error.held), (BudgetHolder::Connection, 32 * MIB - FREE_LEN));
+    assert_eq!(fixture.budget.refused(), 2);
+    let other = fixture.connection([10, 0, 0, 2]);
     assert_eq!(take_all(&other, MIB).len(), 16, "half of what is left");
 }
 
 #[test]
 fn one_peer_cannot_spend_it_for_all() {
-    let process = Process::new(96 * MIB);
-    let many: Vec<_> = (0..200).map(|_| process.connection([10, 0, 0, 1])).collect();
+    let fixture = BudgetFixture::new(96 * MIB);
+    let many: Vec<_> = (0..200).map(|_| fixture.connection([10, 0, 0, 1])).collect();
     let held: Vec<_> = many.iter().flat_map(|account| take_all(account, MIB / 2)).collect();
     let used = held.len() * MIB / 2;
     assert!(used <= 65 * MIB, "two thirds: {used}");
     let refused = many[0].take(8 * MIB).unwrap_err();
-    assert!(matches!(refused.holder, Holder::Connection | Holder::Peer), "{refused}");
-    let other = process.connection([10, 0, 0, 2]);
+    assert!(matches!(refused.holder, BudgetHolder::Connection | BudgetHolder::Peer), "{refused}");
+    let other = fixture.connection([10, 0, 0, 2]);
     assert!(other.take(8 * MIB).is_ok(), "another peer's longest body");
 }
 
 #[test]
 fn one_listener_cannot_spend_it_for_all() {
-    let process = Process::new(100 * MIB);
+    let fixture = BudgetFixture::new(100 * MIB);
     let mut held = Vec::new();
     for peer in 0..200 {
-        let account = process.connection([10, 0, 0, peer]);
+        let account = fixture.connection([10, 0, 0, peer]);
         held.extend(take_all(&account, MIB / 2));
     }
-    assert!(process.budget.used() <= 88 * MIB, "{}", process.budget.used());
+    assert!(fixture.budget.used() <= 88 * MIB, "{}", fixture.budget.used());
     let other =
-        Account::new(&process.lease, &Group::new(), process.budget.peer([10, 0, 1, 1].into()));
+        Account::new(&fixture.lease, &Group::new(), fixture.budget.peer([10, 0, 1, 1].into()));
     assert!(other.take(4 * MIB).is_ok());
 }
 
 /// All of them from one address, as of a sidecar's only caller.
 #[test]
 fn a_small_call_passes_whatever_others_hold() {
-    let process = Process::new(96 * MIB);
+    let fixture = BudgetFixture::new(96 * MIB);
     let mut held = Vec::new();
-    let connections: Vec<_> = (0..4000).map(|_| process.connection([127, 0, 0, 1])).collect();
+    let connections: Vec<_> = (0..4000).map(|_| fixture.connection([127, 0, 0, 1])).collect();
     for len in [MIB, 64 << 10, 4096, 512] {
         for account in &connections {
             held.extend(take_all(account, len));
         }
-        let far = process.connection([10, 0, 0, 1]);
+        let far = fixture.connection([10, 0, 0, 1]);
         assert!(len == 512 || far.take(5 * MIB).is_ok(), "another peer's large call");
     }
-    let used = process.budget.used();
+    let used = fixture.budget.used();
     assert!(used <= 80 * MIB, "{used}");
-    let caller = process.connection([127, 0, 0, 1]);
+    let caller = fixture.connection([127, 0, 0, 1]);
     for len in [100, 1000, FREE_LEN] {
         assert!(caller.take(len).is_ok(), "{len}, beside {used}");
     }
@@ -110,8 +110,8 @@ fn a_small_call_passes_whatever_others_hold() {
 
 #[test]
 fn a_small_message_to_an_endpoint_is_not_refused_for_large_ones() {
-    let process = Process::new(32 * MIB);
-    let endpoint = Account::shared(&process.lease, &Group::new());
+    let fixture = BudgetFixture::new(32 * MIB);
+    let endpoint = Account::shared(&fixture.lease, &Group::new());
     let held = take_all(&endpoint, 4 * MIB);
     assert!((4..8).contains(&held.len()), "{}", held.len());
     assert!(endpoint.take(FREE_LEN).is_ok());
@@ -120,27 +120,27 @@ fn a_small_message_to_an_endpoint_is_not_refused_for_large_ones() {
 
 #[test]
 fn what_is_there_is_counted_even_where_it_is_refused() {
-    let process = Process::new(4 * MIB);
-    let account = process.connection([10, 0, 0, 1]);
+    let fixture = BudgetFixture::new(4 * MIB);
+    let account = fixture.connection([10, 0, 0, 1]);
     let refused = account.set(0, 3 * MIB).unwrap_err();
     assert_eq!((refused.wanted, refused.free, refused.limit), (3 * MIB, 4 * MIB, 4 * MIB));
-    assert_eq!(process.budget.used(), 3 * MIB - FREE_LEN);
+    assert_eq!(fixture.budget.used(), 3 * MIB - FREE_LEN);
     assert!(account.set(3 * MIB, 10 * MIB).is_err(), "more than there is");
-    assert_eq!(process.budget.used(), 10 * MIB - FREE_LEN);
+    assert_eq!(fixture.budget.used(), 10 * MIB - FREE_LEN);
     account.set(10 * MIB, 0).unwrap();
-    assert_eq!(process.budget.used(), 0);
+    assert_eq!(fixture.budget.used(), 0);
     assert!(account.take(MIB).is_ok());
 }
 
 #[test]
 fn workers_share_one_budget_and_keep_little_of_it() {
-    let process = Process::new(64 * MIB);
-    let other_worker = process.budget.lease();
-    let here = process.connection([10, 0, 0, 1]);
+    let fixture = BudgetFixture::new(64 * MIB);
+    let other_worker = fixture.budget.lease();
+    let here = fixture.connection([10, 0, 0, 1]);
     drop(take_all(&here, MIB));
-    assert!(process.budget.0.leased.load(Relaxed) <= 2 * CHUNK_LEN);
-    let peer = process.budget.peer([10, 0, 0, 2].into());
-    let there = Account::new(&other_worker, &process.listener, peer);
+    assert!(fixture.budget.0.leased.load(Relaxed) <= 2 * CHUNK_LEN);
+    let peer = fixture.budget.peer([10, 0, 0, 2].into());
+    let there = Account::new(&other_worker, &fixture.listener, peer);
     assert!(31 <= take_all(&there, MIB).len());
 }
 
@@ -162,7 +162,8 @@ fn a_peer_is_its_network_and_is_forgotten() {
 #[test]
 fn a_refusal_says_what_to_do() {
     let refused =
-        Refused { wanted: 10, free: 5, limit: 100, held: 7, holder: Holder::Peer }.to_string();
+        OverBudget { wanted: 10, free: 5, limit: 100, held: 7, holder: BudgetHolder::Peer }
+            .to_string();
     assert_eq!(
         refused,
         "no memory for 10 more bytes: 5 of 100 are free, and 7 are held already by this peer \

@@ -30,7 +30,7 @@ pub use error::{TlsError, words, words_of_cause};
 pub use identity::Identity;
 pub use pem::{Certificate, Pem, read_file};
 pub use secured::{SecureError, Secured};
-pub use server::{Clients, Refused, ServerTls, ServerTlsConfig};
+pub use server::{Clients, RefusedHandshake, ServerTls, ServerTlsConfig};
 /// The rustls that ready-made configurations are of.
 pub use tokio_rustls::rustls;
 

@@ -16,12 +16,12 @@ use crate::listen_address::{BoundSocket, SocketFile, UnixSocket};
 /// A listening socket, and whether more wait at it, as far as is known.
 #[derive(Debug)]
 pub(super) struct Accepting {
-    socket: Listening,
+    socket: ListeningSocket,
     is_ready: bool,
 }
 
 #[derive(Debug)]
-enum Listening {
+enum ListeningSocket {
     Tcp(TcpListener),
     /// With its file, which goes with it.
     Unix(
@@ -34,9 +34,9 @@ impl Accepting {
     /// Puts a socket on the event loop.
     pub(super) fn new(socket: BoundSocket) -> io::Result<Self> {
         let socket = match socket {
-            BoundSocket::Tcp(socket) => Listening::Tcp(TcpListener::from_std(socket)?),
+            BoundSocket::Tcp(socket) => ListeningSocket::Tcp(TcpListener::from_std(socket)?),
             BoundSocket::Unix(UnixSocket { socket, file }) => {
-                Listening::Unix(UnixListener::from_std(socket)?, file)
+                ListeningSocket::Unix(UnixListener::from_std(socket)?, file)
             }
         };
         Ok(Self { socket, is_ready: false })
@@ -58,7 +58,7 @@ impl Accepting {
     }
 }
 
-impl Listening {
+impl ListeningSocket {
     /// Waits for the next connection.
     async fn accept(&self) -> io::Result<(DetachedSocket, Peer)> {
         match self {

@@ -112,7 +112,7 @@ async fn accepted_connections_are_tuned_for_calls() {
 
 #[test]
 fn refusals_are_told_seldom_and_with_their_number() {
-    let mut refused = Refused::default();
+    let mut refused = UnloggedRefusals::default();
     let start = Instant::now();
     assert_eq!(refused.note(start), Some(1));
     for _ in 0..1000 {

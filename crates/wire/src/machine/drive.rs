@@ -87,7 +87,7 @@ where
     M: Machine,
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut turn = Turn {
+    let mut turn = DriveState {
         input: BytesMut::new(),
         output: BytesMut::new(),
         is_unflushed: false,
@@ -134,7 +134,7 @@ enum Reading {
 }
 
 /// What a driver keeps from turn to turn.
-struct Turn<E> {
+struct DriveState<E> {
     input: BytesMut,
     /// Taken from the machine and not written yet.
     output: BytesMut,
@@ -147,7 +147,7 @@ struct Turn<E> {
     has_more_events: bool,
 }
 
-impl<E> Turn<E> {
+impl<E> DriveState<E> {
     fn poll<C, M, S>(
         &mut self,
         cx: &mut Context<'_>,

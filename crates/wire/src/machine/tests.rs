@@ -17,7 +17,7 @@ use super::*;
 
 /// Reports every line, and sends whatever it is told to.
 #[derive(Default)]
-struct Lines {
+struct LineMachine {
     seen: std::collections::VecDeque<BytesMut>,
     output: BytesMut,
     due: Option<Instant>,
@@ -26,7 +26,7 @@ struct Lines {
     waits: Waits,
 }
 
-impl Machine for Lines {
+impl Machine for LineMachine {
     type Event = BytesMut;
     type Error = Infallible;
 
@@ -78,11 +78,11 @@ fn on_local_runtime(test: impl Future<Output = ()> + 'static) {
 fn a_handler_may_use_the_connection_that_it_is_called_for() {
     on_local_runtime(async {
         let (near, far) = pair().await;
-        let echo = Conn::new(Lines::default());
+        let echo = Conn::new(LineMachine::default());
         tokio::task::spawn_local(async move {
             drive(far, &echo, |line| echo.with(|machine| machine.output.extend(line))).await;
         });
-        let conn = Conn::new(Lines::default());
+        let conn = Conn::new(LineMachine::default());
         let text: Vec<u8> = (0..200_000).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
         conn.with(|machine| machine.output.extend_from_slice(&text));
         let mut seen = Vec::new();
@@ -108,7 +108,7 @@ impl Wake for Counting {
 
 #[test]
 fn a_driver_is_woken_once_a_turn() {
-    let conn = Conn::new(Lines::default());
+    let conn = Conn::new(LineMachine::default());
     let touch = || conn.with(|machine| machine.output.extend_from_slice(b"\n"));
     let driver = Arc::new(Counting::default());
     let n_woken = || driver.0.load(Relaxed);
@@ -129,8 +129,10 @@ fn a_timeout_that_moves_nearer_is_kept() {
     on_local_runtime(async {
         let (near, _far) = pair().await;
         let start = Instant::now();
-        let conn =
-            Conn::new(Lines { due: Some(start + Duration::from_secs(3600)), ..Lines::default() });
+        let conn = Conn::new(LineMachine {
+            due: Some(start + Duration::from_secs(3600)),
+            ..LineMachine::default()
+        });
         let mover = conn.clone();
         tokio::task::spawn_local(async move {
             mover.with(|machine| machine.due = Some(start + Duration::from_millis(20)));
@@ -147,7 +149,7 @@ fn the_end_of_the_peer_is_reported() {
     on_local_runtime(async {
         let (near, far) = pair().await;
         drop(far);
-        let ending = drive(near, &Conn::new(Lines::default()), drop).await;
+        let ending = drive(near, &Conn::new(LineMachine::default()), drop).await;
         assert!(matches!(ending, Ending::PeerClosed), "{ending}");
     });
 }
@@ -164,7 +166,7 @@ fn what_a_peer_sent_before_it_left_is_handed_over() {
             tokio::task::yield_now().await;
         }
         drop(near);
-        let echo = Conn::new(Lines::default());
+        let echo = Conn::new(LineMachine::default());
         let mut n_seen = 0;
         let ending = drive_slices(
             far,
@@ -187,7 +189,7 @@ fn a_peer_that_still_writes_reads_all_before_the_socket_is_closed() {
     on_local_runtime(async {
         let (mut near, mut far) = pair().await;
         const LEN: usize = 8 << 20;
-        let conn = Conn::new(Lines { finished: true, ..Lines::default() });
+        let conn = Conn::new(LineMachine { finished: true, ..LineMachine::default() });
         conn.with(|machine| machine.output.extend_from_slice(&vec![7; LEN]));
         let driving = tokio::task::spawn_local(async move {
             let ending = drive(&mut near, &conn, drop).await;
@@ -249,7 +251,7 @@ fn a_peer_that_never_closes_is_not_waited_for_without_end() {
         assert!(waited(start), "{:?}", start.elapsed());
 
         let start = tokio::time::Instant::now();
-        let conn = Conn::new(Lines::default());
+        let conn = Conn::new(LineMachine::default());
         conn.with(|machine| machine.output.extend_from_slice(b"a line\n"));
         let ending = drive(Dead, &conn, drop::<BytesMut>).await;
         assert!(matches!(ending, Ending::Io(_)), "{ending}");
@@ -313,7 +315,7 @@ fn a_machine_that_holds_its_peer_back_reads_on_later() {
 }
 
 /// Lets the driver run until `is_so`.
-async fn until(conn: &Conn<Lines>, is_so: impl Fn(&Lines) -> bool) {
+async fn until(conn: &Conn<LineMachine>, is_so: impl Fn(&LineMachine) -> bool) {
     while !conn.look(&is_so) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -323,16 +325,16 @@ async fn until(conn: &Conn<Lines>, is_so: impl Fn(&Lines) -> bool) {
 fn it_is_known_how_long_the_peer_keeps_a_connection_in_the_midst_of_a_message() {
     on_local_runtime(async {
         let (near, mut far) = pair().await;
-        let conn = Conn::new(Lines::default());
+        let conn = Conn::new(LineMachine::default());
         let driven = conn.clone();
         tokio::task::spawn_local(async move { drive(near, &driven, drop).await });
-        let is_waiting = |lines: &Lines| lines.waits.rest.is_going_on();
+        let is_waiting = |lines: &LineMachine| lines.waits.rest.is_going_on();
         far.write_all(b"a line, and the beginn").await.unwrap();
         until(&conn, is_waiting).await;
         far.write_all(b"ing of another\n").await.unwrap();
         until(&conn, |lines| !is_waiting(lines)).await;
 
-        let is_full = |lines: &Lines| lines.waits.room.is_going_on();
+        let is_full = |lines: &LineMachine| lines.waits.room.is_going_on();
         assert!(!conn.look(is_full));
         let len = 64 << 20;
         conn.with(|lines| lines.output.resize(len, b'.'));

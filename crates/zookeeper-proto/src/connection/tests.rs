@@ -11,19 +11,19 @@ use crate::jute::put_text;
 use crate::request::{Acl, Identity};
 
 #[derive(Clone, Debug)]
-struct Told(&'static str, Arc<AtomicBool>);
+struct NamedWatcher(&'static str, Arc<AtomicBool>);
 
-impl Watcher for Told {
+impl Watcher for NamedWatcher {
     fn is_wanted(&self) -> bool {
         self.1.load(Ordering::Relaxed)
     }
 }
 
-fn told(name: &'static str) -> Told {
-    Told(name, Arc::new(AtomicBool::new(true)))
+fn told(name: &'static str) -> NamedWatcher {
+    NamedWatcher(name, Arc::new(AtomicBool::new(true)))
 }
 
-type Client = Connection<u32, Told>;
+type Client = Connection<u32, NamedWatcher>;
 
 const S: Duration = Duration::from_secs(1);
 
@@ -96,7 +96,7 @@ fn sent(client: &mut Client) -> Vec<(i32, i32)> {
     ops
 }
 
-fn children(path: &str, watcher: Option<Told>) -> Request<Told> {
+fn children(path: &str, watcher: Option<NamedWatcher>) -> Request<NamedWatcher> {
     Request::Children { path: path.to_owned(), watcher }
 }
 
@@ -208,7 +208,7 @@ fn a_watch_fires_once_for_all_who_have_set_it() {
     while client.poll_event().is_some() {}
     client.handle_bytes(now, &mut event("/a")).unwrap();
     let mut fired = Vec::new();
-    while let Some(Event::Fired(Told(name, _))) = client.poll_event() {
+    while let Some(Event::Fired(NamedWatcher(name, _))) = client.poll_event() {
         fired.push(name);
     }
     assert_eq!(fired, ["one", "two"]);
@@ -317,7 +317,7 @@ fn an_answer_over_the_limit_is_left_out_and_the_next_one_read() {
                 if to == n && it == refusal);
             assert!(is_it, "{cut}: {event:?}");
         }
-        assert!(matches!(client.poll_event(), Some(Event::Fired(Told("a", _)))), "{cut}");
+        assert!(matches!(client.poll_event(), Some(Event::Fired(NamedWatcher("a", _)))), "{cut}");
         assert_eq!((client.last_zxid(), client.broken()), (71, None));
     }
     // What answers no question of ours is still refused.

@@ -250,7 +250,7 @@ pub fn provider_reply(data: &[u8]) {
     let [how, body @ ..] = data else { return };
     let serialization = pick(&Serialization::WRITTEN, *how);
     let body = Bytes::copy_from_slice(body);
-    let reply = crate::call::Reply::new(serialization, body, "here".into());
+    let reply = crate::call::ProviderReply::new(serialization, body, "here".into());
     let options =
         pick(&["", "class=yes", "longs=text; enums=object", "big-numbers=text"], how >> 4);
     let options = JsonOptions::parse(options).expect("options");

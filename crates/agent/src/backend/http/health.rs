@@ -10,9 +10,9 @@ use http_body_util::Full;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
-use super::pool::{Pool, PoolLimits};
+use super::pool::{HttpPool, PoolLimits};
 use crate::config::http_app::HealthConfig;
-use crate::config::http_app::origin::Origin;
+use crate::config::http_app::origin::AppOrigin;
 use crate::upstream::Standing;
 
 /// What is known of an app's health.
@@ -31,7 +31,7 @@ const MAX_ANSWER_LEN: usize = 64 * 1024;
 impl Health {
     /// Begins to look after the app at `origin`, for as long as the worker lives. Must be called
     /// on the worker's runtime.
-    pub fn watch(origin: &Origin, config: &HealthConfig) -> Rc<Self> {
+    pub fn watch(origin: &AppOrigin, config: &HealthConfig) -> Rc<Self> {
         let health = Rc::new(Self {
             standing: Cell::new(Standing::Connecting),
             changed: Notify::new(),
@@ -45,7 +45,7 @@ impl Health {
             idle_timeout: Duration::ZERO,
             max_answer_len: MAX_ANSWER_LEN,
         };
-        let pool = Pool::new(origin.clone(), limits, None);
+        let pool = HttpPool::new(origin.clone(), limits, None);
         let checks = Checks { origin: origin.clone(), config: config.clone(), pool };
         tokio::task::spawn_local(checks.run(Rc::clone(&health)));
         health
@@ -80,9 +80,9 @@ impl Health {
 }
 
 struct Checks {
-    origin: Origin,
+    origin: AppOrigin,
     config: HealthConfig,
-    pool: Pool,
+    pool: HttpPool,
 }
 
 impl Checks {

@@ -3,9 +3,9 @@
 //! A call's path: [`method`](crate::config::http_app::method) says which one it means,
 //! [`arguments`] turns what came into JSON, [`request`] makes the HTTP request (its path by a
 //! [`template`](crate::config::http_app::template)), [`pool`] sends it over a connection to the
-//! app's [`Origin`](crate::config::http_app::origin::Origin), [`reply`] makes a Dubbo reply of the
-//! answer. [`generic`] knows the calls of callers without classes, [`bean`] what some of them
-//! write in the place of objects, [`health`] whether the app is there.
+//! app's [`AppOrigin`](crate::config::http_app::origin::AppOrigin), [`reply`] makes a Dubbo reply
+//! of the answer. [`generic`] knows the calls of callers without classes, [`bean`] what some of
+//! them write in the place of objects, [`health`] whether the app is there.
 //!
 //! Invariant: every call is ended exactly once, also when its caller has gone away.
 
@@ -35,13 +35,13 @@ use tokio::task::AbortHandle;
 use self::arguments::{Arguments, Style};
 use self::generic::Mode;
 use self::health::Health;
-use self::pool::{Holder, Pool, PoolLimits};
+use self::pool::{HttpPool, PoolLimits, WorkerResources};
 use self::reply::Form;
 use self::request::Fixed;
 use super::AppCall;
 use crate::call::Outcome;
 use crate::config::HttpAppConfig;
-use crate::config::http_app::method::{BodyShape, Method, MethodMatch, StatusTable};
+use crate::config::http_app::method::{BodyShape, MappedMethod, MethodMatch, StatusTable};
 use crate::config::http_app::template::Template;
 use crate::error::{CallError, Code};
 use crate::upstream::Setup;
@@ -54,7 +54,7 @@ const ECHO: &str = "$echo";
 pub struct HttpApp {
     service: ServiceKey,
     config: Arc<HttpAppConfig>,
-    pool: Pool,
+    pool: HttpPool,
     health: Rc<Health>,
     fixed: Fixed,
 }
@@ -101,7 +101,7 @@ impl HttpApp {
         service: &ServiceKey,
         config: Arc<HttpAppConfig>,
         setup: Setup,
-        worker: Option<Holder>,
+        worker: Option<WorkerResources>,
     ) -> Rc<Self> {
         let limits = PoolLimits {
             max_connections: config.max_connections,
@@ -110,7 +110,7 @@ impl HttpApp {
             idle_timeout: config.idle_timeout,
             max_answer_len: config.max_answer_len,
         };
-        let pool = Pool::new(config.origin.clone(), limits, worker);
+        let pool = HttpPool::new(config.origin.clone(), limits, worker);
         Rc::new(Self {
             service: service.clone(),
             health: Health::watch(&config.origin, &config.health),
@@ -178,7 +178,7 @@ impl HttpApp {
             classes: &self.config.classes,
         };
         let reply = form.reply(&answer?).map_err(|error| error.at(self.pool.address()))?;
-        Ok(crate::call::Reply { endpoint: Rc::clone(self.pool.address()), ..reply })
+        Ok(crate::call::ProviderReply { endpoint: Rc::clone(self.pool.address()), ..reply })
     }
 
     /// The argument is the reply's value as it is.
@@ -253,7 +253,7 @@ impl HttpApp {
     /// A generic call may bring any number of arguments.
     fn check_count(
         &self,
-        method: &Method,
+        method: &MappedMethod,
         types: &[JavaType],
         arguments: &Arguments,
     ) -> Result<(), CallError> {
@@ -272,12 +272,16 @@ impl HttpApp {
     }
 
     /// The method that a call means. Without a table, every method is there.
-    fn method(&self, name: &str, descriptor: Option<&str>) -> Result<Cow<'_, Method>, CallError> {
+    fn method(
+        &self,
+        name: &str,
+        descriptor: Option<&str>,
+    ) -> Result<Cow<'_, MappedMethod>, CallError> {
         let interface = &self.service.interface;
         dubbo_proto::validate_method(name)
             .map_err(|error| CallError::new(Code::BadRequest, error.to_string()))?;
         if self.config.methods.is_empty() {
-            return Ok(Cow::Owned(Method {
+            return Ok(Cow::Owned(MappedMethod {
                 name: name.into(),
                 types: None,
                 descriptor: None,

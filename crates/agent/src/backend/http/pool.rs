@@ -19,9 +19,9 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::sync::Semaphore;
 use tracing::debug;
-use wire::{Account, Hold, Refused};
+use wire::{Account, Hold, OverBudget};
 
-use crate::config::http_app::origin::Origin;
+use crate::config::http_app::origin::AppOrigin;
 use crate::connections::{Activity, Connections, Direction, Session};
 use crate::error::{CallError, Code};
 use crate::memory::no_room_for_reply;
@@ -46,12 +46,12 @@ pub struct PoolLimits {
 }
 
 /// The connections.
-pub struct Pool {
-    origin: Origin,
+pub struct HttpPool {
+    origin: AppOrigin,
     address: Rc<str>,
     limits: PoolLimits,
     /// The worker that it belongs to; `None` for health checks.
-    worker: Option<Holder>,
+    worker: Option<WorkerResources>,
     /// The one that was used last is at the end, and is used first.
     idle: RefCell<Vec<Idle>>,
     places: Semaphore,
@@ -59,7 +59,7 @@ pub struct Pool {
 }
 
 /// What a pool has of the worker that it belongs to.
-pub struct Holder {
+pub struct WorkerResources {
     /// What requests and answers draw from.
     pub account: Rc<Account>,
     /// The table of the worker's connections.
@@ -67,12 +67,12 @@ pub struct Holder {
 }
 
 struct Idle {
-    kept: Kept,
+    kept: KeptConnection,
     since: Instant,
 }
 
 /// A connection that may carry the next request.
-struct Kept {
+struct KeptConnection {
     sender: SendRequest<Full<Bytes>>,
     /// What the table of connections knows of it. It ends with the connection.
     listed: Weak<Listed>,
@@ -106,7 +106,7 @@ impl Session for Listed {
     }
 }
 
-impl Kept {
+impl KeptConnection {
     /// A call begins whose request takes so much of the budget.
     fn begin(&self, request_bytes: usize) {
         self.note(|listed| {
@@ -150,17 +150,17 @@ pub struct WholeResponse {
 }
 
 /// Counts a call while it runs or waits.
-struct Counted<'a>(&'a Cell<usize>);
+struct CallCountGuard<'a>(&'a Cell<usize>);
 
-impl Drop for Counted<'_> {
+impl Drop for CallCountGuard<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }
 }
 
-impl Pool {
+impl HttpPool {
     /// A pool without a connection.
-    pub fn new(origin: Origin, limits: PoolLimits, worker: Option<Holder>) -> Self {
+    pub fn new(origin: AppOrigin, limits: PoolLimits, worker: Option<WorkerResources>) -> Self {
         Self {
             address: origin.address().into(),
             origin,
@@ -198,7 +198,7 @@ impl Pool {
         let hold = self.hold(body_len.unwrap_or_default()).map_err(CallError::from)?;
         let held = hold.as_ref().map_or(0, Hold::len);
         self.n_calls.set(n_calls + 1);
-        let _counted = Counted(&self.n_calls);
+        let _counted = CallCountGuard(&self.n_calls);
         let place = tokio::time::timeout_at(deadline.into(), self.places.acquire()).await;
         // Who gives up frees its place for one who has to give up as well.
         let place = place.ok().and_then(Result::ok).filter(|_| Instant::now() < deadline);
@@ -256,7 +256,7 @@ impl Pool {
     }
 
     /// A connection that is there already and, as far as is known, still good.
-    async fn take_idle(&self) -> Option<Kept> {
+    async fn take_idle(&self) -> Option<KeptConnection> {
         loop {
             let Idle { mut kept, since } = self.idle.borrow_mut().pop()?;
             if self.limits.idle_timeout <= since.elapsed() {
@@ -271,7 +271,7 @@ impl Pool {
         }
     }
 
-    async fn connect(&self, deadline: Instant) -> Result<Kept, CallError> {
+    async fn connect(&self, deadline: Instant) -> Result<KeptConnection, CallError> {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = self.limits.connect_timeout.min(left);
         let stream = self.origin.connect(timeout).await.map_err(|error| {
@@ -287,7 +287,7 @@ impl Pool {
         if let Some(worker) = &self.worker {
             worker.connections.add(facts, meter, Direction::Upstream, &listed);
         }
-        let kept = Kept { sender, listed: Rc::downgrade(&listed) };
+        let kept = KeptConnection { sender, listed: Rc::downgrade(&listed) };
         let address = Rc::clone(&self.address);
         tokio::task::spawn_local(async move {
             if let Err(error) = connection.await {
@@ -302,7 +302,7 @@ impl Pool {
     async fn collect(
         &self,
         mut body: Incoming,
-        kept: &Kept,
+        kept: &KeptConnection,
     ) -> Result<(Bytes, Option<Hold>), CallError> {
         let max_len = self.limits.max_answer_len;
         let too_long = || {
@@ -344,7 +344,7 @@ impl Pool {
         Ok((pieces.map_or(first, BytesMut::freeze), hold))
     }
 
-    fn hold(&self, len: usize) -> Result<Option<Hold>, Refused> {
+    fn hold(&self, len: usize) -> Result<Option<Hold>, OverBudget> {
         self.worker.as_ref().map(|worker| worker.account.take(len)).transpose()
     }
 

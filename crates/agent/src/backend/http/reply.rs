@@ -19,7 +19,7 @@ use super::bean;
 use super::generic::{self, Mode};
 use super::pool::WholeResponse;
 use crate::attachments;
-use crate::call::{Outcome, Reply};
+use crate::call::{Outcome, ProviderReply};
 use crate::config::http_app::method::{Classes, DEFAULT_EXCEPTION, ErrorRule, StatusTable};
 use crate::error::{CallError, Code};
 use crate::route::unsupported;
@@ -82,7 +82,7 @@ impl Form<'_> {
     /// # Errors
     /// [`Code::BadReply`] if it cannot be read or does not fit, and whatever status the table of
     /// errors gives it.
-    pub fn reply(&self, answer: &WholeResponse) -> Result<Reply, CallError> {
+    pub fn reply(&self, answer: &WholeResponse) -> Result<ProviderReply, CallError> {
         let done = match answer.status.is_success() {
             true => self.value(answer)?,
             false => self.failure(answer)?,
@@ -96,7 +96,11 @@ impl Form<'_> {
         self.encode(&Done { kind: ReplyKind::Value, value }, &[])
     }
 
-    fn encode(&self, done: &Done, attachments: &[(&str, &str)]) -> Result<Reply, CallError> {
+    fn encode(
+        &self,
+        done: &Done,
+        attachments: &[(&str, &str)],
+    ) -> Result<ProviderReply, CallError> {
         let to = ReplyTo {
             id: 0,
             serialization: self.serialization,
@@ -116,7 +120,7 @@ impl Form<'_> {
             })?;
         out.advance(HEADER_LEN);
         let (serialization, body) = (self.serialization, out.freeze());
-        Ok(Reply::new(serialization, body, "".into()))
+        Ok(ProviderReply::new(serialization, body, "".into()))
     }
 
     fn value(&self, answer: &WholeResponse) -> Result<Done, CallError> {

@@ -12,7 +12,7 @@ use super::arguments::Arguments;
 use super::reply::ATTACHMENT;
 use crate::attachments;
 use crate::backend::AppCall;
-use crate::config::http_app::method::{BodyShape, Method};
+use crate::config::http_app::method::{BodyShape, MappedMethod};
 use crate::error::{CallError, Code};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -57,7 +57,7 @@ impl Fixed {
     /// [`Code::BadArguments`] if the arguments do not fit the path or the body.
     pub fn request(
         &self,
-        method: &Method,
+        method: &MappedMethod,
         types: &str,
         arguments: &Arguments,
         call: &AppCall<'_>,
@@ -93,7 +93,7 @@ impl Fixed {
 }
 
 /// The body, of the arguments that have no place in the path.
-fn body(method: &Method, arguments: &Arguments) -> Result<Option<Vec<u8>>, CallError> {
+fn body(method: &MappedMethod, arguments: &Arguments) -> Result<Option<Vec<u8>>, CallError> {
     let is_left = |index: usize| !method.path.uses(index);
     let mut out = Vec::new();
     match method.body {

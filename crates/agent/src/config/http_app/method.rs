@@ -13,7 +13,7 @@ use super::template::Template;
 
 /// One method, and the request that it becomes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Method {
+pub struct MappedMethod {
     /// Its name in Java.
     pub name: Box<str>,
     /// The types of its parameters; `None` takes those that each caller names.
@@ -51,7 +51,7 @@ pub enum BodyShape {
     Object,
 }
 
-impl Method {
+impl MappedMethod {
     /// Whether a call with these parameters means this method.
     pub fn takes(&self, descriptor: &str) -> bool {
         self.descriptor.as_ref().is_none_or(|own| **own == *descriptor)
@@ -228,27 +228,27 @@ impl Schema for Classes {
 
 /// The methods of one app, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Methods(HashMap<Box<str>, Vec<Method>>);
+pub struct Methods(HashMap<Box<str>, Vec<MappedMethod>>);
 
 /// Which method a call means.
 #[derive(Debug)]
 pub enum MethodMatch<'a> {
     /// This one.
-    One(&'a Method),
+    One(&'a MappedMethod),
     /// None has this name and these parameters.
     None,
     /// Several have this name, and the call does not say which it means.
-    Several(&'a [Method]),
+    Several(&'a [MappedMethod]),
 }
 
 impl Methods {
     /// Adds a method.
-    pub fn add(&mut self, method: Method) {
+    pub fn add(&mut self, method: MappedMethod) {
         self.0.entry(method.name.clone()).or_default().push(method);
     }
 
     /// Whether a method of that name and those parameters is there.
-    pub fn has(&self, method: &Method) -> bool {
+    pub fn has(&self, method: &MappedMethod) -> bool {
         let overloads = self.0.get(&method.name).map_or(&[][..], Vec::as_slice);
         overloads.iter().any(|known| known.descriptor == method.descriptor)
     }
@@ -281,7 +281,7 @@ impl Methods {
                 several => MethodMatch::Several(several),
             };
         };
-        let mut fitting: Vec<&Method> =
+        let mut fitting: Vec<&MappedMethod> =
             overloads.iter().filter(|it| it.takes(descriptor)).collect();
         fitting.sort_by_key(|it| it.types.is_none());
         fitting.first().map_or(MethodMatch::None, |it| MethodMatch::One(it))
@@ -291,8 +291,8 @@ impl Methods {
     /// it.
     pub fn candidates(&self, name: &str) -> String {
         let mut signatures: Vec<String> = match self.0.get(name) {
-            Some(overloads) => overloads.iter().map(Method::signature).collect(),
-            None => self.0.values().flatten().map(Method::signature).collect(),
+            Some(overloads) => overloads.iter().map(MappedMethod::signature).collect(),
+            None => self.0.values().flatten().map(MappedMethod::signature).collect(),
         };
         signatures.sort();
         signatures.join(", ")
@@ -303,9 +303,9 @@ impl Methods {
 mod tests {
     use super::*;
 
-    fn method(name: &str, descriptor: Option<&str>) -> Method {
+    fn method(name: &str, descriptor: Option<&str>) -> MappedMethod {
         let types = descriptor.map(|types| JavaType::parse_descriptors(types).unwrap());
-        Method {
+        MappedMethod {
             name: name.into(),
             types,
             descriptor: descriptor.map(Into::into),

@@ -11,7 +11,7 @@ use super::super::TlsClient;
 
 /// An app's place, and the beginning of all its paths.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Origin {
+pub struct AppOrigin {
     /// How it is connected to.
     pub way: Way,
     /// Stands before every path; without a slash at its end.
@@ -34,7 +34,7 @@ pub enum Way {
     Unix(PathBuf),
 }
 
-impl Origin {
+impl AppOrigin {
     /// Where that is.
     pub fn destination(&self) -> Destination {
         match &self.way {

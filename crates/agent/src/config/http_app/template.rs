@@ -19,12 +19,12 @@ const MAX_URL_LEN: usize = (u16::MAX - 1) as usize;
 /// A path and a query with places for arguments.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Template {
-    path: Vec<Part>,
+    path: Vec<TemplatePart>,
     query: Vec<Pair>,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-enum Part {
+enum TemplatePart {
     Literal(Box<str>),
     Argument(usize),
 }
@@ -33,7 +33,7 @@ enum Part {
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Pair {
     name: Box<str>,
-    value: Vec<Part>,
+    value: Vec<TemplatePart>,
 }
 
 /// Why a text is not a template.
@@ -109,7 +109,7 @@ impl Template {
             path.push('/');
             encode(part, &mut path);
         }
-        Self { path: vec![Part::Literal(path.into())], query: Vec::new() }
+        Self { path: vec![TemplatePart::Literal(path.into())], query: Vec::new() }
     }
 
     /// Reads a template for a method whose parameters have these names; `n_params` bounds their
@@ -142,7 +142,7 @@ impl Template {
     #[must_use]
     pub fn under(mut self, base: &str) -> Self {
         if !base.is_empty() {
-            self.path.insert(0, Part::Literal(base.into()));
+            self.path.insert(0, TemplatePart::Literal(base.into()));
         }
         self
     }
@@ -150,7 +150,7 @@ impl Template {
     /// Whether the argument with this number has a place here.
     pub fn uses(&self, index: usize) -> bool {
         let in_query = self.query.iter().flat_map(|pair| &pair.value);
-        self.path.iter().chain(in_query).any(|part| *part == Part::Argument(index))
+        self.path.iter().chain(in_query).any(|part| *part == TemplatePart::Argument(index))
     }
 
     /// Writes the path with the arguments, each a JSON text. In a query, null is left out, and an
@@ -165,8 +165,8 @@ impl Template {
         let mut out = String::with_capacity(64);
         for part in &self.path {
             match part {
-                Part::Literal(text) => out.push_str(text),
-                Part::Argument(index) => {
+                TemplatePart::Literal(text) => out.push_str(text),
+                TemplatePart::Argument(index) => {
                     let text = scalar(*index, &argument)?
                         .ok_or(RenderError::Kind { index: *index, found: "null" })?;
                     if matches!(&*text, "" | "." | "..") {
@@ -202,7 +202,7 @@ fn parts(
     offset: usize,
     names: &[&str],
     n_params: Option<usize>,
-) -> Result<Vec<Part>, TemplateError> {
+) -> Result<Vec<TemplatePart>, TemplateError> {
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some(open) = rest.find(['{', '}']) {
@@ -213,18 +213,18 @@ fn parts(
             return Err(braces);
         };
         if !literal.is_empty() {
-            parts.push(Part::Literal(check(literal)?.into()));
+            parts.push(TemplatePart::Literal(check(literal)?.into()));
         }
         let index = match name.parse::<usize>() {
             Ok(index) => Some(index).filter(|index| n_params.is_none_or(|n| *index < n)),
             Err(_) => names.iter().position(|known| *known == name),
         };
         let unknown = || TemplateError::Unknown { name: name.to_owned() };
-        parts.push(Part::Argument(index.ok_or_else(unknown)?));
+        parts.push(TemplatePart::Argument(index.ok_or_else(unknown)?));
         rest = after;
     }
     if !rest.is_empty() {
-        parts.push(Part::Literal(check(rest)?.into()));
+        parts.push(TemplatePart::Literal(check(rest)?.into()));
     }
     Ok(parts)
 }
@@ -245,10 +245,10 @@ fn encode(text: &str, out: &mut String) {
 
 /// The values of one name in a query: none for null, several for an array.
 fn pair_values<'a>(
-    value: &[Part],
+    value: &[TemplatePart],
     argument: &impl Fn(usize) -> Option<&'a [u8]>,
 ) -> Result<Vec<String>, RenderError> {
-    if let [Part::Argument(index)] = value {
+    if let [TemplatePart::Argument(index)] = value {
         let json = argument(*index).ok_or(RenderError::Missing { index: *index })?;
         let mut reader = JsonReader::new(json, Limits::default());
         let broken = |error| RenderError::Json { index: *index, error };
@@ -269,8 +269,8 @@ fn pair_values<'a>(
     let mut text = String::new();
     for part in value {
         match part {
-            Part::Literal(literal) => text.push_str(literal),
-            Part::Argument(index) => {
+            TemplatePart::Literal(literal) => text.push_str(literal),
+            TemplatePart::Argument(index) => {
                 let found = scalar(*index, argument)?
                     .ok_or(RenderError::Kind { index: *index, found: "null" })?;
                 encode(&found, &mut text);

@@ -17,7 +17,7 @@ use crate::cluster::Attempt;
 use crate::error::CallError;
 use crate::expected_len::ExpectedLen;
 use crate::gate::Admitted;
-use crate::journal::{Answer, Entry};
+use crate::journal::{Entry, RecordedAnswer};
 use crate::metrics::CallStats;
 use crate::routes::ClusterRoute;
 use crate::stages::{Stage, StageClock};
@@ -31,7 +31,7 @@ pub(super) struct Flight {
     /// When it came.
     pub(super) started: Instant,
     /// Who counts it.
-    pub(super) counted: Counted,
+    pub(super) counted: CallCounter,
     /// Where it is, to give it up there.
     pub(super) sent: Sent,
     /// What it takes to offer it again.
@@ -43,7 +43,7 @@ pub(super) struct Flight {
 }
 
 /// Who counts a call besides its listener.
-pub(super) enum Counted {
+pub(super) enum CallCounter {
     /// The endpoint that it was sent to.
     Attempt(Attempt),
     /// The export that it is for.
@@ -90,7 +90,7 @@ impl Sent {
     }
 }
 
-impl Counted {
+impl CallCounter {
     /// Where the call is, if that is known.
     fn endpoint(&self) -> Option<&str> {
         match self {
@@ -120,7 +120,7 @@ impl Counted {
     ) {
         let is_exception = ReplyKind::of(serialization, body) == Some(ReplyKind::Exception);
         let endpoint = self.endpoint().or(endpoint);
-        entry.answered(Answer { endpoint, len: body.len(), is_exception });
+        entry.answered(RecordedAnswer { endpoint, len: body.len(), is_exception });
     }
 
     /// Tells that the call has failed.
@@ -212,8 +212,8 @@ impl Flights {
     /// The numbers of calls that are stuck at a silent endpoint, and may be offered again.
     pub(super) fn stuck(&self, now: Instant) -> impl Iterator<Item = u32> {
         let is_stuck = move |flight: &Flight| match &flight.counted {
-            Counted::Attempt(attempt) => flight.again.is_some() && attempt.is_stuck(now),
-            Counted::Export(..) | Counted::Elsewhere => false,
+            CallCounter::Attempt(attempt) => flight.again.is_some() && attempt.is_stuck(now),
+            CallCounter::Export(..) | CallCounter::Elsewhere => false,
         };
         let places = self.places.iter().zip(0..);
         let stuck = places.filter(move |(place, _)| place.as_deref().is_some_and(is_stuck));

@@ -10,7 +10,7 @@ use crate::error::{CallError, Code};
 use crate::worker::Worker;
 
 /// A result in the serialization of its request.
-pub(super) struct Told {
+pub(super) struct MetadataResult {
     pub(super) kind: ReplyKind,
     pub(super) value: Vec<u8>,
 }
@@ -19,7 +19,7 @@ pub(super) struct Told {
 ///
 /// # Errors
 /// [`Code::BadRequest`] if the request cannot be read, [`Code::MethodNotFound`] for other methods.
-pub(super) fn tell(worker: &Worker, received: &Received) -> Result<Told, CallError> {
+pub(super) fn tell(worker: &Worker, received: &Received) -> Result<MetadataResult, CallError> {
     let bad = |error: String| CallError::new(Code::BadRequest, error);
     let body = received.body.clone();
     let request = Request::decode(received.to.serialization, body, &BodyLimits::default());
@@ -39,12 +39,12 @@ pub(super) fn tell(worker: &Worker, received: &Received) -> Result<Told, CallErr
         registry.announced(&service.group, revision.as_deref().unwrap_or_default())
     });
     let Some(metadata) = announced else {
-        return Ok(Told { kind: ReplyKind::Null, value: Vec::new() });
+        return Ok(MetadataResult { kind: ReplyKind::Null, value: Vec::new() });
     };
     let (mut value, ty) = (Vec::new(), JavaType::class(METADATA_CLASS));
     let classes = MetadataClasses::default();
     values
         .write_value(metadata.to_json().as_bytes(), Some(&ty), &classes, &mut value)
         .map_err(|error| CallError::new(Code::Internal, error.to_string()))?;
-    Ok(Told { kind: ReplyKind::Value, value })
+    Ok(MetadataResult { kind: ReplyKind::Value, value })
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use flow::queue::{CallerId, Priority};
 
-use super::flights::{Again, Counted, Flight, Sent};
+use super::flights::{Again, CallCounter, Flight, Sent};
 use super::services::Export;
 use super::session::{DubboSession, Received};
 use super::waiting::{Kept, Waiting, compact};
@@ -19,9 +19,9 @@ use crate::cluster::{Attempt, MethodRule};
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
 use crate::gate::{Admission, Admitted};
-use crate::invocation::Origin;
+use crate::invocation::CallOrigin;
 use crate::invoke::mirror;
-use crate::journal::Answer;
+use crate::journal::RecordedAnswer;
 use crate::memory::check_room;
 use crate::metrics::CallStats;
 use crate::priority;
@@ -91,7 +91,7 @@ impl DubboSession {
             }
             Ok(Some(sent)) => {
                 let again = self.keep(&route, &received.body, deadline);
-                let counted = Counted::Attempt(attempt);
+                let counted = CallCounter::Attempt(attempt);
                 let (to, started, reply_len) = (received.to, received.now, Some(reply_len));
                 let entry = received.entry.take();
                 let flight = Flight { to, started, counted, sent, again, reply_len, entry };
@@ -151,7 +151,8 @@ impl DubboSession {
         route: &ClusterRoute,
         rule: &MethodRule,
     ) -> Result<(), CallError> {
-        let origin = Origin { caller: self.caller(), address: Some(self.peer.ip()), headers: None };
+        let origin =
+            CallOrigin { caller: self.caller(), address: Some(self.peer.ip()), headers: None };
         route.cluster.check_rate(rule, received.now, &received.facts(), origin)
     }
 
@@ -182,7 +183,7 @@ impl DubboSession {
     /// Ends a call that nobody wants an answer to, and that is on its way.
     fn sent_one_way(&self, received: &Received) {
         if let Some(entry) = received.entry.take() {
-            entry.answered(Answer::default());
+            entry.answered(RecordedAnswer::default());
         }
         self.stats.finished(Duration::ZERO, None);
     }
@@ -223,7 +224,7 @@ impl DubboSession {
             }
             Ok(Some(sent)) => {
                 backend.stats.started();
-                let counted = Counted::Export(Arc::clone(&backend.stats), admitted);
+                let counted = CallCounter::Export(Arc::clone(&backend.stats), admitted);
                 let (to, started, reply_len) = (received.to, received.now, Some(reply_len));
                 let entry = received.entry.take();
                 let flight = Flight { to, started, counted, sent, again: None, reply_len, entry };
@@ -265,7 +266,7 @@ impl DubboSession {
         let number = self.reserve(received);
         let mut of_one_way = Some(admitted);
         if let Some(admitted) = of_one_way.take_if(|_| two_way) {
-            let counted = Counted::Export(Arc::clone(stats), admitted);
+            let counted = CallCounter::Export(Arc::clone(stats), admitted);
             let (sent, started, entry) = (Sent::Nowhere, now, received.entry.take());
             let flight = Flight { to, started, counted, sent, again: None, reply_len: None, entry };
             self.flights.borrow_mut().put(number, Box::new(flight));

@@ -40,7 +40,7 @@ const fn one_more_miss(n_misses: u32) -> (u32, bool) {
 
 /// Who answers the calls of a service.
 #[derive(Clone)]
-pub(super) enum Service {
+pub(super) enum ServiceTarget {
     /// The endpoints of a cluster.
     Route(Rc<ClusterRoute>),
     /// The app behind an export of ours.
@@ -69,7 +69,7 @@ pub(super) struct Services {
 
 /// What is found of a request: who answers it, and what is known of its method.
 pub(super) struct RequestTarget {
-    pub(super) service: Service,
+    pub(super) service: ServiceTarget,
     /// How long its caller waits, if it says so.
     pub(super) timeout: Option<Duration>,
     /// Of the method; or of its service, for requests that look like none before.
@@ -79,7 +79,7 @@ pub(super) struct RequestTarget {
 /// What a request looked like, and what it said.
 struct RememberedRequest {
     likeness: Likeness,
-    service: Service,
+    service: ServiceTarget,
     timeout: Option<Duration>,
     reply_len: Rc<ExpectedLen>,
     /// As in [`KnownService`].
@@ -90,7 +90,7 @@ struct KnownService {
     interface: Box<str>,
     version: Box<str>,
     group: Box<str>,
-    service: Service,
+    service: ServiceTarget,
     reply_len: Rc<ExpectedLen>,
     /// Of the rules that `service` was found by.
     epoch: u32,
@@ -103,7 +103,7 @@ impl KnownService {
     }
 }
 
-impl Service {
+impl ServiceTarget {
     /// Whether what was found at `found`, by the rules of then, still holds. A cluster that was
     /// forgotten hears nothing of its registry any more.
     #[inline]
@@ -164,9 +164,9 @@ impl Services {
 
     /// Another app may offer a service from now on, or none.
     pub(super) fn forget(&self, service: &ServiceKey) {
-        let is_of = |known: &Service| match known {
-            Service::Route(_) | Service::Metadata => false,
-            Service::Export(export) => export.backend.service == *service,
+        let is_of = |known: &ServiceTarget| match known {
+            ServiceTarget::Route(_) | ServiceTarget::Metadata => false,
+            ServiceTarget::Export(export) => export.backend.service == *service,
         };
         self.known.borrow_mut().retain(|known| !is_of(&known.service));
         self.seen.borrow_mut().retain(|seen| !is_of(&seen.service));
@@ -208,7 +208,7 @@ impl Services {
     }
 
     #[inline]
-    fn find(&self, routing: &Routing<'_>) -> Result<(Service, Rc<ExpectedLen>), CallError> {
+    fn find(&self, routing: &Routing<'_>) -> Result<(ServiceTarget, Rc<ExpectedLen>), CallError> {
         let interface = match &self.listener.offers {
             // Who exports a service goes by what its app goes by.
             Offers::Exports => &routing.path,
@@ -239,19 +239,21 @@ impl Services {
     }
 
     #[cold]
-    fn look_up(&self, key: &ServiceKey) -> Result<Service, CallError> {
+    fn look_up(&self, key: &ServiceKey) -> Result<ServiceTarget, CallError> {
         match &self.listener.offers {
             Offers::Exports => match self.worker.backend(key) {
                 Some((backend, max_timeout)) => {
-                    Ok(Service::Export(Export { backend, max_timeout }))
+                    Ok(ServiceTarget::Export(Export { backend, max_timeout }))
                 }
-                None if key.interface == METADATA_SERVICE => Ok(Service::Metadata),
+                None if key.interface == METADATA_SERVICE => Ok(ServiceTarget::Metadata),
                 None => Err(CallError::new(
                     Code::ServiceNotFound,
                     format!("this agent does not offer {key}"),
                 )),
             },
-            Offers::Registry { registry, .. } => self.route(*registry, key).map(Service::Route),
+            Offers::Registry { registry, .. } => {
+                self.route(*registry, key).map(ServiceTarget::Route)
+            }
         }
     }
 
@@ -260,9 +262,9 @@ impl Services {
     }
 
     #[cold]
-    fn unreadable(&self, error: &ProtoError) -> Result<Service, CallError> {
+    fn unreadable(&self, error: &ProtoError) -> Result<ServiceTarget, CallError> {
         if let Offers::Registry { registry, default_service: Some(key) } = &self.listener.offers {
-            return self.route(*registry, key).map(Service::Route);
+            return self.route(*registry, key).map(ServiceTarget::Route);
         }
         let advice = match (error, &self.listener.offers) {
             (ProtoError::UnsupportedSerialization { .. }, Offers::Registry { .. }) => {

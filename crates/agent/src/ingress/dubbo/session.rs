@@ -18,12 +18,14 @@ use tracing::debug;
 use wire::{Account, Conn, Connection, Peer, Taking, TimedEvent, Watched, drive};
 
 use super::DubboListener;
-use super::flights::{Again, Counted, Flight, Flights};
+use super::flights::{Again, CallCounter, Flight, Flights};
 use super::machine::DubboServer;
-use super::metadata::{self, Told};
-use super::services::{RequestTarget, Service, Services};
+use super::metadata::{self, MetadataResult};
+use super::services::{RequestTarget, ServiceTarget, Services};
 use super::waiting::Waiting;
-use crate::call::{Call, Consumer, DubboAnswer, Outcome, Reply, Times, Whole, note_reply, watch};
+use crate::call::{
+    Call, Consumer, DubboAnswer, Outcome, ProviderReply, Times, Whole, note_reply, watch,
+};
 use crate::cluster::too_late;
 use crate::connections::{Activity, Session};
 use crate::error::{CallError, Code};
@@ -172,13 +174,15 @@ impl DubboSession {
             name_clock(clock, found.as_ref().ok());
         }
         match found {
-            Ok(RequestTarget { service: Service::Route(route), timeout, reply_len }) => {
+            Ok(RequestTarget { service: ServiceTarget::Route(route), timeout, reply_len }) => {
                 self.send_to_route(received, route, timeout, reply_len);
             }
-            Ok(RequestTarget { service: Service::Export(export), timeout, reply_len }) => {
+            Ok(RequestTarget { service: ServiceTarget::Export(export), timeout, reply_len }) => {
                 self.send_to_export(received, export, timeout, reply_len);
             }
-            Ok(RequestTarget { service: Service::Metadata, .. }) => self.tell_metadata(received),
+            Ok(RequestTarget { service: ServiceTarget::Metadata, .. }) => {
+                self.tell_metadata(received);
+            }
             Err(error) => self.refuse(received, &error),
         }
     }
@@ -190,10 +194,10 @@ impl DubboSession {
             Ok(_) if !received.two_way => {
                 self.end_one_way(received.now, received.entry.take(), None);
             }
-            Ok(Told { kind, value }) => {
+            Ok(MetadataResult { kind, value }) => {
                 let now = Instant::now();
                 if let Some(entry) = received.entry.take() {
-                    entry.answered(journal::Answer::default());
+                    entry.answered(journal::RecordedAnswer::default());
                 }
                 self.stats.finished(now.saturating_duration_since(received.now), None);
                 self.conn.with(|consumer| consumer.reply(now, received.to, kind, &value));
@@ -227,7 +231,7 @@ impl DubboSession {
             debug!(%error, "one-way call failed");
         }
         match (entry, error) {
-            (Some(entry), None) => entry.answered(journal::Answer::default()),
+            (Some(entry), None) => entry.answered(journal::RecordedAnswer::default()),
             (Some(entry), Some(error)) => entry.failed(error, None),
             (None, _) => {}
         }
@@ -291,7 +295,8 @@ impl DubboSession {
     ) {
         let now = Instant::now();
         let mut told = None;
-        if let (Some(again), Counted::Attempt(attempt)) = (flight.again.take(), &flight.counted) {
+        if let (Some(again), CallCounter::Attempt(attempt)) = (flight.again.take(), &flight.counted)
+        {
             let Again { route, body, deadline } = *again;
             let whole = Whole { serialization: flight.to.serialization, body: &body };
             let facts = WholeFacts::new(whole);
@@ -310,7 +315,7 @@ impl DubboSession {
             return self.finish(flight, answer, Some(error));
         }
         let Flight { to, started, counted, entry, .. } = *flight;
-        if let (Counted::Attempt(attempt), Code::Timeout) = (&counted, error.code) {
+        if let (CallCounter::Attempt(attempt), Code::Timeout) = (&counted, error.code) {
             let message = attempt.overdue(now - started).into();
             told = Some(CallError { message, ..error.clone() });
         }
@@ -345,7 +350,7 @@ impl DubboSession {
         let stuck: Vec<u32> = self.flights.borrow().stuck(now).collect();
         for number in stuck {
             let attempts = self.flights.borrow().get(number).and_then(|flight| {
-                let Counted::Attempt(attempt) = &flight.counted else { return None };
+                let CallCounter::Attempt(attempt) = &flight.counted else { return None };
                 let Again { route, body, deadline } = &**flight.again.as_ref()?;
                 let whole = Whole { serialization: flight.to.serialization, body };
                 route.cluster.move_stuck(attempt, *deadline, now, &WholeFacts::new(whole))
@@ -460,7 +465,7 @@ impl Consumer for DubboSession {
     fn complete(self: Rc<Self>, number: u32, outcome: Outcome) {
         let Some(mut flight) = self.take(number) else { return };
         match outcome {
-            Ok(Reply { serialization, body, endpoint, came, .. }) => {
+            Ok(ProviderReply { serialization, body, endpoint, came, .. }) => {
                 let mut clock = None;
                 if let Some(entry) = flight.entry.take() {
                     clock = entry.clock().cloned();
@@ -483,8 +488,8 @@ impl Consumer for DubboSession {
 #[cold]
 fn name_clock(clock: &StageClock, found: Option<&RequestTarget>) {
     match found.map(|found| &found.service) {
-        Some(Service::Route(route)) => clock.name(&route.def.service),
-        Some(Service::Export(export)) => clock.name(&export.backend.service.to_string()),
-        Some(Service::Metadata) | None => clock.name(stages::OTHER),
+        Some(ServiceTarget::Route(route)) => clock.name(&route.def.service),
+        Some(ServiceTarget::Export(export)) => clock.name(&export.backend.service.to_string()),
+        Some(ServiceTarget::Metadata) | None => clock.name(stages::OTHER),
     }
 }

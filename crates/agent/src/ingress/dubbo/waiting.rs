@@ -11,7 +11,7 @@ use flow::Attempts;
 use flow::queue::CallerId;
 use tokio::sync::oneshot;
 
-use super::flights::{Counted, Flight, Sent};
+use super::flights::{CallCounter, Flight, Sent};
 use super::services::Export;
 use super::session::{DubboSession, Received};
 use crate::backend::{self, App, Backend};
@@ -57,7 +57,7 @@ impl DubboSession {
             }
         });
         if two_way {
-            let (counted, sent) = (Counted::Elsewhere, Sent::Task(task.abort_handle()));
+            let (counted, sent) = (CallCounter::Elsewhere, Sent::Task(task.abort_handle()));
             let flight = Flight {
                 to,
                 started: now,

@@ -13,7 +13,7 @@ use wire::Account;
 use super::call_headers::ATTACHMENT;
 use super::{HttpAnswer, Style};
 use crate::attachments::{HEADER, MAX_LEN, Replied};
-use crate::call::Reply;
+use crate::call::ProviderReply;
 use crate::error::{CallError, Code, Fault};
 use crate::memory::no_room_for_reply;
 use crate::offload::{LONG_LEN, Threads};
@@ -60,7 +60,7 @@ impl Contents {
 pub(super) async fn value(
     style: Style,
     options: &JsonOptions,
-    reply: &Reply,
+    reply: &ProviderReply,
     account: &Rc<Account>,
     threads: &Threads,
 ) -> Result<HttpAnswer, CallError> {
@@ -88,7 +88,7 @@ pub(super) async fn value(
 async fn read_offloaded(
     style: Style,
     options: &JsonOptions,
-    reply: &Reply,
+    reply: &ProviderReply,
     account: &Rc<Account>,
     threads: &Threads,
 ) -> Result<Contents, CallError> {

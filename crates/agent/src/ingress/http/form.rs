@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::call_headers::CallHeaders;
 use crate::args::ArgumentList;
 use crate::error::{CallError, Code};
-use crate::invocation::{Invocation, Origin};
+use crate::invocation::{CallOrigin, Invocation};
 use crate::route::RouteName;
 
 /// More parameters than any Java method has.
@@ -86,7 +86,7 @@ impl<'a> Form<'a> {
             timeout,
             timeout_key,
             attachments,
-            origin: Origin::default(),
+            origin: CallOrigin::default(),
             clock: None,
             is_copy: false,
         }

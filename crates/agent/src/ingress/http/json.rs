@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 use super::call_headers::CallHeaders;
 use crate::args::ArgumentList;
 use crate::error::{CallError, Code, clip};
-use crate::invocation::{Invocation, Origin};
+use crate::invocation::{CallOrigin, Invocation};
 use crate::route::RouteName;
 
 /// Interface and method as the path names them.
@@ -55,7 +55,7 @@ impl<'a> MethodPath<'a> {
             timeout,
             timeout_key,
             attachments,
-            origin: Origin::default(),
+            origin: CallOrigin::default(),
             clock: None,
             is_copy: false,
         })

@@ -47,10 +47,10 @@ use self::head::Facts;
 pub use self::listener::planned;
 use self::session::Active;
 pub use self::session::HttpSession;
-use crate::call::Reply;
+use crate::call::ProviderReply;
 use crate::config::HttpIngressConfig;
 use crate::error::{CallError, Code, clip};
-use crate::invocation::{Invocation, Origin};
+use crate::invocation::{CallOrigin, Invocation};
 use crate::invoke::invoke;
 use crate::journal::{self, Entry};
 use crate::metrics::CallStats;
@@ -108,7 +108,7 @@ async fn handle(
     let origin = page.as_ref().ok().and_then(|(_, origin)| *origin);
     let stats = &listener.stats[worker.index];
     stats.started();
-    let mut counted = Counted { stats, started, code: Some(Code::Cancelled as u8) };
+    let mut counted = CallStatsGuard { stats, started, code: Some(Code::Cancelled as u8) };
     let mut entry = worker.journal.begin("http", Some(session.peer()), started);
     if let Some(clock) = entry.as_ref().and_then(|entry| entry.clock()) {
         active.keep(clock);
@@ -163,36 +163,36 @@ async fn call(
             }
             value
         }
-        Err(Failure::Request(error)) => {
+        Err(RequestFailure::Request(error)) => {
             told(listener, &error);
             Err(error)
         }
-        Err(Failure::Call(error)) => Err(error),
+        Err(RequestFailure::Call(error)) => Err(error),
     }
 }
 
 /// Counts a call however it ends: when its future is dropped the caller has gone away.
-struct Counted<'a> {
+struct CallStatsGuard<'a> {
     stats: &'a CallStats,
     started: Instant,
     code: Option<u8>,
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CallStatsGuard<'_> {
     fn drop(&mut self) {
         self.stats.finished(self.started.elapsed(), self.code);
     }
 }
 
 /// Where a request failed.
-enum Failure {
+enum RequestFailure {
     /// It makes no call.
     Request(CallError),
     /// The call was logged by [`invoke`].
     Call(CallError),
 }
 
-impl From<CallError> for Failure {
+impl From<CallError> for RequestFailure {
     fn from(error: CallError) -> Self {
         Self::Request(error)
     }
@@ -200,9 +200,9 @@ impl From<CallError> for Failure {
 
 /// Tells what a call was answered.
 #[cold]
-fn tell(entry: Box<Entry>, reply: &Reply, error: Option<&CallError>) {
+fn tell(entry: Box<Entry>, reply: &ProviderReply, error: Option<&CallError>) {
     match error {
-        None => entry.answered(journal::Answer {
+        None => entry.answered(journal::RecordedAnswer {
             endpoint: Some(&reply.endpoint),
             len: reply.body.len(),
             is_exception: false,
@@ -238,7 +238,7 @@ async fn answer_request(
     request: CallRequest<'_>,
     mut started: Instant,
     entry: &mut Option<Box<Entry>>,
-) -> Result<(Style, JsonOptions, Reply), Failure> {
+) -> Result<(Style, JsonOptions, ProviderReply), RequestFailure> {
     let CallRequest { head, facts, body, session } = request;
     if head.method != Method::POST {
         let method = clip(head.method.as_str());
@@ -273,13 +273,13 @@ async fn answer_request(
         invocation.args = invocation.args.with_refs();
     }
     let (caller, address) = (session.caller(), Some(session.peer().ip()));
-    invocation.origin = Origin { caller, address, headers: Some(&head.headers) };
+    invocation.origin = CallOrigin { caller, address, headers: Some(&head.headers) };
     if let Some(entry) = entry {
         invocation.clock = entry.clock().cloned();
         name(entry, &invocation, body.len());
     }
     let outcome = invoke(&worker.outbound, config.registry, &invocation, started).await;
-    Ok((style, options, outcome.map_err(Failure::Call)?))
+    Ok((style, options, outcome.map_err(RequestFailure::Call)?))
 }
 
 #[cfg(test)]

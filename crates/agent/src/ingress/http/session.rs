@@ -37,7 +37,7 @@ use wire::{Account, Connection, Peer, Taking, Watched};
 
 use self::answering::{AcceptedRequest, Answering};
 use self::body_wakes::BodyWakes;
-use self::idle_frames::Pace;
+use self::idle_frames::FramePace;
 use self::io::{LocalExecutor, SessionIo};
 use super::chunks::Chunks;
 use super::last_read::LAST_READ;
@@ -83,7 +83,7 @@ pub struct HttpSession {
     phase: Cell<Phase>,
     since: Cell<Instant>,
     n_active: Cell<u32>,
-    limits: Cell<Limits>,
+    limits: Cell<SessionLimits>,
     is_http2: Cell<bool>,
     expired: Cell<bool>,
     draining: Cell<bool>,
@@ -109,7 +109,7 @@ pub struct HttpSession {
     /// Since when pieces wait, how many bytes, and how many had been written by then.
     pieces_mark: Cell<Option<(Instant, u64, u64)>>,
     /// Of HTTP/2.
-    pace: Cell<Pace>,
+    pace: Cell<FramePace>,
     /// The connection is to end, whatever is on it.
     is_over: Cell<bool>,
     /// Of HTTP/1.
@@ -121,7 +121,7 @@ pub struct HttpSession {
 }
 
 #[derive(Clone, Copy)]
-struct Limits {
+struct SessionLimits {
     head: Duration,
     idle: Duration,
     write: Duration,
@@ -142,7 +142,7 @@ impl HttpSession {
             last_stream: RefCell::default(),
             pieces: Arc::default(),
             pieces_mark: Cell::new(None),
-            pace: Cell::new(Pace::new()),
+            pace: Cell::new(FramePace::new()),
             is_over: Cell::new(false),
             answering: OnceCell::new(),
             is_known: Cell::new(false),
@@ -150,7 +150,7 @@ impl HttpSession {
             phase: Cell::new(Phase::Head),
             since: Cell::new(Instant::now()),
             n_active: Cell::new(0),
-            limits: Cell::new(Limits { head: unlimited, idle: unlimited, write: unlimited }),
+            limits: Cell::new(SessionLimits { head: unlimited, idle: unlimited, write: unlimited }),
             is_http2: Cell::new(false),
             expired: Cell::new(false),
             draining: Cell::new(false),
@@ -209,7 +209,7 @@ impl HttpSession {
         }
     }
 
-    fn pace<R>(&self, change: impl FnOnce(&mut Pace) -> R) -> R {
+    fn pace<R>(&self, change: impl FnOnce(&mut FramePace) -> R) -> R {
         let mut pace = self.pace.get();
         let result = change(&mut pace);
         self.pace.set(pace);
@@ -255,7 +255,7 @@ impl HttpSession {
     ) {
         let config = &listener.config;
         let (head, idle, write) = (config.head_timeout, config.idle_timeout, config.write_timeout);
-        self.limits.set(Limits { head, idle, write });
+        self.limits.set(SessionLimits { head, idle, write });
         let Some(start) = self.read_start(&mut stream).await else {
             return;
         };
@@ -327,7 +327,7 @@ impl HttpSession {
         poll_fn(|cx| {
             let waker = Waker::from(self.set_task(cx));
             self.begin_turn();
-            self.pace(Pace::turn);
+            self.pace(FramePace::turn);
             let expired = self.expired.get() && self.is_http2.get();
             if (self.draining.get() || expired) && !told {
                 told = true;
@@ -361,7 +361,7 @@ impl Session for HttpSession {
             debug!("connection closed: the caller did not read its answers");
         }
         if self.is_http2.get() {
-            self.pace(Pace::sweep);
+            self.pace(FramePace::sweep);
             self.check_streams(now, write);
         }
         let limit = match self.phase.get() {

@@ -9,19 +9,19 @@ use super::*;
 use crate::upstream::testing::{PATIENCE, ScriptedPeer, TestServer, on_local_runtime, until};
 
 /// A group, and where its connections end.
-struct Estate {
+struct LaneGroupFixture {
     group: LaneGroup<ScriptedPeer>,
     place: TestServer,
     now: Instant,
 }
 
-impl Estate {
+impl LaneGroupFixture {
     /// One that decides itself.
     async fn start() -> Self {
         let max = NonZeroUsize::new(4).unwrap();
-        let mut estate = Self::start_with(ConnectionLimit::Auto { max }, &[]).await;
-        estate.settle(1).await;
-        estate
+        let mut fixture = Self::start_with(ConnectionLimit::Auto { max }, &[]).await;
+        fixture.settle(1).await;
+        fixture
     }
 
     /// Some connections of it are not ready.
@@ -35,19 +35,19 @@ impl Estate {
 
     /// Two connections, as configured.
     async fn of_two() -> Self {
-        let mut estate = Self::of_two_with(&[]).await;
-        estate.settle(2).await;
-        estate
+        let mut fixture = Self::of_two_with(&[]).await;
+        fixture.settle(2).await;
+        fixture
     }
 
     /// Two connections, of which some are not ready.
     async fn of_two_with(unready: &[usize]) -> Self {
         let limit = ConnectionLimit::Fixed(NonZeroUsize::new(2).unwrap());
-        let mut estate = Self::start_with(limit, unready).await;
-        estate.place.accept(2).await;
+        let mut fixture = Self::start_with(limit, unready).await;
+        fixture.place.accept(2).await;
         let n_unready = unready.len();
-        until("connections", || estate.n_standing(Standing::Ready) == 2 - n_unready).await;
-        estate
+        until("connections", || fixture.n_standing(Standing::Ready) == 2 - n_unready).await;
+        fixture
     }
 
     fn n_standing(&self, standing: Standing) -> usize {
@@ -89,24 +89,24 @@ impl Estate {
 #[test]
 fn further_connections_are_given_back_when_they_are_idle() {
     on_local_runtime(async {
-        let mut estate = Estate::start().await;
-        estate.place.script.in_flight.set(8);
-        estate.pass(Duration::from_millis(400), 60);
-        estate.settle(2).await;
+        let mut fixture = LaneGroupFixture::start().await;
+        fixture.place.script.in_flight.set(8);
+        fixture.pass(Duration::from_millis(400), 60);
+        fixture.settle(2).await;
         // Twice as many connections halve the load: that helped.
-        estate.pass(Duration::from_secs(5), 30);
-        estate.settle(2).await;
-        estate.place.script.in_flight.set(0);
-        estate.pass(Duration::from_secs(29), 0);
-        assert_eq!(estate.group.all().len(), 2, "it may still be needed");
-        estate.pass(Duration::from_secs(2), 0);
-        estate.pass(Duration::from_millis(100), 0);
-        assert_eq!((estate.group.all().len(), estate.place.script.n_retired.get()), (1, 1));
+        fixture.pass(Duration::from_secs(5), 30);
+        fixture.settle(2).await;
+        fixture.place.script.in_flight.set(0);
+        fixture.pass(Duration::from_secs(29), 0);
+        assert_eq!(fixture.group.all().len(), 2, "it may still be needed");
+        fixture.pass(Duration::from_secs(2), 0);
+        fixture.pass(Duration::from_millis(100), 0);
+        assert_eq!((fixture.group.all().len(), fixture.place.script.n_retired.get()), (1, 1));
         let mut byte = [0];
-        let ended = estate.place.accepted[1].read(&mut byte);
+        let ended = fixture.place.accepted[1].read(&mut byte);
         let ended = tokio::time::timeout(PATIENCE, ended).await.expect("it is closed");
         assert_eq!(ended.unwrap(), 0);
-        assert_eq!(estate.group.first().standing(), Standing::Ready);
+        assert_eq!(fixture.group.first().standing(), Standing::Ready);
     });
 }
 
@@ -114,28 +114,28 @@ fn further_connections_are_given_back_when_they_are_idle() {
 #[test]
 fn a_connection_that_is_one_too_many_answers_its_calls_first() {
     on_local_runtime(async {
-        let mut estate = Estate::start().await;
-        estate.place.script.in_flight.set(8);
-        estate.place.accepted[0].write_all(&[0; 1000]).await.unwrap();
-        while estate.group.first().n_bytes() < 1000 {
+        let mut fixture = LaneGroupFixture::start().await;
+        fixture.place.script.in_flight.set(8);
+        fixture.place.accepted[0].write_all(&[0; 1000]).await.unwrap();
+        while fixture.group.first().n_bytes() < 1000 {
             tokio::task::yield_now().await;
         }
-        estate.pass(Duration::from_millis(400), 60);
-        estate.settle(2).await;
+        fixture.pass(Duration::from_millis(400), 60);
+        fixture.settle(2).await;
         // Two are as busy as one was, and no more goes through them: that did not help.
-        estate.pass(Duration::from_secs(2), 60);
-        assert_eq!(estate.group.all().len(), 1);
-        assert!(estate.group.has_calls());
+        fixture.pass(Duration::from_secs(2), 60);
+        assert_eq!(fixture.group.all().len(), 1);
+        assert!(fixture.group.has_calls());
         // More turns than it takes to close a connection.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
         let mut byte = [0];
-        let nothing = estate.place.accepted[1].try_read(&mut byte).unwrap_err();
+        let nothing = fixture.place.accepted[1].try_read(&mut byte).unwrap_err();
         assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock, "its calls are in flight");
-        estate.place.script.in_flight.set(0);
-        estate.pass(Duration::from_millis(100), 0);
-        let ended = tokio::time::timeout(PATIENCE, estate.place.accepted[1].read(&mut byte)).await;
+        fixture.place.script.in_flight.set(0);
+        fixture.pass(Duration::from_millis(100), 0);
+        let ended = tokio::time::timeout(PATIENCE, fixture.place.accepted[1].read(&mut byte)).await;
         assert_eq!(ended.expect("it is closed").unwrap(), 0);
     });
 }
@@ -143,10 +143,10 @@ fn a_connection_that_is_one_too_many_answers_its_calls_first() {
 #[test]
 fn a_connection_that_is_not_held_up_stays_alone() {
     on_local_runtime(async {
-        let mut estate = Estate::start().await;
-        estate.place.script.in_flight.set(8);
-        estate.pass(Duration::from_secs(60), 45);
-        assert_eq!(estate.group.all().len(), 1);
+        let mut fixture = LaneGroupFixture::start().await;
+        fixture.place.script.in_flight.set(8);
+        fixture.pass(Duration::from_secs(60), 45);
+        assert_eq!(fixture.group.all().len(), 1);
     });
 }
 
@@ -155,16 +155,16 @@ fn a_connection_that_is_not_held_up_stays_alone() {
 fn an_endpoint_is_ready_while_any_connection_is() {
     on_local_runtime(async {
         for lost in [0, 1] {
-            let mut estate = Estate::of_two().await;
-            estate.lose(lost).await;
-            assert_eq!(estate.group.standing(), Standing::Ready, "without {lost}");
-            assert_eq!(estate.group.trouble(), None, "without {lost}");
-            assert_eq!(estate.group.evidence(Instant::now()), Evidence::Answers);
-            assert_eq!(estate.group.unwell(Instant::now()).n_down, 1);
-            estate.lose(1 - lost).await;
-            assert_eq!(estate.group.standing(), Standing::Down);
-            assert!(estate.group.trouble().is_some());
-            assert_eq!(estate.group.evidence(Instant::now()), Evidence::Gone);
+            let mut fixture = LaneGroupFixture::of_two().await;
+            fixture.lose(lost).await;
+            assert_eq!(fixture.group.standing(), Standing::Ready, "without {lost}");
+            assert_eq!(fixture.group.trouble(), None, "without {lost}");
+            assert_eq!(fixture.group.evidence(Instant::now()), Evidence::Answers);
+            assert_eq!(fixture.group.unwell(Instant::now()).n_down, 1);
+            fixture.lose(1 - lost).await;
+            assert_eq!(fixture.group.standing(), Standing::Down);
+            assert!(fixture.group.trouble().is_some());
+            assert_eq!(fixture.group.evidence(Instant::now()), Evidence::Gone);
         }
     });
 }
@@ -172,17 +172,17 @@ fn an_endpoint_is_ready_while_any_connection_is() {
 #[test]
 fn an_endpoint_answers_while_any_connection_does() {
     on_local_runtime(async {
-        let estate = Estate::of_two().await;
+        let fixture = LaneGroupFixture::of_two().await;
         let later = || Instant::now() + Duration::from_secs(60);
-        assert_eq!(estate.group.unwell(later()).explain(), None);
+        assert_eq!(fixture.group.unwell(later()).explain(), None);
         for silent in [0, 1] {
-            estate.place.script.silent.replace(vec![silent]);
-            assert_eq!(estate.group.evidence(later()), Evidence::Answers, "without {silent}");
-            let shown = estate.group.unwell(later()).explain();
+            fixture.place.script.silent.replace(vec![silent]);
+            assert_eq!(fixture.group.evidence(later()), Evidence::Answers, "without {silent}");
+            let shown = fixture.group.unwell(later()).explain();
             assert_eq!(shown.as_deref(), Some("1 of 2 connections silent"), "without {silent}");
         }
-        estate.place.script.silent.replace(vec![0, 1]);
-        assert_eq!(estate.group.evidence(later()), Evidence::Silent);
+        fixture.place.script.silent.replace(vec![0, 1]);
+        assert_eq!(fixture.group.evidence(later()), Evidence::Silent);
     });
 }
 
@@ -190,34 +190,34 @@ fn an_endpoint_answers_while_any_connection_does() {
 #[test]
 fn to_show_how_connections_are_asks_nobody() {
     on_local_runtime(async {
-        let estate = Estate::of_two().await;
+        let fixture = LaneGroupFixture::of_two().await;
         let later = Instant::now() + Duration::from_secs(60);
-        assert_eq!(estate.group.unwell(later).explain(), None);
-        assert_eq!(estate.place.script.n_asked.get(), 0);
-        estate.group.evidence(later);
-        assert_eq!(estate.place.script.n_asked.get(), 2, "who has to know asks");
+        assert_eq!(fixture.group.unwell(later).explain(), None);
+        assert_eq!(fixture.place.script.n_asked.get(), 0);
+        fixture.group.evidence(later);
+        assert_eq!(fixture.place.script.n_asked.get(), 2, "who has to know asks");
     });
 }
 
 #[test]
 fn a_call_waits_for_a_connection_that_still_connects_if_none_is_ready() {
     on_local_runtime(async {
-        let mut estate = Estate::of_two_with(&[0, 1]).await;
-        assert_eq!(estate.group.standing(), Standing::Connecting);
-        assert!(estate.group.find(|_| true).is_none());
-        assert_eq!(estate.picked(), 0);
+        let mut fixture = LaneGroupFixture::of_two_with(&[0, 1]).await;
+        assert_eq!(fixture.group.standing(), Standing::Connecting);
+        assert!(fixture.group.find(|_| true).is_none());
+        assert_eq!(fixture.picked(), 0);
         // The first one is down, and the other one may still come up.
-        estate.lose(0).await;
-        assert_eq!((estate.group.standing(), estate.picked()), (Standing::Connecting, 1));
-        estate.place.script.unready.take();
-        for accepted in &mut estate.place.accepted {
+        fixture.lose(0).await;
+        assert_eq!((fixture.group.standing(), fixture.picked()), (Standing::Connecting, 1));
+        fixture.place.script.unready.take();
+        for accepted in &mut fixture.place.accepted {
             // One of them is closed.
             let _ = accepted.write_all(&[0]).await;
         }
-        until("the other", || estate.group.standing() == Standing::Ready).await;
-        assert_eq!(estate.picked(), 1);
-        estate.lose(1).await;
-        assert_eq!((estate.group.standing(), estate.picked()), (Standing::Down, 0));
+        until("the other", || fixture.group.standing() == Standing::Ready).await;
+        assert_eq!(fixture.picked(), 1);
+        fixture.lose(1).await;
+        assert_eq!((fixture.group.standing(), fixture.picked()), (Standing::Down, 0));
     });
 }
 
@@ -225,11 +225,11 @@ fn a_call_waits_for_a_connection_that_still_connects_if_none_is_ready() {
 fn a_call_goes_at_once_by_a_connection_that_is_ready() {
     on_local_runtime(async {
         for unready in [0, 1] {
-            let estate = Estate::of_two_with(&[unready]).await;
-            assert_eq!(estate.group.standing(), Standing::Ready);
-            assert_eq!(estate.picked(), 1 - unready);
+            let fixture = LaneGroupFixture::of_two_with(&[unready]).await;
+            assert_eq!(fixture.group.standing(), Standing::Ready);
+            assert_eq!(fixture.picked(), 1 - unready);
             // No connection that takes it is wanted.
-            assert!(estate.group.find(|_| false).is_none());
+            assert!(fixture.group.find(|_| false).is_none());
         }
     });
 }
@@ -239,13 +239,13 @@ fn a_call_goes_at_once_by_a_connection_that_is_ready() {
 fn calls_pass_by_what_gives_no_sign_of_life() {
     on_local_runtime(async {
         for silent in [0, 1] {
-            let mut estate = Estate::of_two().await;
-            estate.place.script.silent.replace(vec![silent]);
+            let mut fixture = LaneGroupFixture::of_two().await;
+            fixture.place.script.silent.replace(vec![silent]);
             let later = Instant::now() + Duration::from_secs(60);
-            assert_eq!(estate.group.pauses_since(later, QUIET), None, "the other one lives");
-            assert_eq!(estate.picked(), 1 - silent);
-            estate.lose(1 - silent).await;
-            assert!(estate.group.pauses_since(later, QUIET).is_some(), "without {}", 1 - silent);
+            assert_eq!(fixture.group.pauses_since(later, QUIET), None, "the other one lives");
+            assert_eq!(fixture.picked(), 1 - silent);
+            fixture.lose(1 - silent).await;
+            assert!(fixture.group.pauses_since(later, QUIET).is_some(), "without {}", 1 - silent);
         }
     });
 }
@@ -255,9 +255,9 @@ fn calls_pass_by_what_gives_no_sign_of_life() {
 fn a_change_of_any_connection_is_told() {
     on_local_runtime(async {
         for lost in [0, 1] {
-            let mut estate = Estate::of_two().await;
-            let changed = estate.group.changed();
-            estate.lose(lost).await;
+            let mut fixture = LaneGroupFixture::of_two().await;
+            let changed = fixture.group.changed();
+            fixture.lose(lost).await;
             tokio::time::timeout(PATIENCE, changed).await.expect("it is told");
         }
     });

@@ -25,13 +25,13 @@ fn setup() -> Setup {
 }
 
 /// Connections to one place, of which the one for short messages is ready.
-struct Estate {
+struct LanesFixture {
     lanes: Lanes<ScriptedPeer>,
     place: TestServer,
     now: Instant,
 }
 
-impl Estate {
+impl LanesFixture {
     async fn start(unready: &[usize]) -> Self {
         let mut place = TestServer::new().await;
         place.script.unready.replace(unready.to_vec());
@@ -74,15 +74,15 @@ impl Estate {
 fn long_messages_have_a_connection_of_their_own() {
     on_local_runtime(async {
         for len in [LONG_REQUEST, LONG_REPLY] {
-            let mut estate = Estate::start(&[]).await;
-            assert!(estate.is_short(&estate.pick(SHORT)));
-            assert!(estate.lanes.long.borrow().is_none(), "nobody has needed it");
-            assert!(matches!(estate.lanes.conn(len, estate.now), Ok(None)), "it is opened");
-            let long = estate.long().await;
-            assert!(!estate.is_short(&long));
-            assert!(Rc::ptr_eq(&long, &estate.pick(len)), "once");
-            assert!(matches!(estate.lanes.conn(len, estate.now), Ok(Some(_))));
-            assert!(estate.is_short(&estate.pick(SHORT)));
+            let mut fixture = LanesFixture::start(&[]).await;
+            assert!(fixture.is_short(&fixture.pick(SHORT)));
+            assert!(fixture.lanes.long.borrow().is_none(), "nobody has needed it");
+            assert!(matches!(fixture.lanes.conn(len, fixture.now), Ok(None)), "it is opened");
+            let long = fixture.long().await;
+            assert!(!fixture.is_short(&long));
+            assert!(Rc::ptr_eq(&long, &fixture.pick(len)), "once");
+            assert!(matches!(fixture.lanes.conn(len, fixture.now), Ok(Some(_))));
+            assert!(fixture.is_short(&fixture.pick(SHORT)));
         }
     });
 }
@@ -90,25 +90,25 @@ fn long_messages_have_a_connection_of_their_own() {
 #[test]
 fn a_long_message_waits_for_its_connection_and_goes_with_the_others_without_one() {
     on_local_runtime(async {
-        let mut estate = Estate::start(&[1]).await;
-        let deadline = estate.now + PATIENCE;
+        let mut fixture = LanesFixture::start(&[1]).await;
+        let deadline = fixture.now + PATIENCE;
         let found = async {
-            let found = estate.lanes.conn_soon(LONG_REQUEST, deadline, estate.now, |_| true);
+            let found = fixture.lanes.conn_soon(LONG_REQUEST, deadline, fixture.now, |_| true);
             found.await.unwrap().upstream
         };
         let opened = async {
-            let (mut accepted, _) = estate.place.listener.accept().await.unwrap();
-            estate.place.script.unready.take();
+            let (mut accepted, _) = fixture.place.listener.accept().await.unwrap();
+            fixture.place.script.unready.take();
             accepted.write_all(&[0]).await.unwrap();
             accepted
         };
         let (found, _accepted) = tokio::join!(found, opened);
-        assert!(!estate.is_short(&found));
+        assert!(!fixture.is_short(&found));
         // That one is lost: nobody waits for its successor.
         found.close().await;
-        let found = estate.lanes.conn_soon(LONG_REQUEST, deadline, estate.now, |_| true);
-        assert!(estate.is_short(&found.await.unwrap().upstream));
-        estate.place.accepted.clear();
+        let found = fixture.lanes.conn_soon(LONG_REQUEST, deadline, fixture.now, |_| true);
+        assert!(fixture.is_short(&found.await.unwrap().upstream));
+        fixture.place.accepted.clear();
     });
 }
 
@@ -116,32 +116,32 @@ fn a_long_message_waits_for_its_connection_and_goes_with_the_others_without_one(
 #[test]
 fn nothing_is_opened_for_long_messages_before_the_endpoint_is_there() {
     on_local_runtime(async {
-        let estate = Estate::start(&[0]).await;
-        let picked = estate.pick(LONG_REQUEST);
-        assert!(estate.is_short(&picked) && picked.standing() == Standing::Connecting);
-        estate.lanes.short.first().close().await;
-        assert!(estate.is_short(&estate.pick(LONG_REQUEST)));
-        assert!(estate.lanes.conn(LONG_REQUEST, estate.now).is_err());
-        assert!(estate.lanes.long.borrow().is_none());
+        let fixture = LanesFixture::start(&[0]).await;
+        let picked = fixture.pick(LONG_REQUEST);
+        assert!(fixture.is_short(&picked) && picked.standing() == Standing::Connecting);
+        fixture.lanes.short.first().close().await;
+        assert!(fixture.is_short(&fixture.pick(LONG_REQUEST)));
+        assert!(fixture.lanes.conn(LONG_REQUEST, fixture.now).is_err());
+        assert!(fixture.lanes.long.borrow().is_none());
     });
 }
 
 #[test]
 fn a_connection_for_long_messages_goes_when_nobody_has_used_it_for_a_while() {
     on_local_runtime(async {
-        let mut estate = Estate::start(&[]).await;
-        drop(estate.long().await);
-        let end = estate.now + IDLE_TIME;
-        estate.lanes.tend(end - Duration::from_nanos(1));
-        assert!(!estate.is_closed().await);
-        estate.place.script.in_flight.set(1);
-        estate.lanes.tend(end);
-        assert!(!estate.is_closed().await, "a call is in flight");
-        estate.place.script.in_flight.set(0);
-        estate.lanes.tend(end);
-        assert!(estate.is_closed().await);
-        assert_eq!(estate.lanes.unwell(end).n, 1);
-        assert_eq!(estate.lanes.standing(), Standing::Ready);
+        let mut fixture = LanesFixture::start(&[]).await;
+        drop(fixture.long().await);
+        let end = fixture.now + IDLE_TIME;
+        fixture.lanes.tend(end - Duration::from_nanos(1));
+        assert!(!fixture.is_closed().await);
+        fixture.place.script.in_flight.set(1);
+        fixture.lanes.tend(end);
+        assert!(!fixture.is_closed().await, "a call is in flight");
+        fixture.place.script.in_flight.set(0);
+        fixture.lanes.tend(end);
+        assert!(fixture.is_closed().await);
+        assert_eq!(fixture.lanes.unwell(end).n, 1);
+        assert_eq!(fixture.lanes.standing(), Standing::Ready);
     });
 }
 

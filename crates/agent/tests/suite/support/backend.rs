@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::backend::{AppCall, AppMethod, HttpApp};
-use agent::call::{Encoded, Outcome, Reply, Times};
+use agent::call::{Encoded, Outcome, ProviderReply, Times};
 use agent::config::{self, AppConfig, ConnectionLimit, HttpAppConfig};
 use agent::error::CallError;
 use agent::upstream::Setup;
@@ -90,7 +90,7 @@ pub async fn until(what: &str, holds: impl Fn() -> bool) {
 }
 
 /// One call.
-pub struct Call<'a> {
+pub struct BackendCall<'a> {
     pub method: &'a str,
     pub descriptor: &'a str,
     pub serialization: Serialization,
@@ -99,7 +99,7 @@ pub struct Call<'a> {
     pub timeout: Duration,
 }
 
-impl<'a> Call<'a> {
+impl<'a> BackendCall<'a> {
     pub fn new(method: &'a str, descriptor: &'a str, args: &[Value]) -> Self {
         let mut bytes = Vec::new();
         let mut encoder = Encoder::new(&mut bytes);
@@ -147,7 +147,7 @@ impl<'a> Call<'a> {
 }
 
 /// The kind of a reply, its value and its attachments.
-pub fn read(reply: &Reply) -> (ReplyKind, Value, Vec<(String, String)>) {
+pub fn read(reply: &ProviderReply) -> (ReplyKind, Value, Vec<(String, String)>) {
     let decoded = DubboReply::decode(reply.serialization, Status::Ok, &reply.body).unwrap();
     let DubboReply::Done(outcome) = decoded else { panic!("no result") };
     let limits = BodyLimits::default();

@@ -14,13 +14,13 @@ use super::{PATIENCE, SERVICE};
 
 /// What came back.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Answer {
+pub struct ProviderAnswer {
     pub status: Status,
     pub serialization: Serialization,
     pub body: Bytes,
 }
 
-impl Answer {
+impl ProviderAnswer {
     /// The text of an error.
     pub fn text(&self) -> String {
         dubbo_proto::error_text(self.serialization, &self.body).into_owned()
@@ -38,14 +38,14 @@ impl Answer {
 }
 
 /// A connection to a provider, or to an agent.
-pub struct Consumer {
+pub struct DubboConsumer {
     pub stream: TcpStream,
     machine: ClientConnection<u64>,
     input: BytesMut,
     pub events: Vec<ClientEvent<u64>>,
 }
 
-impl Consumer {
+impl DubboConsumer {
     pub fn connect(addr: SocketAddr) -> Self {
         let stream = TcpStream::connect(addr).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -101,11 +101,11 @@ impl Consumer {
     }
 
     /// Waits for the next answer.
-    pub fn answer(&mut self) -> (u64, Answer) {
+    pub fn answer(&mut self) -> (u64, ProviderAnswer) {
         loop {
             match self.next().expect("the connection stays") {
                 ClientEvent::Reply { token, status, serialization, body } => {
-                    return (token, Answer { status, serialization, body });
+                    return (token, ProviderAnswer { status, serialization, body });
                 }
                 other => self.events.push(other),
             }
@@ -121,7 +121,12 @@ impl Consumer {
     }
 
     /// Calls a method of [`SERVICE`] with one string.
-    pub fn call(&mut self, method: &str, argument: &str, attachments: &[(&str, &str)]) -> Answer {
+    pub fn call(
+        &mut self,
+        method: &str,
+        argument: &str,
+        attachments: &[(&str, &str)],
+    ) -> ProviderAnswer {
         let body = body(SERVICE, method, argument, attachments);
         self.send(Serialization::Hessian2, &body, 1);
         self.answer().1

@@ -8,14 +8,14 @@ use agent::Agent;
 use super::{Http, SERVICE, STRING, wait_until};
 
 /// Callers that go on until they are stopped.
-pub struct Load {
+pub struct BackgroundLoad {
     n_ok: Arc<AtomicUsize>,
     n_failed: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
     threads: Vec<std::thread::JoinHandle<Vec<String>>>,
 }
 
-impl Load {
+impl BackgroundLoad {
     pub fn start(agent: &Agent, n_callers: usize) -> Self {
         let (n_ok, n_failed) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let stop = Arc::<AtomicBool>::default();

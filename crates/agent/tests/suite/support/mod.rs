@@ -207,13 +207,13 @@ fn register_as(
 
 /// What an HTTP server answered.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     pub status: u16,
     pub head: String,
     pub body: String,
 }
 
-impl Answer {
+impl HttpResponse {
     /// The code of a JSON error.
     pub fn code(&self) -> String {
         let json: serde_json::Value =
@@ -242,7 +242,7 @@ impl Http {
     }
 
     /// Reads one answer; `None` if the server closed the connection instead.
-    pub fn try_read(&mut self) -> Option<Answer> {
+    pub fn try_read(&mut self) -> Option<HttpResponse> {
         let mut head = Vec::new();
         let mut byte = [0];
         while !head.ends_with(b"\r\n\r\n") {
@@ -261,15 +261,15 @@ impl Http {
             .map_or(0, |rest| rest.split("\r\n").next().unwrap().trim().parse::<usize>().unwrap());
         let mut body = vec![0; len];
         self.0.read_exact(&mut body).unwrap();
-        Some(Answer { status, head, body: String::from_utf8_lossy(&body).into_owned() })
+        Some(HttpResponse { status, head, body: String::from_utf8_lossy(&body).into_owned() })
     }
 
-    pub fn read(&mut self) -> Answer {
+    pub fn read(&mut self) -> HttpResponse {
         self.try_read().expect("the server closed the connection")
     }
 
     /// `POST`s `body` to `path`, with further header lines.
-    pub fn post(&mut self, path: &str, headers: &[&str], body: &str) -> Answer {
+    pub fn post(&mut self, path: &str, headers: &[&str], body: &str) -> HttpResponse {
         self.send(request(path, headers, body));
         self.read()
     }
@@ -282,7 +282,7 @@ pub fn request(path: &str, headers: &[&str], body: &str) -> String {
 }
 
 /// `POST`s JSON to a method of [`SERVICE`] on a connection of its own.
-pub fn call(agent: &Agent, method: &str, headers: &[&str], body: &str) -> Answer {
+pub fn call(agent: &Agent, method: &str, headers: &[&str], body: &str) -> HttpResponse {
     Http::to(agent).post(&format!("/{SERVICE}/{method}"), headers, body)
 }
 

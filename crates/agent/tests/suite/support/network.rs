@@ -14,7 +14,7 @@ pub struct Network {
 
 #[derive(Default)]
 struct State {
-    connections: Mutex<Vec<Connection>>,
+    connections: Mutex<Vec<RelayedConnection>>,
     n_made: AtomicUsize,
     /// Bytes that have come from the place.
     n_returned: AtomicUsize,
@@ -23,7 +23,7 @@ struct State {
     is_over: AtomicBool,
 }
 
-struct Connection {
+struct RelayedConnection {
     client: TcpStream,
     server: TcpStream,
     /// What comes is dropped.
@@ -87,12 +87,12 @@ impl Drop for Network {
     fn drop(&mut self) {
         self.state.is_over.store(true, Ordering::SeqCst);
         self.release();
-        self.state.connections.lock().unwrap().iter().for_each(Connection::cut);
+        self.state.connections.lock().unwrap().iter().for_each(RelayedConnection::cut);
         let _ = TcpStream::connect(self.address);
     }
 }
 
-impl Connection {
+impl RelayedConnection {
     fn cut(&self) {
         let _ = self.client.shutdown(Shutdown::Both);
         let _ = self.server.shutdown(Shutdown::Both);
@@ -113,7 +113,7 @@ impl State {
             let (state, is_lost) = (Arc::clone(self), Arc::clone(&is_lost));
             thread::spawn(move || state.pass_on(from, to, is_back, &is_lost));
         }
-        self.connections.lock().unwrap().push(Connection { client, server, is_lost });
+        self.connections.lock().unwrap().push(RelayedConnection { client, server, is_lost });
     }
 
     fn pass_on(&self, mut from: TcpStream, mut to: TcpStream, is_back: bool, is_lost: &AtomicBool) {

@@ -14,10 +14,10 @@ use dubbo_proto::{ReplyKind, ReplyTo, ServerConfig, ServerConnection, ServerEven
 /// The provider. Its threads end with the process.
 pub struct PoolProvider {
     pub addr: SocketAddr,
-    pool: Arc<Pool>,
+    pool: Arc<FakeThreadPool>,
 }
 
-struct Pool {
+struct FakeThreadPool {
     threads: usize,
     /// Whether calls wait that find all threads busy.
     queues: bool,
@@ -32,15 +32,15 @@ struct Pool {
 #[derive(Default)]
 struct Jobs {
     n_busy: usize,
-    waiting: VecDeque<(Arc<Connection>, ReplyTo, Vec<u8>)>,
+    waiting: VecDeque<(Arc<ProviderConnection>, ReplyTo, Vec<u8>)>,
 }
 
-struct Connection {
+struct ProviderConnection {
     stream: TcpStream,
     machine: Mutex<ServerConnection>,
 }
 
-impl Connection {
+impl ProviderConnection {
     fn flush(&self, machine: &mut ServerConnection) {
         let output = machine.transmit().split();
         let _ = (&self.stream).write_all(&output);
@@ -51,7 +51,7 @@ impl PoolProvider {
     pub fn start(threads: usize, work: Duration, queues: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
-        let pool = Arc::new(Pool {
+        let pool = Arc::new(FakeThreadPool {
             threads,
             queues,
             work,
@@ -89,10 +89,10 @@ impl PoolProvider {
     }
 }
 
-impl Pool {
+impl FakeThreadPool {
     fn read(&self, stream: TcpStream) {
         let machine = Mutex::new(ServerConnection::new(ServerConfig::default(), Instant::now()));
-        let connection = Arc::new(Connection { stream, machine });
+        let connection = Arc::new(ProviderConnection { stream, machine });
         let (mut input, mut buffer) = (BytesMut::new(), vec![0; 64 * 1024]);
         while let Ok(len @ 1..) = (&connection.stream).read(&mut buffer) {
             input.extend_from_slice(&buffer[..len]);
@@ -112,7 +112,7 @@ impl Pool {
         }
     }
 
-    fn take(&self, connection: &Arc<Connection>, to: ReplyTo, value: Vec<u8>) -> bool {
+    fn take(&self, connection: &Arc<ProviderConnection>, to: ReplyTo, value: Vec<u8>) -> bool {
         let mut jobs = self.jobs.lock().unwrap();
         let n_waiting = (jobs.n_busy + jobs.waiting.len() + 1).saturating_sub(self.threads);
         if 0 < n_waiting && !self.queues {

@@ -1,8 +1,14 @@
-use super::super::sample::{Endpoint, Missing, Service};
+use super::super::sample::{Endpoint, Missing, ServiceView};
 use super::*;
 
 fn figures() -> Figures {
-    let calls = |rate, p99| Calls { rate, p50: Some(50.2), p99, in_flight: 7, ..Calls::default() };
+    let calls = |rate, p99| CallFigures {
+        rate,
+        p50: Some(50.2),
+        p99,
+        in_flight: 7,
+        ..CallFigures::default()
+    };
     let endpoint = |address: &str, calls, state: &str| Endpoint {
         address: address.to_owned(),
         service: "com.acme.orders.api.OrderService:1.0.0".to_owned(),
@@ -20,7 +26,7 @@ fn figures() -> Figures {
             endpoint("10.0.0.8:20880", calls(3500.0, Some(1250.0)), "ready"),
             endpoint("10.0.0.9:20880", calls(0.0, None), "ejected: 5 failures in a row\u{7}"),
         ],
-        services: vec![Service {
+        services: vec![ServiceView {
             name: "com.acme.Orders".to_owned(),
             calls: calls(1.0, None),
             ready: 1,
@@ -33,7 +39,7 @@ fn figures() -> Figures {
 }
 
 fn shown(sort: &str, filter: &str) -> Shown {
-    let order = Order::by(View::Endpoints, sort).unwrap();
+    let order = SortOrder::by(View::Endpoints, sort).unwrap();
     Shown { view: View::Endpoints, order, filter: filter.to_owned() }
 }
 
@@ -76,7 +82,7 @@ fn one_line_is_counted_as_such() {
         (View::Connections, "1 connection", "0 connections"),
         (View::Stages, "1 line of stages", "0 lines of stages"),
     ] {
-        let shown = Shown { view, order: Order::of(view), filter: String::new() };
+        let shown = Shown { view, order: SortOrder::of(view), filter: String::new() };
         for (n, counted) in [(1, one), (0, none)] {
             let headline = headline(&figures, &shown, n);
             assert!(headline.ends_with(&format!("; {counted}")), "{headline}");
@@ -94,7 +100,7 @@ fn what_services_lack_is_told() {
     let mut figures = figures();
     figures.missing = Missing { endpoints: 500, services: 3, ..Missing::default() };
     let view = View::Services;
-    let shown = Shown { view, order: Order::of(view), filter: String::new() };
+    let shown = Shown { view, order: SortOrder::of(view), filter: String::new() };
     let headline = headline(&figures, &shown, 2);
     let told = "; 2 services (3 more are not read) (without 500 endpoints that are not read)";
     assert!(headline.ends_with(told), "{headline}");
@@ -116,7 +122,7 @@ fn columns_are_wide_enough_or_left_out() {
 #[test]
 fn any_width_will_do() {
     for view in View::ALL {
-        let shown = Shown { view, order: Order::of(view), filter: String::new() };
+        let shown = Shown { view, order: SortOrder::of(view), filter: String::new() };
         for width in 0..200 {
             let lines = lines(&figures(), &shown);
             let widths = widths(view, &lines, width);
@@ -144,12 +150,14 @@ fn lines_are_sorted_and_filtered() {
     assert_eq!(by("rate", ""), ["10.0.0.8:20880", "10.0.0.7:20880", "10.0.0.9:20880"]);
     assert_eq!(by("endpoint", "")[0], "10.0.0.7:20880");
     assert_eq!(by("p99", "")[2], "10.0.0.9:20880", "what is unknown comes last");
-    let reversed =
-        Shown { order: Order { is_reversed: true, ..shown("p99", "").order }, ..shown("p99", "") };
+    let reversed = Shown {
+        order: SortOrder { is_reversed: true, ..shown("p99", "").order },
+        ..shown("p99", "")
+    };
     assert_eq!(addresses(&reversed)[2], "10.0.0.9:20880", "also the other way round");
     assert_eq!(by("rate", "EJECTED"), ["10.0.0.9:20880"]);
     assert!(by("rate", "nothing").is_empty());
-    assert!(Order::by(View::Services, "nothing").is_none());
+    assert!(SortOrder::by(View::Services, "nothing").is_none());
 }
 
 #[test]

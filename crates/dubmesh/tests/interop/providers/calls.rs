@@ -1,16 +1,17 @@
-//! What is called, subject by subject. None of it ends a test: [`Peer`] keeps what went wrong.
+//! What is called, subject by subject. None of it ends a test:
+//! [`ProviderUnderTest`] keeps what went wrong.
 
 use std::time::{Duration, Instant};
 
 use interop_harness::DubboVersion;
 use serde_json::Value;
 
-use super::peer::Peer;
-use crate::support::{Answer, HELLO, encoded, java_hash, post};
+use super::peer::ProviderUnderTest;
+use crate::support::{HELLO, HttpResponse, encoded, java_hash, post};
 
 const STRING: &str = "java.lang.String";
 
-pub(crate) fn all_calls(peer: &mut Peer<'_>) {
+pub(crate) fn all_calls(peer: &mut ProviderUnderTest<'_>) {
     contest_form(peer);
     texts_and_numbers(peer);
     containers_and_objects(peer);
@@ -21,7 +22,7 @@ pub(crate) fn all_calls(peer: &mut Peer<'_>) {
     timeouts(peer);
 }
 
-fn contest_form(peer: &mut Peer<'_>) {
+fn contest_form(peer: &mut ProviderUnderTest<'_>) {
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
     let random: Vec<u8> = (0..1023)
         .map(|_| {
@@ -56,7 +57,7 @@ fn contest_form(peer: &mut Peer<'_>) {
     peer.check("a form that is not encoded", &answer, is_right);
 }
 
-fn texts_and_numbers(peer: &mut Peer<'_>) {
+fn texts_and_numbers(peer: &mut ProviderUnderTest<'_>) {
     peer.returns("text", STRING, "[\"hello\"]", "\"hello\"", true);
     peer.returns("text", STRING, "\"bare\"", "\"bare\"", true);
     peer.returns("text", STRING, "[\"\"]", "\"\"", true);
@@ -93,7 +94,7 @@ fn texts_and_numbers(peer: &mut Peer<'_>) {
     peer.returns("add", "II", "[2,3]", "5", true);
 }
 
-pub(crate) fn containers_and_objects(peer: &mut Peer<'_>) {
+pub(crate) fn containers_and_objects(peer: &mut ProviderUnderTest<'_>) {
     let fastjson = peer.is_fastjson();
     peer.returns("bytes", "byte[]", "[\"AAH/fw==\"]", "\"AAH/fw==\"", false);
     peer.returns("int32s", "int[]", "[[1,-2,3]]", "[1,-2,3]", true);
@@ -121,7 +122,7 @@ pub(crate) fn containers_and_objects(peer: &mut Peer<'_>) {
 }
 
 /// Java's generic filter tells of these by their getters, and takes no text for most of them.
-fn values_of_the_jdk_by_a_generic_call(peer: &mut Peer<'_>) {
+fn values_of_the_jdk_by_a_generic_call(peer: &mut ProviderUnderTest<'_>) {
     for (method, class, value) in [
         ("localDate", "java.time.LocalDate", "\"2024-02-29\""),
         ("localTime", "java.time.LocalTime", "\"13:05:59.000000001\""),
@@ -141,7 +142,7 @@ fn values_of_the_jdk_by_a_generic_call(peer: &mut Peer<'_>) {
 
 /// The person that `makePerson` makes, as an argument: inside of an object Java takes no text for
 /// dates, enums and decimals by hessian2, so that they have to say what they are.
-fn alice(peer: &Peer<'_>) -> String {
+fn alice(peer: &ProviderUnderTest<'_>) -> String {
     let (born, color, balance) = if peer.is_fastjson() {
         ("946684799123", "\"GREEN\"", "12345678901234567890.99")
     } else if peer.is_fastjson2() {
@@ -162,7 +163,7 @@ fn alice(peer: &Peer<'_>) -> String {
     )
 }
 
-fn persons(peer: &mut Peer<'_>, born: &str) {
+fn persons(peer: &mut ProviderUnderTest<'_>, born: &str) {
     const PERSON: &str = "org.dubmesh.interop.Person";
     let made = peer.call("makePerson", Some("java.lang.String,int"), &[], "[\"Alice\",30]");
     let json: Value = serde_json::from_str(&made.body).unwrap_or_default();
@@ -180,7 +181,7 @@ fn persons(peer: &mut Peer<'_>, born: &str) {
     peer.check("a full person", &same, (same.status, &same.body) == (200, &made.body));
 
     let sparse = peer.call("person", Some(PERSON), &[], "[{\"name\":\"Zoe\",\"age\":1}]");
-    let is_zoe = |answer: &Answer| {
+    let is_zoe = |answer: &HttpResponse| {
         let json: Value = serde_json::from_str(&answer.body).unwrap_or_default();
         answer.status == 200 && json["name"] == "Zoe" && json["age"] == 1
     };
@@ -202,7 +203,7 @@ fn persons(peer: &mut Peer<'_>, born: &str) {
     peer.check("twins", &twins, is_right);
 }
 
-fn overloads(peer: &mut Peer<'_>) {
+fn overloads(peer: &mut ProviderUnderTest<'_>) {
     peer.returns("echo", STRING, "[\"x\"]", "\"String x\"", false);
     peer.returns("echo", "int", "[4]", "4", false);
     peer.returns("echo", "long", "[4]", "-4", false);
@@ -218,7 +219,7 @@ fn overloads(peer: &mut Peer<'_>) {
     peer.refuses("echo", "[4]", &["echo", "x-dubbo-parameter-types"]);
 }
 
-fn failures(peer: &mut Peer<'_>) {
+fn failures(peer: &mut ProviderUnderTest<'_>) {
     // A reply in fastjson does not name the class.
     let named = |class: &'static str| if peer.is_fastjson() { "" } else { class };
     let business = [named("org.dubmesh.interop.BusinessException"), "no luck"];
@@ -258,8 +259,8 @@ fn failures(peer: &mut Peer<'_>) {
 }
 
 /// Class, message, cause and fields of what a method throws.
-fn exceptions(peer: &mut Peer<'_>) {
-    let exception = |answer: &Answer| -> Value {
+fn exceptions(peer: &mut ProviderUnderTest<'_>) {
+    let exception = |answer: &HttpResponse| -> Value {
         let error: Value = serde_json::from_str(&answer.body).unwrap_or_default();
         error["exception"].clone()
     };
@@ -304,7 +305,7 @@ fn exceptions(peer: &mut Peer<'_>) {
 }
 
 /// Attachments whose names have capital letters, and that are not texts.
-fn typed_attachments(peer: &mut Peer<'_>) {
+fn typed_attachments(peer: &mut ProviderUnderTest<'_>) {
     let object = r#"x-dubbo-attachments: {"traceId":"abc"}"#;
     let answer = peer.call("attachment", Some(STRING), &[object], "[\"traceId\"]");
     peer.check("an attachment in camel case", &answer, answer.body == "\"abc\"");
@@ -334,7 +335,7 @@ fn typed_attachments(peer: &mut Peer<'_>) {
     }
 }
 
-pub(crate) fn context(peer: &mut Peer<'_>) {
+pub(crate) fn context(peer: &mut ProviderUnderTest<'_>) {
     peer.returns("nothing", STRING, "[\"x\"]", "null", true);
     peer.returns("nullText", STRING, "[\"x\"]", "null", true);
     for body in ["[]", ""] {
@@ -365,7 +366,7 @@ pub(crate) fn context(peer: &mut Peer<'_>) {
     peer.check("a group that nobody offers", &green, is_right);
 }
 
-fn sizes(peer: &mut Peer<'_>) {
+fn sizes(peer: &mut ProviderUnderTest<'_>) {
     let big = 5 * 1024 * 1024;
     let answer = peer.call("textOfLen", Some("int"), &[], &format!("[{big}]"));
     let is_right = answer.status == 200 && answer.body.len() == big + 2;
@@ -380,7 +381,7 @@ fn sizes(peer: &mut Peer<'_>) {
     peer.returns("text", STRING, "[\"after\"]", "\"after\"", false);
 }
 
-fn timeouts(peer: &mut Peer<'_>) {
+fn timeouts(peer: &mut ProviderUnderTest<'_>) {
     let started = Instant::now();
     let answer = peer.call("sleep", Some("long"), &["x-dubbo-timeout-ms: 100"], "[3000]");
     let took = started.elapsed();

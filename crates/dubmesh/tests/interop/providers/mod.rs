@@ -1,7 +1,8 @@
 //! Calls to real Dubbo providers: of all versions, in each serialization that we write, straight
 //! and through a provider's agent, in both layouts of etcd.
 //!
-//! The same list of calls is made each time. What may differ is said by [`peer::Peer`].
+//! The same list of calls is made each time. What may differ is said by
+//! [`peer::ProviderUnderTest`].
 
 mod calls;
 mod peer;
@@ -12,9 +13,10 @@ use std::thread;
 use std::time::Duration;
 
 use self::calls::all_calls;
-use self::peer::{Peer, TYPE_HEADER};
+use self::peer::{ProviderUnderTest, TYPE_HEADER};
 use crate::support::{
-    Agent, Consumer, HELLO, Layout, Offer, PATIENCE, SESSION, TYPES, post, speaking, wait_until,
+    Agent, ConsumerAgent, HELLO, Layout, Offer, PATIENCE, SESSION, TYPES, post, speaking,
+    wait_until,
 };
 use interop_harness::{DubboVersion, Etcd, JavaProvider, ProviderOptions, free_port};
 
@@ -32,7 +34,7 @@ fn check_provider(version: DubboVersion, serialization: &str) {
             JavaProvider::start(version, options).unwrap()
         });
         let consumers = [Layout::Dubbo, Layout::Contest]
-            .map(|layout| Consumer { etcd: &etcd, layout, extra: "" })
+            .map(|layout| ConsumerAgent { etcd: &etcd, layout, extra: "" })
             .map(|consumer| scope.spawn(move || consumer.start()))
             .map(|started| started.join().unwrap());
         (java.join().unwrap(), consumers)
@@ -42,8 +44,14 @@ fn check_provider(version: DubboVersion, serialization: &str) {
     let mut check = |way: &str, consumer: &Agent, layout: Layout, endpoint: String| {
         wait_until_calls_go_to(consumer, &endpoint);
         let has_variants = layout == Layout::Dubbo;
-        let mut peer =
-            Peer { consumer, version, serialization, has_variants, endpoint, wrong: Vec::new() };
+        let mut peer = ProviderUnderTest {
+            consumer,
+            version,
+            serialization,
+            has_variants,
+            endpoint,
+            wrong: Vec::new(),
+        };
         all_calls(&mut peer);
         wrong.extend(peer.wrong.into_iter().map(|text| format!("{way}: {text}")));
     };

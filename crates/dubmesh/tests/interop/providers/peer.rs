@@ -3,10 +3,10 @@
 use interop_harness::DubboVersion;
 use serde_json::Value;
 
-use crate::support::{Agent, Answer, TYPES, post};
+use crate::support::{Agent, HttpResponse, TYPES, post};
 
 /// One way to a provider.
-pub(crate) struct Peer<'a> {
+pub(crate) struct ProviderUnderTest<'a> {
     pub(crate) consumer: &'a Agent,
     pub(crate) version: DubboVersion,
     pub(crate) serialization: &'a str,
@@ -20,7 +20,7 @@ pub(crate) struct Peer<'a> {
 
 pub(crate) const TYPE_HEADER: &str = "x-dubbo-parameter-types: ";
 
-impl Peer<'_> {
+impl ProviderUnderTest<'_> {
     pub(crate) fn is_fastjson(&self) -> bool {
         self.serialization == "fastjson"
     }
@@ -41,13 +41,13 @@ impl Peer<'_> {
         types: Option<&str>,
         more: &[&str],
         body: &str,
-    ) -> Answer {
+    ) -> HttpResponse {
         let types = types.map(|types| format!("{TYPE_HEADER}{types}"));
         let headers: Vec<&str> = types.as_deref().into_iter().chain(more.iter().copied()).collect();
         post(self.consumer.http(), &format!("/{TYPES}/{method}"), &headers, body)
     }
 
-    pub(crate) fn check(&mut self, what: &str, answer: &Answer, is_right: bool) {
+    pub(crate) fn check(&mut self, what: &str, answer: &HttpResponse, is_right: bool) {
         if !is_right {
             let mut text = format!("{what}: {} {}", answer.status, answer.body);
             text.truncate(text.floor_char_boundary(600));
@@ -120,7 +120,7 @@ impl Peer<'_> {
         }
     }
 
-    pub(crate) fn form(&self, fields: &str) -> Answer {
+    pub(crate) fn form(&self, fields: &str) -> HttpResponse {
         post(self.consumer.http(), "/", &[], fields)
     }
 }

@@ -3,9 +3,9 @@
 use interop_harness::{DubboVersion, Etcd, JavaProvider, ProviderOptions};
 
 use super::calls::{containers_and_objects, context};
-use super::peer::{Peer, TYPE_HEADER};
+use super::peer::{ProviderUnderTest, TYPE_HEADER};
 use super::{listing, wait_until_calls_go_to};
-use crate::support::{Agent, Consumer, Layout, SESSION, TYPES, post, speaking};
+use crate::support::{Agent, ConsumerAgent, Layout, SESSION, TYPES, post, speaking};
 
 /// A provider whose registration prefers both, as Dubbo 3.2 and 3.3 do where nobody has chosen: it
 /// is called by hessian2.
@@ -20,12 +20,13 @@ fn dubbo_3_3_that_prefers_both() {
         ..ProviderOptions::default()
     };
     let java = JavaProvider::start(DubboVersion::V3_3, options).unwrap();
-    let consumer = Consumer { etcd: &etcd, layout: Layout::Dubbo, extra: "" }.start();
+    let consumer = ConsumerAgent { etcd: &etcd, layout: Layout::Dubbo, extra: "" }.start();
     let endpoint = java.addr().to_string();
     wait_until_calls_go_to(&consumer, &endpoint);
     let (version, serialization) = (DubboVersion::V3_3, "hessian2");
     let (consumer, has_variants, wrong) = (&consumer, true, Vec::new());
-    let mut peer = Peer { consumer, version, serialization, has_variants, endpoint, wrong };
+    let mut peer =
+        ProviderUnderTest { consumer, version, serialization, has_variants, endpoint, wrong };
     containers_and_objects(&mut peer);
     context(&mut peer);
     assert!(peer.wrong.is_empty(), "{}", peer.wrong.join("\n"));

@@ -28,14 +28,14 @@ impl Layout {
 }
 
 /// A consumer's agent, still to be configured.
-pub struct Consumer<'a> {
+pub struct ConsumerAgent<'a> {
     pub etcd: &'a Etcd,
     pub layout: Layout,
     /// Further TOML.
     pub extra: &'a str,
 }
 
-impl Consumer<'_> {
+impl ConsumerAgent<'_> {
     pub fn start(&self) -> Agent {
         Agent::start("consumer", &self.config())
     }

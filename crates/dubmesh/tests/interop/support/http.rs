@@ -7,14 +7,14 @@ use super::PATIENCE;
 
 /// What an HTTP server answered.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Answer {
+pub struct HttpResponse {
     pub status: u16,
     /// The head's lines in small letters.
     pub head: String,
     pub body: String,
 }
 
-impl Answer {
+impl HttpResponse {
     /// A member of a JSON error; empty if there is none.
     pub fn member(&self, name: &str) -> String {
         let json: serde_json::Value = serde_json::from_str(&self.body).unwrap_or_default();
@@ -48,7 +48,7 @@ impl Http {
     ///
     /// # Errors
     /// When the connection breaks, or the answer takes longer than [`PATIENCE`].
-    pub fn post(&mut self, path: &str, headers: &[&str], body: &str) -> io::Result<Answer> {
+    pub fn post(&mut self, path: &str, headers: &[&str], body: &str) -> io::Result<HttpResponse> {
         let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
         let len = body.len();
         let request = format!(
@@ -72,7 +72,7 @@ impl Http {
 ///
 /// # Panics
 /// When no answer comes.
-pub fn post(addr: SocketAddr, path: &str, headers: &[&str], body: &str) -> Answer {
+pub fn post(addr: SocketAddr, path: &str, headers: &[&str], body: &str) -> HttpResponse {
     Http::to(addr)
         .post(path, headers, body)
         .unwrap_or_else(|error| panic!("{path} {headers:?}: {error}"))
@@ -95,7 +95,7 @@ fn connect(addr: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// Reads an answer, and whether the server closes the connection after it.
-fn read(stream: &mut TcpStream) -> io::Result<(Answer, bool)> {
+fn read(stream: &mut TcpStream) -> io::Result<(HttpResponse, bool)> {
     let mut bytes = Vec::new();
     let mut chunk = vec![0; 64 * 1024];
     let mut read_more = |bytes: &mut Vec<u8>| match stream.read(&mut chunk)? {
@@ -127,7 +127,7 @@ fn read(stream: &mut TcpStream) -> io::Result<(Answer, bool)> {
     }
     let body = String::from_utf8_lossy(&bytes[head_len..]).into_owned();
     let closes = head.contains("connection: close");
-    Ok((Answer { status, head, body }, closes))
+    Ok((HttpResponse { status, head, body }, closes))
 }
 
 /// Percent-encodes every byte: the most that a form may hold.

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use super::http::Http;
 use super::{HELLO, java_hash, wait_until};
 
-/// What became of the calls of a [`Load`].
+/// What became of the calls of a [`HelloLoad`].
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     pub n_ok: u64,
@@ -53,14 +53,14 @@ impl Summary {
 }
 
 /// Threads that call `IHelloService.hash` one call after the other, and check the result.
-pub struct Load {
+pub struct HelloLoad {
     stop: Arc<AtomicBool>,
     n_ok: Arc<AtomicU64>,
     failures: Arc<Mutex<BTreeMap<String, (u64, String)>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Load {
+impl HelloLoad {
     pub fn start(http: SocketAddr, n_threads: usize) -> Self {
         Self::start_with(http, n_threads, &[])
     }
@@ -122,7 +122,7 @@ impl Load {
     }
 }
 
-impl Drop for Load {
+impl Drop for HelloLoad {
     fn drop(&mut self) {
         self.end();
     }

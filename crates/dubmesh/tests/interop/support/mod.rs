@@ -14,10 +14,10 @@ pub mod discovery;
 mod http;
 mod load;
 
-pub use agents::{Agent, Consumer, Layout, Offer, common};
+pub use agents::{Agent, ConsumerAgent, Layout, Offer, common};
 pub use cable::Cable;
-pub use http::{Answer, Http, encoded, get, post};
-pub use load::{Load, Summary};
+pub use http::{Http, HttpResponse, encoded, get, post};
+pub use load::{HelloLoad, Summary};
 
 use std::ffi::OsString;
 use std::time::Duration;

@@ -88,18 +88,18 @@ impl<'de> ValueReader<'_, 'de> {
             return self.unit(visitor);
         }
         let start = self.dec.position();
-        visitor.visit_enum(Named { name, reader: self }).map_err(|failure| failure.at(start))
+        visitor.visit_enum(NamedVariant { name, reader: self }).map_err(|failure| failure.at(start))
     }
 }
 
 /// A variant whose name is known, before its content.
 #[derive(Debug)]
-struct Named<'n, 'r, 'd, 'de> {
+struct NamedVariant<'n, 'r, 'd, 'de> {
     name: &'n str,
     reader: &'r mut ValueReader<'d, 'de>,
 }
 
-impl<'r, 'd, 'de> EnumAccess<'de> for Named<'_, 'r, 'd, 'de> {
+impl<'r, 'd, 'de> EnumAccess<'de> for NamedVariant<'_, 'r, 'd, 'de> {
     type Error = Failure;
     type Variant = Content<'r, 'd, 'de>;
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::{
-    Builtin, ClassMembers, JsonKind, JsonReader, JsonToHessian, Member, MemberName, Rule,
+    Builtin, ClassMembers, JsonKind, JsonReader, JsonToHessian, MemberName, Rule, ScannedMember,
     TranscodeError,
 };
 use crate::JavaType;
@@ -333,7 +333,7 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
                 class = Some(scan.read_string()?);
                 continue;
             }
-            self.members.push(Member { name: key, at: scan.position() });
+            self.members.push(ScannedMember { name: key, at: scan.position() });
             match kind {
                 JsonKind::Array | JsonKind::Object if is_known => {
                     let start = scan.position();

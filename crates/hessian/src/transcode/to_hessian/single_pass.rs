@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use ascii::AsAsciiStr as _;
 
-use super::{JsonToHessian, Member, TranscodeError};
+use super::{JsonToHessian, ScannedMember, TranscodeError};
 use java_json::ClassType;
 
 impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
@@ -55,7 +55,7 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
                 return Ok(None);
             }
             let ty = self.schema.field_type(class.key(), &name);
-            self.members.push(Member { name, at: 0 });
+            self.members.push(ScannedMember { name, at: 0 });
             self.value(ty)?;
         }
         let members = self.members.get(base..).unwrap_or_default();

@@ -6,7 +6,7 @@
 //!   are freed.
 //! - `earliest_due` is not after any of these instants.
 
-use super::{IncomingState, ServerSide, Slot, refuse, request};
+use super::{IncomingSlot, IncomingState, ServerSide, refuse, request};
 use crate::assembly::Partial;
 use crate::connection::core::Core;
 use crate::header::{Header, flags};
@@ -115,7 +115,7 @@ impl ServerSide {
     /// Gives up the request in parts that holds most memory, and tells its caller `text`. `false`
     /// if there is none.
     pub(in crate::connection) fn shed_parts<T>(&mut self, core: &mut Core<T>, text: &str) -> bool {
-        let held = |slot: &Slot| match &slot.state {
+        let held = |slot: &IncomingSlot| match &slot.state {
             IncomingState::Receiving(inbound) => inbound.partial.held(),
             _ => 0,
         };

@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 use link_proto::{CallId, Payload, SendError, Status};
 
-use super::{CallEnd, Key, SessionEvent, SessionMachine, Slot};
+use super::{CallEnd, CallSlot, Key, SessionEvent, SessionMachine};
 use crate::error::Failure;
 
 /// The streams of a session's calls.
@@ -129,13 +129,13 @@ impl SessionMachine {
             return Poll::Ready(Ok(Some((codec, bytes))));
         }
         match self.calls.get(key) {
-            Some(Slot::Done(CallEnd::Answer(response))) if response.status == Status::OK => {
+            Some(CallSlot::Done(CallEnd::Answer(response))) if response.status == Status::OK => {
                 Poll::Ready(Ok(None))
             }
-            Some(Slot::Done(_)) => Poll::Ready(Err(Failure::Interrupted)),
+            Some(CallSlot::Done(_)) => Poll::Ready(Err(Failure::Interrupted)),
             // The outcome was fetched: who has it knows whether all was well.
-            Some(Slot::Fetched) | None => Poll::Ready(Ok(None)),
-            Some(Slot::Out { .. } | Slot::Waiting(_)) => {
+            Some(CallSlot::Fetched) | None => Poll::Ready(Ok(None)),
+            Some(CallSlot::Out { .. } | CallSlot::Waiting(_)) => {
                 stream.receiver = Some(waker.clone());
                 Poll::Pending
             }
@@ -154,8 +154,8 @@ impl SessionMachine {
             return Poll::Ready(Err(Failure::Interrupted));
         };
         match self.calls.get(key) {
-            Some(Slot::Out { .. } | Slot::Waiting(_)) => {}
-            Some(Slot::Done(_) | Slot::Fetched) | None => {
+            Some(CallSlot::Out { .. } | CallSlot::Waiting(_)) => {}
+            Some(CallSlot::Done(_) | CallSlot::Fetched) | None => {
                 return Poll::Ready(Err(Failure::Interrupted));
             }
         }

@@ -20,8 +20,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use self::callers::SimulatedCall;
-use self::server::Server;
-use super::{CallEnd, Key, Phase, SessionEvent, SessionMachine, Slot};
+use self::server::SimServer;
+use super::{CallEnd, CallSlot, Key, Phase, SessionEvent, SessionMachine};
 use crate::client::config::{ClientConfig, WhenDown, WhenFull};
 use wire::Machine;
 
@@ -35,7 +35,7 @@ fn every_call_has_exactly_one_outcome() {
         Some(seed) => (seed, 1),
         None => (0, number("SIM_SEEDS").unwrap_or(200)),
     };
-    let mut total = Tally::default();
+    let mut total = EventCounts::default();
     for seed in first..first + n_seeds {
         match std::panic::catch_unwind(|| Sim::new(seed).run()) {
             Ok(tally) => total.add(tally),
@@ -81,9 +81,9 @@ const WHATS: &[&str] = &[
 
 /// How often each thing happened.
 #[derive(Debug, Default)]
-struct Tally(BTreeMap<&'static str, u64>);
+struct EventCounts(BTreeMap<&'static str, u64>);
 
-impl Tally {
+impl EventCounts {
     fn note(&mut self, what: &'static str) {
         *self.0.entry(what).or_default() += 1;
     }
@@ -130,7 +130,7 @@ struct Sim {
     now: Instant,
     config: Arc<ClientConfig>,
     session: SessionMachine,
-    server: Server,
+    server: SimServer,
     is_connected: bool,
     /// How likely an attempt to connect ends in a step.
     haste: f64,
@@ -146,7 +146,7 @@ struct Sim {
     last_sent: u64,
     /// The connection broke.
     is_broken: bool,
-    tally: Tally,
+    tally: EventCounts,
 }
 
 impl Sim {
@@ -156,7 +156,7 @@ impl Sim {
         let config = Arc::new(config(&mut rng));
         Self {
             session: SessionMachine::new(Arc::clone(&config)),
-            server: Server::new(&mut rng, now),
+            server: SimServer::new(&mut rng, now),
             haste: if rng.random_bool(0.3) { 0.005 } else { 0.05 },
             rng,
             now,
@@ -171,11 +171,11 @@ impl Sim {
             next_seq: 1,
             last_sent: 0,
             is_broken: false,
-            tally: Tally::default(),
+            tally: EventCounts::default(),
         }
     }
 
-    fn run(mut self) -> Tally {
+    fn run(mut self) -> EventCounts {
         for _ in 0..self.rng.random_range(50..400) {
             self.step(true);
         }
@@ -217,7 +217,7 @@ impl Sim {
             "no end: {} left",
             self.callers.len()
         );
-        let is_out = |slot: &Slot| matches!(slot, Slot::Out { .. } | Slot::Waiting(_));
+        let is_out = |slot: &CallSlot| matches!(slot, CallSlot::Out { .. } | CallSlot::Waiting(_));
         assert!(!self.session.calls.iter().any(|(_, slot)| is_out(slot)), "an end with calls out");
         self.session.end(&"closed".into());
     }
@@ -304,12 +304,12 @@ impl Sim {
         let mut n_out = 0;
         for caller in &self.callers {
             match session.calls.get(caller.key) {
-                Some(Slot::Waiting(parked)) => {
+                Some(CallSlot::Waiting(parked)) => {
                     assert_eq!(seed_of(&parked.payload), caller.seed, "keys do not mix");
                     waiting_bytes += parked.payload.len();
                     first_waiting = first_waiting.min(caller.seq);
                 }
-                Some(Slot::Out { .. }) => {
+                Some(CallSlot::Out { .. }) => {
                     n_out += 1;
                     self.last_sent = self.last_sent.max(caller.seq);
                 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use link_proto::{Connection, Payload, RouteDef, SendError};
 
-use super::{CallEnd, Head, Key, NotTaken, SessionMachine, Slot};
+use super::{CallEnd, CallSlot, Head, Key, NotTaken, SessionMachine};
 use crate::client::config::{WhenDown, WhenFull};
 use crate::error::Full;
 
@@ -101,7 +101,7 @@ impl SessionMachine {
         let place = self.waiting.next_place;
         self.waiting.next_place += 1;
         let parked = Parked { place, head: head.to_owned(), meta, payload, waker: waker.clone() };
-        let key = self.calls.insert(Slot::Waiting(Box::new(parked)));
+        let key = self.calls.insert(CallSlot::Waiting(Box::new(parked)));
         self.waiting.keys.insert(place, key);
         Ok(key)
     }
@@ -110,7 +110,7 @@ impl SessionMachine {
     pub(super) fn send_waiting(&mut self) {
         let now = self.queueing.now();
         while let Some((_, &key)) = self.waiting.keys.first_key_value() {
-            let Some(Slot::Waiting(parked)) = self.calls.get_mut(key) else {
+            let Some(CallSlot::Waiting(parked)) = self.calls.get_mut(key) else {
                 debug_assert!(false, "only waiting calls wait");
                 self.waiting.keys.pop_first();
                 continue;
@@ -124,7 +124,7 @@ impl SessionMachine {
             match self.send(now, head, &meta, &payload, key) {
                 Ok(Some(id)) => {
                     if let Some(slot) = self.calls.get_mut(key) {
-                        *slot = Slot::Out { id, waker };
+                        *slot = CallSlot::Out { id, waker };
                     }
                     if head.is_streaming() {
                         self.stream_sent(key, id);
@@ -132,7 +132,7 @@ impl SessionMachine {
                 }
                 Ok(None) => self.finish(key, CallEnd::Sent),
                 Err(SendError::NotReady | SendError::NoCredit | SendError::BufferFull) => {
-                    if let Some(Slot::Waiting(parked)) = self.calls.get_mut(key) {
+                    if let Some(CallSlot::Waiting(parked)) = self.calls.get_mut(key) {
                         parked.meta = owned;
                     }
                     return;
@@ -153,7 +153,7 @@ impl SessionMachine {
         }
         self.waiting.earliest = None;
         for (place, key) in std::mem::take(&mut self.waiting.keys) {
-            let Some(Slot::Waiting(parked)) = self.calls.get(key) else {
+            let Some(CallSlot::Waiting(parked)) = self.calls.get(key) else {
                 continue;
             };
             match parked.head.deadline {

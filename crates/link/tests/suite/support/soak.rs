@@ -55,7 +55,7 @@ impl link::codec::Codec<u64> for SoakCodec {
 }
 
 /// How much of what.
-pub struct Plan {
+pub struct SoakPlan {
     pub duration: Duration,
     pub n_tasks: u32,
     pub n_threads: u32,
@@ -116,7 +116,7 @@ pub async fn serve(done: &Arc<Done>) -> Listening {
 
 /// How calls ended.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct SoakCounts {
     pub calls: AtomicU64,
     pub long: AtomicU64,
     pub streams: AtomicU64,
@@ -130,7 +130,7 @@ pub struct Tally {
     pub idempotent_again: AtomicU64,
 }
 
-impl Tally {
+impl SoakCounts {
     fn fail(&self, failure: &Failure) {
         let kind = match failure {
             Failure::Broken(_) => &self.broken,
@@ -153,11 +153,11 @@ struct Caller {
     once: Bound<(u32, u64), u64>,
     note: Bound<(u32, u64), ()>,
     items: BoundStream<u64, Bytes, Bytes, u64>,
-    tally: Arc<Tally>,
+    tally: Arc<SoakCounts>,
 }
 
 impl Caller {
-    fn new(client: &Client, number: u32, tally: &Arc<Tally>) -> Self {
+    fn new(client: &Client, number: u32, tally: &Arc<SoakCounts>) -> Self {
         Self {
             number,
             again: client.bind(&AGAIN),
@@ -263,7 +263,11 @@ fn message(caller: u32, n: u64, len: usize) -> Bytes {
 
 /// Puts full load on a server, through a proxy that breaks all connections every 50 to 500 ms.
 /// `sample` is called every second.
-pub async fn load(server: SocketAddr, plan: &Plan, mut sample: impl FnMut(&Tally)) -> Arc<Tally> {
+pub async fn load(
+    server: SocketAddr,
+    plan: &SoakPlan,
+    mut sample: impl FnMut(&SoakCounts),
+) -> Arc<SoakCounts> {
     let proxy = Proxy::start(server).await;
     let config = ClientConfig {
         timeout: Some(Duration::from_secs(60)),
@@ -272,7 +276,7 @@ pub async fn load(server: SocketAddr, plan: &Plan, mut sample: impl FnMut(&Tally
         ..ClientConfig::default()
     };
     let client = Client::connect_with(proxy.address(), config.clone()).await.unwrap();
-    let (tally, goes_on) = (Arc::<Tally>::default(), Arc::new(AtomicBool::new(true)));
+    let (tally, goes_on) = (Arc::<SoakCounts>::default(), Arc::new(AtomicBool::new(true)));
     let tasks: Vec<_> = (0..plan.n_tasks)
         .map(|number| {
             let caller = Caller::new(&client, number, &tally);

@@ -7,15 +7,15 @@ use super::*;
 use crate::address::parse_listing;
 use crate::listing::resolve;
 
-fn part(status: Freshness, urls: &[&str]) -> Part {
+fn part(status: Freshness, urls: &[&str]) -> RegistryPart {
     let endpoints: Arc<[_]> = urls.iter().map(|url| parse_listing(url).unwrap().endpoint).collect();
     let snapshot = Snapshot { status, endpoints, ..Snapshot::default() };
     let terms = Terms { name: "main".into(), share: None, zone: None };
-    Part { terms, snapshot, is_given_up: false }
+    RegistryPart { terms, snapshot, is_given_up: false }
 }
 
-fn given_up() -> Part {
-    Part { is_given_up: true, ..part(Freshness::Pending, &[]) }
+fn given_up() -> RegistryPart {
+    RegistryPart { is_given_up: true, ..part(Freshness::Pending, &[]) }
 }
 
 fn wanted(version: &str, group: &str) -> ServiceKey {
@@ -23,7 +23,11 @@ fn wanted(version: &str, group: &str) -> ServiceKey {
 }
 
 /// The addresses with their weights, and whether the list is up to date.
-fn shown(wanted: &ServiceKey, mode: SeveralMode, parts: &[Part]) -> Option<(Vec<String>, bool)> {
+fn shown(
+    wanted: &ServiceKey,
+    mode: SeveralMode,
+    parts: &[RegistryPart],
+) -> Option<(Vec<String>, bool)> {
     let known = combine(wanted, mode, parts)?;
     let listings: Vec<_> = known
         .items
@@ -38,7 +42,7 @@ fn shown(wanted: &ServiceKey, mode: SeveralMode, parts: &[Part]) -> Option<(Vec<
     Some((endpoints.iter().map(shown).collect(), known.status == Freshness::Current))
 }
 
-fn addresses(mode: SeveralMode, parts: &[Part]) -> Option<(Vec<String>, bool)> {
+fn addresses(mode: SeveralMode, parts: &[RegistryPart]) -> Option<(Vec<String>, bool)> {
     shown(&wanted("", ""), mode, parts)
 }
 
@@ -116,13 +120,13 @@ fn versions_and_groups_are_those_of_the_endpoint() {
     }
 }
 
-fn named(name: &str, share: Option<u32>, urls: &[String]) -> Part {
+fn named(name: &str, share: Option<u32>, urls: &[String]) -> RegistryPart {
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
     let terms = Terms { name: name.into(), share, zone: None };
-    Part { terms, ..part(Freshness::Current, &urls) }
+    RegistryPart { terms, ..part(Freshness::Current, &urls) }
 }
 
-fn endpoints(mode: SeveralMode, parts: &[Part]) -> Vec<Endpoint> {
+fn endpoints(mode: SeveralMode, parts: &[RegistryPart]) -> Vec<Endpoint> {
     let known = combine(&wanted("", ""), mode, parts).expect("all have spoken");
     let entries = known.items.into_iter().map(|item| item.read.unwrap().unwrap());
     let listed = entries.map(|entry| match entry {
@@ -164,7 +168,7 @@ fn registries(weight: std::ops::Range<u32>) -> impl Strategy<Value = Vec<Offers>
     vec((1..=100u32, endpoints), 1..4)
 }
 
-fn parts(registries: &[Offers], is_shared: bool) -> Vec<Part> {
+fn parts(registries: &[Offers], is_shared: bool) -> Vec<RegistryPart> {
     let part = |(n, (share, endpoints)): (usize, &Offers)| {
         let mut endpoints = endpoints.clone();
         endpoints.sort_unstable();
@@ -177,8 +181,8 @@ fn parts(registries: &[Offers], is_shared: bool) -> Vec<Part> {
 }
 
 /// The first registry that lists a port, and its weight there.
-fn first(parts: &[Part], port: u16) -> (&str, u32) {
-    let of = |part: &Part| {
+fn first(parts: &[RegistryPart], port: u16) -> (&str, u32) {
+    let of = |part: &RegistryPart| {
         let endpoint = part.snapshot.endpoints.iter().find(|it| it.port == port)?;
         Some(endpoint.weight)
     };
@@ -226,7 +230,8 @@ proptest! {
             let of = found.iter().filter(|it| it.registry.as_deref() == Some(name));
             of.map(|it| f64::from(it.weight)).sum()
         };
-        let serving: Vec<&Part> = parts.iter().filter(|it| 0.0 < total(&it.terms.name)).collect();
+        let serving: Vec<&RegistryPart> =
+            parts.iter().filter(|it| 0.0 < total(&it.terms.name)).collect();
         let shares: f64 = serving.iter().map(|it| f64::from(it.terms.share.unwrap())).sum();
         let weights: f64 = serving.iter().map(|it| total(&it.terms.name)).sum();
         for part in serving {
@@ -258,12 +263,12 @@ fn refusals_are_told_when_nothing_else_is() {
             address: None,
             reason: NotUsed::Unreadable("NoAuth".to_owned()),
         };
-        let mut part = Part { is_given_up, ..part(Freshness::Pending, &[]) };
+        let mut part = RegistryPart { is_given_up, ..part(Freshness::Pending, &[]) };
         part.snapshot.unused = [unused].into();
         part
     };
     for mode in [SeveralMode::Merged, SeveralMode::Failover] {
-        let combine = |parts: &[Part]| combine(&wanted("", ""), mode, parts);
+        let combine = |parts: &[RegistryPart]| combine(&wanted("", ""), mode, parts);
         assert_eq!(combine(&[refused(true), refused(false)]), None, "the second may still tell");
         let known = combine(&[refused(true), given_up()]).unwrap();
         assert_eq!(known.status, Freshness::Pending);

@@ -52,12 +52,12 @@ pub(crate) struct State {
     pub(crate) refused: Vec<String>,
     /// What is registered on connections up to this one is forgotten at once.
     pub(crate) forgets_until: u64,
-    connections: HashMap<u64, Connection>,
+    connections: HashMap<u64, FakeNacosConnection>,
     last_id: u64,
     clock: i64,
 }
 
-struct Connection {
+struct FakeNacosConnection {
     pushes: Option<mpsc::UnboundedSender<Payload>>,
     subscribed: Vec<String>,
     listened: Vec<(String, String)>,
@@ -333,7 +333,7 @@ async fn accept(listener: TcpListener, state: Arc<Mutex<State>>) {
             let id = {
                 let mut state = state.lock().unwrap();
                 state.last_id += 1;
-                let connection = Connection {
+                let connection = FakeNacosConnection {
                     pushes: None,
                     subscribed: Vec::new(),
                     listened: Vec::new(),

@@ -110,13 +110,16 @@ impl ServerTls {
     /// The caller limits the time.
     ///
     /// # Errors
-    /// Why the client is not served. It can be told by [`Refused::linger`].
+    /// Why the client is not served. It can be told by [`RefusedHandshake::linger`].
     pub async fn accept(
         &self,
         connection: Connection,
-    ) -> Result<(Connection, Option<Identity>), Refused> {
+    ) -> Result<(Connection, Option<Identity>), RefusedHandshake> {
         let Some((socket, parts)) = connection.into_parts() else {
-            return Err(Refused { reason: io::Error::other("TLS is spoken already"), rest: None });
+            return Err(RefusedHandshake {
+                reason: io::Error::other("TLS is spoken already"),
+                rest: None,
+            });
         };
         let acceptor = TlsAcceptor::from(Arc::clone(&self.0.load().rustls));
         match acceptor.accept(buffered(socket)).into_fallible().await {
@@ -126,7 +129,7 @@ impl ServerTls {
             }
             Err((error, stream)) => {
                 let reason = explain(error, "client");
-                Err(Refused { reason, rest: Some((stream, parts)) })
+                Err(RefusedHandshake { reason, rest: Some((stream, parts)) })
             }
         }
     }
@@ -134,14 +137,14 @@ impl ServerTls {
 
 /// A client that was refused.
 #[derive(Debug)]
-pub struct Refused {
+pub struct RefusedHandshake {
     /// Why.
     pub reason: io::Error,
     /// The connection counts as open until the client has been told.
     rest: Option<(BufferedSocket, Parts)>,
 }
 
-impl Refused {
+impl RefusedHandshake {
     /// Lets the client read why: closing while its bytes are still on their way would reset the
     /// connection, and the alert would be lost. Gives back the reason.
     pub async fn linger(self) -> io::Error {

@@ -1,6 +1,6 @@
 use super::*;
 
-fn flight(counted: Counted) -> Box<Flight> {
+fn flight(counted: CallCounter) -> Box<Flight> {
     let to = ReplyTo {
         id: 1,
         serialization: dubbo_proto::Serialization::Hessian2,
@@ -23,7 +23,7 @@ fn a_number_is_used_again_only_when_its_call_has_ended() {
     let mut flights = Flights::default();
     let (first, second) = (flights.reserve(), flights.reserve());
     assert_ne!(first, second);
-    flights.put(first, flight(Counted::Elsewhere));
+    flights.put(first, flight(CallCounter::Elsewhere));
     assert!(flights.take(second).is_none(), "nothing was kept under it");
     assert_ne!(flights.reserve(), first, "its call has not ended");
     assert!(flights.take(first).is_some());
@@ -46,7 +46,7 @@ fn all_calls_are_given_up_together() {
     let mut flights = Flights::default();
     for _ in 0..3 {
         let number = flights.reserve();
-        flights.put(number, flight(Counted::Elsewhere));
+        flights.put(number, flight(CallCounter::Elsewhere));
     }
     let unsent = flights.reserve();
     assert_eq!(flights.take_all().len(), 3);

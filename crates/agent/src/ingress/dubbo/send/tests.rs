@@ -18,13 +18,13 @@ const SERVICE: &str = "com.acme.Echo";
 const LONG: Duration = Duration::from_secs(3600);
 
 /// A connection in memory: a Dubbo consumer, and the session that serves it.
-struct Consumer {
+struct ConsumerFixture {
     client: ClientConnection<u32>,
     session: Rc<DubboSession>,
     worker: Rc<Worker>,
 }
 
-impl Consumer {
+impl ConsumerFixture {
     /// A consumer of a worker that exports one service of a Dubbo app, and knows an empty
     /// registry.
     fn new(offers: Offers) -> Self {
@@ -99,7 +99,7 @@ impl Consumer {
 #[test]
 fn a_service_that_nobody_offers_is_refused_at_once() {
     on_worker(async || {
-        let mut consumer = Consumer::of_exports();
+        let mut consumer = ConsumerFixture::of_exports();
         let (status, text) = consumer.ask("com.acme.Other").expect("nothing is waited for");
         assert_eq!(status, Status::ServiceNotFound);
         assert!(text.contains("this agent does not offer"), "{text}");
@@ -111,7 +111,7 @@ fn a_service_that_nobody_offers_is_refused_at_once() {
 #[test]
 fn a_request_waits_for_the_first_connection_to_the_app() {
     on_worker(async || {
-        let mut consumer = Consumer::of_exports();
+        let mut consumer = ConsumerFixture::of_exports();
         assert_eq!(consumer.ask(SERVICE), None);
         assert_eq!(consumer.n_in_flight(), 1);
         let (kept_len, n_one_way) = consumer.kept();
@@ -129,7 +129,7 @@ fn a_request_waits_for_the_first_connection_to_the_app() {
 #[test]
 fn a_one_way_request_waits_too_and_is_not_answered() {
     on_worker(async || {
-        let mut consumer = Consumer::of_exports();
+        let mut consumer = ConsumerFixture::of_exports();
         consumer.ask_one_way(SERVICE);
         let (kept_len, n_one_way) = consumer.kept();
         assert!(0 < kept_len && n_one_way == 1);
@@ -141,7 +141,7 @@ fn a_one_way_request_waits_too_and_is_not_answered() {
 #[test]
 fn what_waits_is_bounded() {
     on_worker(async || {
-        let mut consumer = Consumer::of_exports();
+        let mut consumer = ConsumerFixture::of_exports();
         consumer.session.n_waiting_one_way.set(MAX_WAITING_ONE_WAY);
         consumer.ask_one_way(SERVICE);
         assert_eq!(consumer.kept(), (0, MAX_WAITING_ONE_WAY), "one more is dropped");
@@ -156,7 +156,7 @@ fn what_waits_is_bounded() {
 #[test]
 fn a_flight_that_is_given_up_frees_what_it_kept() {
     on_worker(async || {
-        let mut consumer = Consumer::of_exports();
+        let mut consumer = ConsumerFixture::of_exports();
         assert_eq!(consumer.ask(SERVICE), None);
         assert!(0 < consumer.kept().0);
         let flights = consumer.session.flights.borrow_mut().take_all();
@@ -208,7 +208,7 @@ fn received(two_way: bool) -> Received {
 #[test]
 fn a_request_is_kept_only_where_there_is_a_choice() {
     on_worker(async || {
-        let consumer = Consumer::of_exports();
+        let consumer = ConsumerFixture::of_exports();
         let (session, deadline) = (&consumer.session, Instant::now() + LONG);
         let only = route(&consumer.worker, 1);
         assert!(session.keep(&only, &received(true).body, deadline).is_none());

@@ -38,7 +38,7 @@ const MAX_HEADS_PER_TURN: usize = 2 * 1024;
 
 /// Walks along what is read of one connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct FramePace {
     /// Bytes that come before the next frame's head.
     skipped_len: usize,
     head: [u8; HEAD_LEN],
@@ -52,7 +52,7 @@ pub(super) struct Pace {
     is_over: bool,
 }
 
-impl Pace {
+impl FramePace {
     /// At the begin of a connection.
     pub(super) fn new() -> Self {
         let head = [0; HEAD_LEN];
@@ -168,8 +168,8 @@ mod tests {
         [&head_len[1..], &[kind, flags, 0, 0, 0, 1], &vec![kind; len]].concat()
     }
 
-    fn begun() -> Pace {
-        let mut pace = Pace::new();
+    fn begun() -> FramePace {
+        let mut pace = FramePace::new();
         assert!(!pace.read(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"));
         pace
     }

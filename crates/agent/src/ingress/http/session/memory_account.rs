@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tracing::debug;
 use wire::{Account, Hold, MIN_TAKEN_LEN};
 
-use super::{HttpSession, Pace, Phase, StreamAnswer};
+use super::{FramePace, HttpSession, Phase, StreamAnswer};
 use crate::error::{CallError, Code};
 
 /// Fields that a head may have, in either version.
@@ -49,7 +49,7 @@ impl HttpSession {
             return Ok(None);
         }
         if MAX_FIELDS < head.len() {
-            self.pace(Pace::refused_head);
+            self.pace(FramePace::refused_head);
             let message =
                 format!("{} header fields are over the limit of {MAX_FIELDS}", head.len());
             return Err(CallError::new(Code::HeadTooLarge, message));

@@ -10,7 +10,8 @@ use rand::Rng;
 
 use super::server::{EARLY, n_items};
 use super::{
-    CallEnd, Key, Phase, Sim, Slot, Tally, WhenDown, WhenFull, any_len, item_of, payload_of,
+    CallEnd, CallSlot, EventCounts, Key, Phase, Sim, WhenDown, WhenFull, any_len, item_of,
+    payload_of,
 };
 use crate::client::session::{Head, NotTaken, SessionMachine};
 use crate::error::{Failure, Full};
@@ -111,7 +112,7 @@ impl Sim {
             Ok(key) => key,
             Err(not_taken) => return self.check_not_taken(&not_taken, len),
         };
-        if matches!(self.session.calls.get(key), Some(Slot::Waiting(_))) {
+        if matches!(self.session.calls.get(key), Some(CallSlot::Waiting(_))) {
             self.tally.note("waited");
             let is_free = self.config.when_full == WhenFull::Wait;
             let is_ready = self.session.link.as_ref().is_some_and(|link| link.peer().is_some());
@@ -131,7 +132,7 @@ impl Sim {
             end: None,
             is_ok: false,
         });
-        if matches!(self.session.calls.get(key), Some(Slot::Done(_))) {
+        if matches!(self.session.calls.get(key), Some(CallSlot::Done(_))) {
             assert!(one_way, "only a one-way call ends at once");
             sleeper.waker.wake_by_ref();
         }
@@ -183,9 +184,9 @@ impl Sim {
         let index = self.rng.random_range(0..self.callers.len());
         let caller = self.callers.swap_remove(index);
         self.tally.note(match self.session.calls.get(caller.key) {
-            Some(Slot::Waiting(_)) => "given up while waiting",
-            Some(Slot::Out { .. }) => "given up while out",
-            Some(Slot::Done(_) | Slot::Fetched) => "given up when done",
+            Some(CallSlot::Waiting(_)) => "given up while waiting",
+            Some(CallSlot::Out { .. }) => "given up while out",
+            Some(CallSlot::Done(_) | CallSlot::Fetched) => "given up when done",
             None => panic!("the call's key is gone"),
         });
         self.session.give_up(caller.key);
@@ -332,7 +333,7 @@ impl CallerStream {
         }
     }
 
-    fn check_end(&self, seed: u64, tally: &mut Tally) {
+    fn check_end(&self, seed: u64, tally: &mut EventCounts) {
         if !self.is_ok {
             return;
         }

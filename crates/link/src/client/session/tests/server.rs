@@ -12,17 +12,17 @@ use super::{MAX_MESSAGE_LEN, MAX_WINDOW, any_len, item_of, payload_of, seed_of};
 /// Calls whose seeds can be divided by this are answered before their streams are done.
 pub(super) const EARLY: u64 = 11;
 
-pub(super) struct Server {
+pub(super) struct SimServer {
     pub(super) link: Connection<()>,
     pub(super) window: u32,
     /// Calls that were seen, by their seeds.
     pub(super) seen: BTreeSet<u64>,
     /// The last short call that came.
     last_short: u64,
-    work: BTreeMap<u64, Work>,
+    work: BTreeMap<u64, ServedCall>,
 }
 
-struct Work {
+struct ServedCall {
     id: link_proto::CallId,
     seed: u64,
     done_at: Instant,
@@ -38,7 +38,7 @@ pub(super) fn n_items(seed: u64) -> (u64, u64) {
     (seed % 17, seed / 17 % 17)
 }
 
-impl Server {
+impl SimServer {
     pub(super) fn new(rng: &mut StdRng, now: Instant) -> Self {
         let config = Config {
             max_message_len: MAX_MESSAGE_LEN,
@@ -85,7 +85,7 @@ impl Server {
                     let n_down = if stream_out { n_items(seed).1 } else { 0 };
                     let done_at = now + Duration::from_micros(rng.random_range(0..20_000));
                     let (n_sent, n_got, is_open) = (0, 0, stream_in);
-                    let work = Work { id, seed, done_at, n_down, n_sent, n_got, is_open };
+                    let work = ServedCall { id, seed, done_at, n_down, n_sent, n_got, is_open };
                     self.work.insert(id.to_wire(), work);
                 }
             }
