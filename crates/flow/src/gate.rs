@@ -29,6 +29,8 @@ use crate::windowed_min::WindowedMin;
 #[must_use = "a pass that is not given back takes up room in the app for ever"]
 pub struct Pass {
     began: Instant,
+    /// How many others were in the app then.
+    n_others: u32,
     /// The link by whose credit the call was let in.
     lent_to: Option<NonZeroU64>,
 }
@@ -198,8 +200,8 @@ impl<T> Gate<T> {
 
     /// Lets a call in by a credit of that link, which counts for itself.
     pub fn enter_lent(&mut self, now: Instant, link: NonZeroU64) -> Pass {
+        let pass = Pass { began: now, n_others: self.n_in_app(), lent_to: Some(link) };
         self.n_lent += 1;
-        let pass = Pass { began: now, lent_to: Some(link) };
         self.note_in_flight();
         pass
     }
@@ -248,14 +250,16 @@ impl<T> Gate<T> {
 
     /// Gives a pass back: the call is no longer in the app.
     #[inline]
-    pub fn leave(&mut self, Pass { began, lent_to }: Pass, now: Instant, left: Left) {
+    pub fn leave(&mut self, Pass { began, n_others, lent_to }: Pass, now: Instant, left: Left) {
         let n = if lent_to.is_none() { &mut self.in_flight } else { &mut self.n_lent };
         debug_assert!(0 < *n, "a pass was given back twice");
         *n = n.saturating_sub(1);
         match left {
             Left::Answered(latency) => self.note_answer(latency),
             Left::Rejected => {
-                self.sample.rejected(self.in_flight + self.n_lent);
+                // What there is now says less: answers that came before this one may have been read
+                // together with it.
+                self.sample.rejected(n_others);
                 // Or calls would run into the full pool until somebody has looked at the sample.
                 // One call may always find out whether it is still full.
                 self.limit = self.limit.min(self.in_flight.max(1));
@@ -324,14 +328,20 @@ impl<T> Gate<T> {
 
     #[inline]
     fn pass(&mut self, now: Instant) -> Pass {
+        let n_others = self.n_in_app();
         self.in_flight += 1;
         self.note_in_flight();
-        Pass { began: now, lent_to: None }
+        Pass { began: now, n_others, lent_to: None }
+    }
+
+    #[inline]
+    fn n_in_app(&self) -> u32 {
+        self.in_flight + self.n_lent
     }
 
     #[inline]
     fn note_in_flight(&mut self) {
-        let in_flight = self.in_flight + self.n_lent;
+        let in_flight = self.n_in_app();
         self.sample.max_in_flight = self.sample.max_in_flight.max(in_flight);
         self.max_demand = self.max_demand.max(in_flight);
     }

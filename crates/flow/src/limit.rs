@@ -84,7 +84,7 @@ pub struct Sample {
     pub n_rejected: u32,
     /// The most calls that were in flight at a time.
     pub max_in_flight: u32,
-    /// The fewest that were in flight as one was rejected, without that one.
+    /// The fewest that were in flight as one was sent that was rejected, without that one.
     pub in_flight_rejected: u32,
 }
 
@@ -95,7 +95,8 @@ impl Sample {
         self.latency_sum = self.latency_sum.saturating_add(latency);
     }
 
-    /// Counts a call that the app's thread pool rejected while it had `in_flight` others of ours.
+    /// Counts a call that the app's thread pool rejected. It had `in_flight` others of ours as the
+    /// call was sent.
     pub fn rejected(&mut self, in_flight: u32) {
         self.in_flight_rejected = match self.n_rejected {
             0 => in_flight,
