@@ -39,6 +39,10 @@ const RESERVED: [(&str, &str); 5] = [
     ("generic", "header x-dubbo-generic"),
 ];
 
+/// Names that fastjson takes for its own, in attachments too: for one that chooses the class of an
+/// object, and for one that repeats a value. What serialization a call takes is known later.
+const OF_FASTJSON: [&str; 2] = ["@type", "$ref"];
+
 /// Why attachments are refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AttachmentError {
@@ -71,6 +75,9 @@ pub enum AttachmentError {
         /// Where it is said.
         instead: &'static str,
     },
+    /// A name by which fastjson makes objects of classes, or repeats values.
+    #[error("attachment {0:?} has a name that fastjson takes for its own; rename it")]
+    OfFastjson(&'static str),
     /// A value of another kind.
     #[error("attachment {0:?} must be a string, a boolean, or a 64-bit number")]
     Value(Box<str>),
@@ -105,10 +112,13 @@ pub fn read(text: &[u8]) -> Result<Vec<(String, String)>, AttachmentError> {
 /// another one than the one that it names.
 ///
 /// # Errors
-/// [`AttachmentError::Name`], [`AttachmentError::Reserved`].
+/// [`AttachmentError::Name`], [`AttachmentError::Reserved`], [`AttachmentError::OfFastjson`].
 pub fn check_name(name: &str) -> Result<(), AttachmentError> {
     if let Some((name, instead)) = RESERVED.into_iter().find(|(own, _)| *own == name) {
         return Err(AttachmentError::Reserved { name, instead });
+    }
+    if let Some(name) = OF_FASTJSON.into_iter().find(|own| *own == name) {
+        return Err(AttachmentError::OfFastjson(name));
     }
     if name.is_empty() || MAX_NAME_LEN < name.len() || name.contains(char::is_control) {
         let end = name.floor_char_boundary(MAX_NAME_LEN);
@@ -286,6 +296,8 @@ mod tests {
             ("{\"\\u0001a\":1}", "invalid attachment name"),
             ("{\"path\":\"com.acme.Other\"}", "reserved"),
             ("{\"group\":\"x\"}", "x-dubbo-service-group"),
+            ("{\"\\u0040type\":\"java.util.Date\",\"val\":\"5\"}", "\"@type\" has a name that"),
+            ("{\"$ref\":\"$\"}", "\"$ref\" has a name that"),
             (&long_name, "invalid attachment name"),
             (&format!("{{{}}}", many.join(",")), "more than 64"),
             (&format!("{{\"a\":\"{}\"}}", "x".repeat(MAX_LEN)), "over the limit of 16384"),

@@ -26,6 +26,31 @@ pub enum ValueError {
     /// What frames it is broken.
     #[error(transparent)]
     Frame(#[from] ProtoError),
+    /// A member has a name by which fastjson makes objects of classes, or repeats values.
+    #[error(
+        "JSON at byte {offset} ({path}): fastjson takes the names @type and $ref for its own, and \
+         there is no way to send them; rename the member, or call a provider that speaks hessian2 \
+         or fastjson2"
+    )]
+    NameOfFastjson {
+        /// Where its value begins.
+        offset: usize,
+        /// The same as a path.
+        path: Box<str>,
+    },
+    /// fastjson reads no value of this class, whatever its form.
+    #[error(
+        "JSON at byte {offset} ({path}): fastjson reads no {class}; call a provider that speaks \
+         hessian2 or fastjson2"
+    )]
+    NotInFastjson {
+        /// Where the value begins.
+        offset: usize,
+        /// The same as a path.
+        path: Box<str>,
+        /// The class, and which of its values.
+        class: Box<str>,
+    },
 }
 
 impl ValueError {

@@ -204,6 +204,27 @@ pub fn field_type<'s>(
     }
 }
 
+/// The class of an object that has a `name` and no other member but perhaps `class`, if it is the
+/// long form of an enum. Where nobody knows, it is one if it says its class and the name is written
+/// like a constant.
+#[must_use]
+pub fn enum_object<'c>(
+    schema: &dyn Schema,
+    named: Option<&'c str>,
+    declared: Option<&'c str>,
+    name: &str,
+) -> Option<&'c str> {
+    let class = named.or(declared)?;
+    let is_constant = || {
+        let fits = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+        name.starts_with(|first: char| first.is_ascii_uppercase()) && name.bytes().all(fits)
+    };
+    let known = schema.is_enum(class);
+    known
+        .unwrap_or_else(|| named.is_some() && !class.starts_with("java.") && is_constant())
+        .then_some(class)
+}
+
 /// Whether all classes of a type have a package. In Java's source some need none, but here it
 /// would be another class.
 fn has_packages(ty: &JavaType) -> bool {

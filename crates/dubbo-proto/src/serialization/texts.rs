@@ -4,6 +4,7 @@
 //! `FastJsonObjectInput` of apache/dubbo 2.7, and of apache/dubbo-spi-extensions since 3.2;
 //! `FastJson2ObjectOutput` and `FastJson2ObjectInput`.
 
+mod for_fastjson;
 mod members;
 mod rows;
 pub(super) mod values;

@@ -372,6 +372,9 @@ fn every_value_comes_back(version: DubboVersion, wire: Wire) {
     if wire == Wire::Hessian2 {
         options_reach_the_agent(&mut http, &mut wrong);
     }
+    if matches!(wire, Wire::Fastjson { .. }) {
+        fastjson_gets_what_it_reads(&mut http, &mut wrong);
+    }
     let n_wrong = wrong.len();
     wrong.truncate(5);
     assert!(wrong.is_empty(), "{n_wrong} values went wrong, as:\n{}", wrong.join("\n"));
@@ -400,6 +403,26 @@ fn options_reach_the_agent(http: &mut Http, wrong: &mut Vec<String>) {
     let parts = ["\"self\":{\"$ref\":\"$\"}", "[1]", "{\"$ref\":\"$."];
     check("any?json=refs%3Dpath", &[types], cycle, 200, &parts);
     check("any", &[types, "x-dubbo-json: dates=never"], "[1]", 400, &["iso or millis"]);
+}
+
+/// Names that mean something to fastjson never reach it, and values come in a form that it reads.
+fn fastjson_gets_what_it_reads(http: &mut Http, wrong: &mut Vec<String>) {
+    let mut check = |method: &str, types: &str, sent: &str, status: u16, part: &str| {
+        let header = format!("x-dubbo-parameter-types: {types}");
+        let answer = http.post(&format!("/{TYPES}/{method}"), &[&header], sent).unwrap();
+        if answer.status != status || !answer.body.contains(part) {
+            wrong.push(format!("{method} {sent}: {} {}", answer.status, answer.body));
+        }
+    };
+    for name in [r#""@type":"java.util.Date","val":5"#, r#""\u0040type":"a.B""#, r#""$ref":"$""#] {
+        for sent in [format!("[{{{name}}}]"), format!("[{{\"a\":[{{\"b\":1,{name}}}]}}]")] {
+            check("any", "java.lang.Object", &sent, 400, "fastjson takes the names");
+        }
+    }
+    let date = r#"["2024-02-29T13:05:59.123456789Z"]"#;
+    check("date", "java.util.Date", date, 200, "1709211959123");
+    let date = r#"[{"class":"java.util.Date","value":7}]"#;
+    check("date", "java.util.Date", date, 200, "7");
 }
 
 /// An agent that knows the provider from a file in `folder`.

@@ -21,6 +21,9 @@ fn walk_to(
 ) -> Result<bool, JsonError> {
     use std::fmt::Write as _;
     let kind = reader.peek()?;
+    if offset <= reader.pos {
+        return Ok(true);
+    }
     let len = path.len();
     match kind {
         JsonKind::Array => {

@@ -120,6 +120,8 @@ fn tells_the_path_of_an_offset() {
     let text = br#"[0, {"orders": [{"id": 1}, {"id": "x", "y": }]}]"#;
     let at = |needle: &[u8]| text.windows(needle.len()).position(|w| w == needle).unwrap();
     assert_eq!(path_at(text, at(b"0")), "$[0]");
+    assert_eq!(path_at(text, 0), "$");
+    assert_eq!(path_at(text, at(b"{")), "$[1]");
     assert_eq!(path_at(text, at(b"\"x\"")), "$[1].orders[1].id");
     assert_eq!(path_at(text, at(b"}]}]")), "$[1].orders[1].y");
 }

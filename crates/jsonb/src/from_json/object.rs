@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use java_json::builtin::Builtin;
 use java_json::json::JsonKind;
-use java_json::named::{Named, ObjectForm, field_type};
+use java_json::named::{Named, ObjectForm, enum_object, field_type};
 use java_json::{ClassType, JavaType};
 
 use super::{JsonToJsonb, ReaderType};
@@ -63,8 +63,7 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         let named = look.as_ref().and_then(|look| look.class.as_deref());
         if let Some(look) = &look
             && let Some(name) = &look.only_name
-            && let Some(class) =
-                named.or(declared_name).filter(|class| self.is_enum(class, name, named))
+            && let Some(class) = enum_object(self.schema, named, declared_name, name)
         {
             self.check_enum(offset, class, name)?;
             if self.is_map(class) {
@@ -246,17 +245,5 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         let only_name = name.filter(|_| n_others == 1);
         let only_value = value.filter(|_| n_others == 1);
         Ok(ObjectSummary { class, only_value, only_name })
-    }
-
-    /// Whether an object of this class, with a `name` alone, is the long form of an enum. Where
-    /// nobody knows, it is one if it says its class and the name is written like a constant.
-    fn is_enum(&self, class: &str, name: &str, named: Option<&str>) -> bool {
-        let is_constant = || {
-            let fits =
-                |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
-            name.starts_with(|first: char| first.is_ascii_uppercase()) && name.bytes().all(fits)
-        };
-        let known = self.schema.is_enum(class);
-        known.unwrap_or_else(|| named.is_some() && !class.starts_with("java.") && is_constant())
     }
 }

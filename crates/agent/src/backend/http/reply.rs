@@ -401,7 +401,9 @@ fn attachments<'a>(
     let single = headers.iter().filter_map(|(name, value)| {
         let name = name.as_str().strip_prefix(ATTACHMENT)?;
         let value = std::str::from_utf8(value.as_bytes()).ok()?;
-        (!name.is_empty() && !is_in_more(name)).then_some((name, value))
+        // A consumer's fastjson takes this one for its own.
+        let is_name = !name.is_empty() && name != "$ref";
+        (is_name && !is_in_more(name)).then_some((name, value))
     });
     single.chain(more.iter().map(|(name, value)| (&**name, &**value))).collect()
 }

@@ -11,6 +11,7 @@ use java_json::number::InGenericCall;
 use java_json::{DateStyle, InputOptions, JavaType, JsonOptions, Limits, Schema};
 use memchr::memmem;
 
+use super::for_fastjson::{self, Known};
 use super::{Framing, Texts};
 use crate::fastjson;
 use crate::values::{
@@ -98,8 +99,7 @@ impl ValueCodec for JsonValues {
         let mut reader = JsonReader::new(text, Limits::default());
         json_to_hessian_with(&mut reader, ty, &mut Encoder::new(&mut unused), schema)?;
         reader.finish()?;
-        write_on_one_line(text, out);
-        Ok(())
+        for_fastjson::write(text, ty, Known { schema, refs: false }, out)
     }
 
     fn shows_end(&self) -> bool {
@@ -249,19 +249,25 @@ fn write_arg(
         }
         Argument::Json(text) => text,
     };
-    if ty.is_some() || is_generic && InGenericCall::may_have_nothing(&text) {
+    let wrong = |error: ValueError| ArgumentError::at(index, ty, error);
+    if ty.is_some() || options.refs || is_generic && InGenericCall::may_have_nothing(&text) {
         // A provider's fastjson makes every value fit, or takes it for null, and unboxes that. We
         // look first, by what the other serializations take.
         let mut unused = Vec::with_capacity(16);
         let mut reader = JsonReader::new(&text, Limits::default());
         json_to_hessian_by(&mut reader, ty, &mut Encoder::new(&mut unused), options)
-            .map_err(|error| ArgumentError::at(index, ty, error))?;
+            .map_err(|error| wrong(error.into()))?;
     }
-    if is_generic && !options.refs {
-        let written = write_plain_values(&text, out);
-        return written.map_err(|error| ArgumentError::at(index, None, error));
+    if !is_generic {
+        let known = Known { schema: options.schema, refs: options.refs };
+        return for_fastjson::write(&text, ty, known, out).map_err(wrong);
     }
-    write_on_one_line(&text, out);
+    let start = out.len();
+    for_fastjson::write_generic(&text, index, options.refs, out).map_err(wrong)?;
+    if !options.refs && memmem::find(&text, b"\"class\"").is_some() {
+        out.truncate(start);
+        write_plain_values(&text, out).map_err(wrong)?;
+    }
     Ok(())
 }
 
@@ -281,10 +287,6 @@ fn write_names(types: &[JavaType], out: &mut Vec<u8>) {
 /// generic callers write it there. The provider makes of it what a field or parameter is declared
 /// as.
 fn write_plain_values(text: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
-    if memmem::find(text, b"\"class\"").is_none() {
-        write_on_one_line(text, out);
-        return Ok(());
-    }
     let (mut value, mut plain) = (Vec::with_capacity(text.len()), Vec::new());
     let mut reader = JsonReader::new(text, Limits::default());
     let options = InputOptions { as_maps: true, ..InputOptions::default() };
@@ -294,15 +296,6 @@ fn write_plain_values(text: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> 
     hessian_to_json(&mut decoder, &mut plain, &options)?;
     out.extend_from_slice(&plain);
     Ok(())
-}
-
-/// JSON text without line ends, which mean nothing where JSON allows them.
-fn write_on_one_line(text: &[u8], out: &mut Vec<u8>) {
-    if text.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
-        out.extend(text.iter().filter(|byte| !matches!(byte, b'\n' | b'\r')));
-    } else {
-        out.extend_from_slice(text);
-    }
 }
 
 /// Writes JSON in the form that the caller chose: by the type of the value, or by what it looks

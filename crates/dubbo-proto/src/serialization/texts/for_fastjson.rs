@@ -1,0 +1,407 @@
+//! JSON as Java's fastjson 1.x has to get it, to read what docs/json-mapping.md says that it is.
+//!
+//! fastjson takes two names for its own. An object with a member `@type` becomes one of that
+//! class, of the writer's choice, and one with `$ref` the value at that path. There is no way to
+//! write such a name so that it is a name. They are refused.
+//!
+//! fastjson also reads fewer forms of a value than the mapping takes: what it would take for null
+//! is written in a form that it reads, or refused.
+//!
+//! Invariants:
+//! - The text fits its type: whoever comes here has looked.
+//! - What needs no other form is copied as it is.
+
+use std::borrow::Cow;
+
+use hessian::transcode::TranscodeError;
+use java_json::builtin::Builtin;
+use java_json::declared::DeclaredForm;
+use java_json::json::{self, JsonKind, JsonReader};
+use java_json::named::{Named, ObjectForm, enum_object, field_type};
+use java_json::number::InGenericCall;
+use java_json::scalars::{self, Misfit};
+use java_json::write::write_base64;
+use java_json::{ClassType, JavaType, Limits, Schema};
+use memchr::memmem;
+
+use crate::values::ValueError;
+
+/// The member by which fastjson chooses the class of an object.
+const TYPE: &str = "@type";
+/// The member by which it repeats a value.
+const REF: &str = "$ref";
+
+/// What is known of a text beside its type.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'s> {
+    /// The types of fields.
+    pub(super) schema: &'s dyn Schema,
+    /// Whether `{"$ref":..}` is a reference. Those of the text were checked.
+    pub(super) refs: bool,
+}
+
+/// Appends JSON of the type `ty` as fastjson reads it, on one line.
+///
+/// # Errors
+/// [`ValueError`] for names that fastjson takes for its own, and values that it cannot read.
+pub(super) fn write(
+    text: &[u8],
+    ty: Option<&JavaType>,
+    known: Known<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), ValueError> {
+    Writer::new(text, known, None, out).whole(ty)
+}
+
+/// The same for the argument `index` of a generic call, which says nothing of types: the arguments
+/// are elements of one array, where references begin.
+pub(super) fn write_generic(
+    text: &[u8],
+    index: usize,
+    refs: bool,
+    out: &mut Vec<u8>,
+) -> Result<(), ValueError> {
+    Writer::new(text, Known { schema: &(), refs }, Some(index), out).whole(None)
+}
+
+struct Writer<'a, 's, 'o> {
+    json: JsonReader<'a>,
+    out: &'o mut Vec<u8>,
+    known: Known<'s>,
+    /// The number of the argument of a generic call.
+    generic: Option<usize>,
+    /// Up to where the text was written.
+    n_copied: usize,
+    /// Whether there is a member named `class` at all. (One that is written with escapes is taken
+    /// for a class only if another is not.)
+    may_have_class: bool,
+}
+
+/// What an object says of itself.
+struct Look<'a> {
+    class: Option<Cow<'a, str>>,
+    /// Its only other member, if that is called `value`.
+    only_value: Option<(JsonKind, usize)>,
+    /// The string that is its only other member, which is called `name`.
+    only_name: Option<Cow<'a, str>>,
+}
+
+impl<'a, 's, 'o> Writer<'a, 's, 'o> {
+    fn new(text: &'a [u8], known: Known<'s>, generic: Option<usize>, out: &'o mut Vec<u8>) -> Self {
+        let may_have_class = generic.is_none() && memmem::find(text, b"\"class\"").is_some();
+        let json = JsonReader::new(text, Limits::default());
+        Self { json, out, known, generic, n_copied: 0, may_have_class }
+    }
+
+    fn whole(mut self, ty: Option<&JavaType>) -> Result<(), ValueError> {
+        self.value(ty, true)?;
+        let end = self.json.position();
+        self.copy_to(end);
+        Ok(())
+    }
+
+    /// Copies the text up to here, without line ends, which mean nothing where JSON allows them.
+    fn copy_to(&mut self, end: usize) {
+        let part = self.json.text().get(self.n_copied..end).unwrap_or_default();
+        if part.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+            self.out.extend(part.iter().filter(|byte| !matches!(byte, b'\n' | b'\r')));
+        } else {
+            self.out.extend_from_slice(part);
+        }
+        self.n_copied = end;
+    }
+
+    /// Puts something in the place of the text from `start` up to where the reader is.
+    fn put(&mut self, start: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        self.copy_to(start);
+        write(self.out);
+        self.n_copied = self.json.position();
+    }
+
+    /// The next value. `is_outermost` is whether fastjson is told nothing but the class of it.
+    fn value(&mut self, ty: Option<&JavaType>, is_outermost: bool) -> Result<(), ValueError> {
+        match ty {
+            None => self.untyped(),
+            Some(JavaType::Class(class)) => self.class_value(class, is_outermost),
+            Some(JavaType::Array(element)) => self.array(element),
+            Some(primitive) => match scalars::of_primitive(primitive) {
+                Some(builtin) => self.scalar(builtin, ""),
+                None => self.skip(),
+            },
+        }
+    }
+
+    fn skip(&mut self) -> Result<(), ValueError> {
+        self.json.skip_value()?;
+        Ok(())
+    }
+
+    fn untyped(&mut self) -> Result<(), ValueError> {
+        match self.json.peek()? {
+            JsonKind::Array => self.elements(None),
+            JsonKind::Object => self.object(None, &[]),
+            _ => self.skip(),
+        }
+    }
+
+    fn class_value(&mut self, class: &ClassType, is_outermost: bool) -> Result<(), ValueError> {
+        let kind = self.json.peek()?;
+        let (name, args) = (class.name(), class.args());
+        match DeclaredForm::of(class.builtin(), kind, || self.names_map())? {
+            DeclaredForm::Untyped if name == "java.lang.Number" => self.number(),
+            DeclaredForm::Untyped | DeclaredForm::Null | DeclaredForm::Wrong => self.untyped(),
+            DeclaredForm::Optional => self.value(args.first(), false),
+            DeclaredForm::EnumSet if is_outermost => Err(self.not_read(name)),
+            DeclaredForm::Elements | DeclaredForm::EnumSet => self.elements(args.first()),
+            DeclaredForm::NamedMap | DeclaredForm::NamedObject => self.object(None, args),
+            DeclaredForm::Entries => self.members(None, |_, _| args.get(1)),
+            DeclaredForm::Scalar(builtin) => self.scalar(builtin, name),
+            DeclaredForm::Object => self.object(Some(class), &[]),
+            DeclaredForm::EnumName => self.skip(),
+        }
+    }
+
+    fn array(&mut self, element: &JavaType) -> Result<(), ValueError> {
+        let kind = self.json.peek()?;
+        if kind != JsonKind::Array {
+            return self.skip();
+        }
+        if *element != JavaType::Byte {
+            return self.elements(Some(element));
+        }
+        // fastjson takes no byte beyond 127 in a list.
+        let start = self.json.position();
+        let bytes = scalars::byte_array(&mut self.json)?;
+        self.put(start, |out| write_base64(out, &bytes));
+        Ok(())
+    }
+
+    fn elements(&mut self, ty: Option<&JavaType>) -> Result<(), ValueError> {
+        let mut array = self.json.begin_array()?;
+        while self.json.next_element(&mut array)? {
+            self.value(ty, false)?;
+        }
+        Ok(())
+    }
+
+    /// A JSON value of a class that is a scalar in JSON.
+    fn scalar(&mut self, builtin: Builtin, name: &str) -> Result<(), ValueError> {
+        let kind = self.json.peek()?;
+        let start = self.json.position();
+        match (builtin, kind) {
+            (_, JsonKind::Null) => self.skip(),
+            (Builtin::Calendar, _) if name == "java.util.GregorianCalendar" => {
+                Err(self.not_read(name))
+            }
+            // It reads fewer texts, and some of them in its own time zone.
+            (Builtin::Date | Builtin::SqlDate | Builtin::Calendar, _) => {
+                let ms = scalars::date_ms(&mut self.json, builtin)?;
+                self.put(start, |out| json::write_i64(out, ms));
+                Ok(())
+            }
+            (Builtin::Float, JsonKind::Number) => self.float(start),
+            (Builtin::Year | Builtin::YearMonth | Builtin::MonthDay | Builtin::ZoneOffset, _) => {
+                Err(self.not_read(name))
+            }
+            (Builtin::String, _) if name == "java.lang.CharSequence" => Err(self.not_read(name)),
+            _ => self.skip(),
+        }
+    }
+
+    /// fastjson reads no number that is zero as a float and is written as another.
+    fn float(&mut self, start: usize) -> Result<(), ValueError> {
+        let value = scalars::double(&mut self.json, true)?;
+        #[expect(clippy::cast_possible_truncation, reason = "rounded like Java does")]
+        if value as f32 == 0.0 {
+            self.put(start, |out| json::write_f64(out, 0.0_f64.copysign(value)));
+        }
+        Ok(())
+    }
+
+    /// A `Number`, of which fastjson reads no whole ones beyond 64 bits.
+    fn number(&mut self) -> Result<(), ValueError> {
+        if self.json.peek()? != JsonKind::Number {
+            return self.untyped();
+        }
+        let mut ahead = self.json.clone();
+        if InGenericCall::of(ahead.read_number()?) == InGenericCall::Nothing {
+            return Err(self.not_read("java.lang.Number beyond 64 bits without a point"));
+        }
+        self.skip()
+    }
+
+    /// A JSON object of the class that it names, or of `declared`. A collection or map that it
+    /// stands for holds what `args` say.
+    fn object(
+        &mut self,
+        declared: Option<&ClassType>,
+        args: &[JavaType],
+    ) -> Result<(), ValueError> {
+        let start = self.json.position();
+        let schema = self.known.schema;
+        let is_enum = declared.is_some_and(|class| schema.is_enum(class.name()) == Some(true));
+        let look = match self.may_have_class || is_enum {
+            true => self.look()?,
+            false => Look { class: None, only_value: None, only_name: None },
+        };
+        let class = look.class.as_deref();
+        if let Some(name) = &look.only_name
+            && enum_object(schema, class, declared.map(ClassType::name), name).is_some()
+        {
+            self.skip()?;
+            self.put(start, |out| json::write_string(out, name));
+            return Ok(());
+        }
+        let named = Named::of_object(start, class)?;
+        let is_object = || look.only_value.is_some_and(|(kind, _)| kind == JsonKind::Object);
+        let form = ObjectForm::of(named, declared, args, look.only_value.is_some(), is_object);
+        match (form, look.only_value) {
+            (ObjectForm::Value(ty), Some((_, at))) => self.only_value(&ty, start, at),
+            (ObjectForm::Map(named), _) => {
+                let args = named.args_or(args);
+                self.members(Some(start), |_, _| args.get(1))
+            }
+            (ObjectForm::Named(named), _) => self.fields(named.key(), declared),
+            (ObjectForm::Declared(class), _) => self.fields(class.key(), declared),
+            _ => self.members(None, |_, _| None),
+        }
+    }
+
+    fn fields(&mut self, key: &str, declared: Option<&ClassType>) -> Result<(), ValueError> {
+        let declared = declared.map(ClassType::key);
+        self.members(None, |schema, name| field_type(schema, key, declared, name))
+    }
+
+    /// The member `value`, which begins at `at`, in place of its object.
+    fn only_value(&mut self, ty: &JavaType, start: usize, at: usize) -> Result<(), ValueError> {
+        self.copy_to(start);
+        let mut object = self.json.begin_object()?;
+        while self.json.next_key(&mut object)?.is_some() {
+            self.json.peek()?;
+            if self.json.position() != at {
+                self.skip()?;
+                continue;
+            }
+            self.n_copied = at;
+            self.value(Some(ty), false)?;
+            let end = self.json.position();
+            self.copy_to(end);
+        }
+        self.n_copied = self.json.position();
+        Ok(())
+    }
+
+    /// The members of an object, whose types `ty_of` tells by their names. If the object is a map
+    /// that begins at `named_map`, its member `class` is left out.
+    fn members<'t>(
+        &mut self,
+        named_map: Option<usize>,
+        ty_of: impl Fn(&'s dyn Schema, &str) -> Option<&'t JavaType>,
+    ) -> Result<(), ValueError>
+    where
+        's: 't,
+    {
+        let mut is_first = true;
+        let mut object = self.json.begin_object()?;
+        if let Some(start) = named_map {
+            self.put(start, |out| out.push(b'{'));
+        }
+        while let Some(key) = self.json.next_key(&mut object)? {
+            let kind = self.json.peek()?;
+            let at = self.json.position();
+            if named_map.is_some() {
+                if key == "class" && kind == JsonKind::String {
+                    self.skip()?;
+                    continue;
+                }
+                if !is_first {
+                    self.out.push(b',');
+                }
+                json::write_string(self.out, &key);
+                self.out.push(b':');
+                self.n_copied = at;
+            }
+            if key == TYPE || key == REF && !self.reference(is_first, kind)? {
+                let path = json::path_at(self.json.text(), at).into();
+                return Err(ValueError::NameOfFastjson { offset: at, path });
+            }
+            // A reference has been read.
+            if key != REF {
+                self.value(ty_of(self.known.schema, &key), false)?;
+            }
+            is_first = false;
+            if named_map.is_some() {
+                let end = self.json.position();
+                self.copy_to(end);
+            }
+        }
+        if named_map.is_some() {
+            self.out.push(b'}');
+            self.n_copied = self.json.position();
+        }
+        Ok(())
+    }
+
+    /// Whether the value of a member `$ref` makes its object a reference. If so, it is read.
+    fn reference(&mut self, is_first: bool, kind: JsonKind) -> Result<bool, ValueError> {
+        if !self.known.refs || !is_first || kind != JsonKind::String {
+            return Ok(false);
+        }
+        let start = self.json.position();
+        let path = self.json.read_string()?;
+        if let (Some(index), Some(steps)) = (self.generic, path.strip_prefix('$')) {
+            self.put(start, |out| json::write_string(out, &format!("$[{index}]{steps}")));
+        }
+        Ok(true)
+    }
+
+    fn names_map(&self) -> Result<bool, ValueError> {
+        let name = if self.may_have_class { self.look()?.class } else { None };
+        Ok(Named::is_of_map(name.as_deref()))
+    }
+
+    /// Looks through the object that comes next. The reader stays.
+    fn look(&self) -> Result<Look<'a>, ValueError> {
+        let mut scan = self.json.clone();
+        let (mut class, mut name, mut n_others, mut value) = (None, None, 0, None);
+        let mut object = scan.begin_object()?;
+        while let Some(key) = scan.next_key(&mut object)? {
+            let kind = scan.peek()?;
+            match (&*key, kind) {
+                ("class", JsonKind::String) => {
+                    class = Some(scan.read_string()?);
+                    continue;
+                }
+                ("name", JsonKind::String) => name = Some(scan.read_string()?),
+                ("value", _) => {
+                    value = Some((kind, scan.position()));
+                    scan.skip_value()?;
+                }
+                _ => scan.skip_value().map(drop)?,
+            }
+            n_others += 1;
+        }
+        let only_name = name.filter(|_| n_others == 1);
+        let only_value = value.filter(|_| n_others == 1);
+        Ok(Look { class, only_value, only_name })
+    }
+
+    #[cold]
+    fn not_read(&self, class: &str) -> ValueError {
+        let mut json = self.json.clone();
+        // It was read before.
+        let _ = json.peek();
+        let offset = json.position();
+        let path = json::path_at(self.json.text(), offset).into();
+        ValueError::NotInFastjson { offset, path, class: class.into() }
+    }
+}
+
+impl From<Misfit> for ValueError {
+    fn from(misfit: Misfit) -> Self {
+        TranscodeError::from(misfit).into()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+use std::borrow::Cow;
+
+use java_json::InputOptions;
+
+use super::super::Framing;
+use super::super::values::JsonValues;
+use super::*;
+use crate::values::{Argument, Arguments, GenericHead, ValueCodec};
+
+struct One<'a>(&'a str, Option<JavaType>);
+
+impl Arguments for One<'_> {
+    fn count(&self) -> usize {
+        1
+    }
+
+    fn ty(&self, _index: usize) -> Option<&JavaType> {
+        self.1.as_ref()
+    }
+
+    fn at(&self, _index: usize, _ty: Option<&JavaType>) -> Argument<'_> {
+        Argument::Json(Cow::Borrowed(self.0.as_bytes()))
+    }
+}
+
+/// A class with fields, and an enum.
+struct Shop(Vec<(&'static str, JavaType)>, Vec<Box<str>>);
+
+impl Shop {
+    fn new() -> Self {
+        let field = |(name, ty)| (name, JavaType::parse(ty).unwrap());
+        let fields = [
+            ("at", "java.util.Date"),
+            ("photo", "byte[]"),
+            ("color", "a.Color"),
+            ("times", "java.util.List<java.sql.Timestamp>"),
+            ("owner", "a.Shop"),
+            ("year", "java.time.Year"),
+            ("tags", "java.util.Map<java.lang.String, byte[]>"),
+        ];
+        Self(fields.map(field).into(), ["RED".into(), "GREEN".into()].into())
+    }
+}
+
+impl Schema for Shop {
+    fn field_type(&self, class: &str, field: &str) -> Option<&JavaType> {
+        self.0.iter().find(|(name, _)| class == "a.Shop" && *name == field).map(|(_, ty)| ty)
+    }
+
+    fn enum_names(&self, class: &str) -> Option<&[Box<str>]> {
+        (class == "a.Color").then_some(&self.1)
+    }
+
+    fn is_enum(&self, class: &str) -> Option<bool> {
+        ["a.Shop", "a.Color"].contains(&class).then_some(class == "a.Color")
+    }
+}
+
+const VALUES: JsonValues = JsonValues { framing: Framing::Lines, is_dialect: false };
+
+fn sent_by(
+    text: &str,
+    ty: Option<&str>,
+    schema: &dyn Schema,
+    refs: bool,
+) -> Result<String, String> {
+    let one = One(text, ty.map(|ty| JavaType::parse(ty).unwrap()));
+    let options = InputOptions { schema, refs, ..InputOptions::default() };
+    let mut out = Vec::new();
+    VALUES.write_args(&one, None, &options, &mut out).map_err(|error| error.to_string())?;
+    Ok(String::from_utf8(out).unwrap())
+}
+
+fn sent(text: &str, ty: &str) -> String {
+    sent_by(text, Some(ty), &Shop::new(), false).unwrap_or_else(|error| error)
+}
+
+fn sent_generic(text: &str, refs: bool) -> Result<String, String> {
+    let options = InputOptions { refs, as_maps: true, ..InputOptions::default() };
+    let mut out = Vec::new();
+    let head = GenericHead { method: "m", types: None };
+    VALUES
+        .write_args(&One(text, None), Some(head), &options, &mut out)
+        .map_err(|error| error.to_string())?;
+    Ok(String::from_utf8(out).unwrap())
+}
+
+/// Its own `{"@type":"java.util.Date","val":5}` would be a `Date` there, and `{"$ref":"$"}` a
+/// cycle, wherever an object may stand.
+#[test]
+fn names_that_fastjson_takes_for_its_own_are_refused() {
+    let objects = [
+        r#"{"@type":"java.util.Date","val":5}"#,
+        r#"{"val":5,"@type":"java.util.Date"}"#,
+        r#"{"\u0040type":"java.util.Date","val":5}"#,
+        r#"{"@type":1}"#,
+        r#"{"$ref":"$"}"#,
+        r#"{"a":1,"\u0024ref":null}"#,
+    ];
+    let places = ["java.lang.Object", "java.util.Map<java.lang.String,java.lang.Object>", "a.Shop"];
+    for object in objects {
+        for ty in places {
+            for text in [object.to_owned(), format!("{{\"tags\":null,\"x\":[1,{object}]}}")] {
+                let error = sent_by(&text, Some(ty), &Shop::new(), false).unwrap_err();
+                assert!(error.contains("fastjson takes the names"), "{ty} {text}: {error}");
+                assert!(error.starts_with("argument 0 ("), "{error}");
+            }
+        }
+        let named = format!(r#"{{"class":"a.Other","x":{object}}}"#);
+        for text in [object, &named, &format!(r#"{{"class":"java.util.TreeMap","a":{object}}}"#)] {
+            sent_by(text, None, &(), false).unwrap_err();
+            sent_generic(text, false).unwrap_err();
+            VALUES.write_value(text.as_bytes(), None, &(), &mut Vec::new()).unwrap_err();
+        }
+    }
+    let error = sent(r#"[{},{"a":{"@type":"x"}}]"#, "java.util.List<java.lang.Object>");
+    assert!(error.contains("JSON at byte 18 ($[1].a.@type): "), "{error}");
+    let plain = r#"{"type":"@type","@":"$ref","$":{"@types":1,"$Ref":2}}"#;
+    assert_eq!(sent(plain, "java.lang.Object"), plain);
+}
+
+/// Where references were asked for, only these are sent.
+#[test]
+fn references_that_were_asked_for_are_sent() {
+    let text = r#"{"a":[1],"b":{"$ref":"$.a"}}"#;
+    assert_eq!(sent_by(text, Some("java.lang.Object"), &(), true).as_deref(), Ok(text));
+    assert_eq!(sent_by(text, None, &(), true).as_deref(), Ok(text));
+    // There the arguments are elements of an array.
+    let generic = "\"m\"\nnull\n[{\"a\":[1],\"b\":{\"$ref\":\"$[0].a\"}}]";
+    assert_eq!(sent_generic(text, true).as_deref(), Ok(generic));
+    for text in [
+        r#"{"a":[1],"b":{"$ref":"$.c"}}"#,
+        r#"{"a":[1],"b":{"$ref":"$.a","x":1}}"#,
+        r#"{"a":[1],"b":{"x":1,"$ref":"$.a"}}"#,
+        r#"{"a":[1],"b":{"$ref":1}}"#,
+        r#"{"@type":"a.B"}"#,
+    ] {
+        sent_by(text, Some("java.lang.Object"), &(), true).unwrap_err();
+        sent_generic(text, true).unwrap_err();
+    }
+}
+
+/// What fastjson 1.2.83 reads was tried out: `interop` has the same calls.
+#[test]
+fn values_have_the_form_that_fastjson_reads() {
+    let fine = r#""2024-02-29T13:05:59.123456789Z""#;
+    for (ty, text, expected) in [
+        ("java.util.Date", fine, "1709211959123"),
+        ("java.util.Date", r#""2024-02-29""#, "1709164800000"),
+        ("java.util.Date", r#"{"class":"java.util.Date","value":0}"#, "0"),
+        ("java.util.Date", r#"{"class":"java.sql.Timestamp", "value": "1970-01-01"} "#, "0"),
+        ("java.sql.Timestamp", fine, "1709211959123"),
+        ("java.util.Calendar", fine, "1709211959123"),
+        ("byte[]", "[1, 200]", r#""Acg=""#),
+        ("byte[]", r#""Acg""#, r#""Acg""#),
+        ("byte[][]", "[[1],\n[-1],null]", r#"["AQ==","/w==",null]"#),
+        ("int[]", "[1, 200]", "[1, 200]"),
+        ("a.Color", r#"{"class":"a.Color","name":"RED"}"#, r#""RED""#),
+        ("a.Color", r#"{"name":"RED"}"#, r#""RED""#),
+        ("a.Color", r#""RED""#, r#""RED""#),
+        ("b.Color", r#"{"class":"b.Color","name":"RED"}"#, r#""RED""#),
+        ("b.Item", r#"{"class":"b.Item","name":"Red"}"#, r#"{"class":"b.Item","name":"Red"}"#),
+        ("java.util.Optional<java.util.Date>", r#""1970-01-01""#, "0"),
+        ("float", "1e-50", "0.0"),
+        ("float", "-1e-400", "-0.0"),
+        ("java.lang.Float", "1.50", "1.50"),
+        ("java.lang.Number", "9223372036854775807", "9223372036854775807"),
+        ("java.lang.Object", r#"{"class":"java.util.Date","value":0}"#, "0"),
+        (
+            "java.util.Map<java.lang.String, java.util.Date>",
+            r#"{ "class":"java.util.TreeMap", "a" : "1970-01-01" , "b":1 }"#,
+            r#"{"a":0,"b":1}"#,
+        ),
+        (
+            "java.lang.Object",
+            r#"{"class":"java.util.HashMap<java.lang.String, byte[]>","value":{"class":[1]}}"#,
+            r#"{"class":"AQ=="}"#,
+        ),
+        (
+            "java.util.List<a.Shop>",
+            r#"[{"at":"1970-01-01","photo":[1],"color":{"class":"a.Color","name":"GREEN"},
+             "times":["1970-01-01",{"class":"java.sql.Timestamp","value":1}],"n":1.50,
+             "owner":{"at":{"value":7,"class":"java.util.Date"},"tags":{"a":[2]}}}]"#,
+            r#"[{"at":0,"photo":"AQ==","color":"GREEN",             "times":[0,1],"n":1.50,             "owner":{"at":7,"tags":{"a":"Ag=="}}}]"#,
+        ),
+    ] {
+        assert_eq!(sent(text, ty), expected, "{ty} {text}");
+        let (ty, mut out) = (JavaType::parse(ty).unwrap(), Vec::new());
+        VALUES.write_value(text.as_bytes(), Some(&ty), &Shop::new(), &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), expected, "an answer: {text}");
+    }
+}
+
+#[test]
+fn what_fastjson_cannot_read_is_refused() {
+    for (ty, text) in [
+        ("java.time.Year", "2024"),
+        ("java.time.YearMonth", r#""2024-02""#),
+        ("java.time.MonthDay", r#""--02-29""#),
+        ("java.time.ZoneOffset", r#""+01:00""#),
+        ("java.lang.CharSequence", r#""a""#),
+        ("java.util.GregorianCalendar", "0"),
+        ("java.util.EnumSet<a.Color>", r#"["RED"]"#),
+        ("java.lang.Number", "9223372036854775808"),
+    ] {
+        let error = sent(text, ty);
+        assert!(error.contains(": JSON at byte 0 ($): fastjson reads no java."), "{ty}: {error}");
+        let null = sent_by("null", Some(ty), &(), false);
+        assert_eq!(null.as_deref(), Ok("null"), "{ty}");
+    }
+    let error = sent(r#"{"owner":{"year": 2024}}"#, "a.Shop");
+    let place =
+        "argument 0 (a.Shop): JSON at byte 18 ($.owner.year): fastjson reads no java.time.Year";
+    assert!(error.starts_with(place), "{error}");
+}
