@@ -11,6 +11,7 @@ mod reference;
 mod typed;
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use java_json::JavaType;
 use java_json::builtin::Builtin;
@@ -92,6 +93,14 @@ impl Hint {
             _ => Self::Nothing,
         }
     }
+}
+
+/// An entry or field that was written.
+struct Member {
+    /// The class of its key, as [`JsonbToJson::key_class`] has it.
+    key_class: Option<Cow<'static, str>>,
+    /// Where its name stands, if its value is a reference.
+    referring: Option<Range<usize>>,
 }
 
 struct JsonbToJson<'d, 'a, 'o> {
@@ -177,31 +186,52 @@ impl JsonbToJson<'_, '_, '_> {
         let tells_keys = self.opts.key_classes && self.opts.refs != RefStyle::Path;
         let told = class.filter(|_| self.opts.class_name);
         let mut members = MapWriter::begin(self.out, told, tells_keys);
+        let mut referring = None;
         while !self.dec.object_ends()? {
             let key_at = members.begin_entry(self.out);
-            let key_class = self.member(class)?;
-            members.end_entry(self.out, key_at, key_class.as_deref());
+            let Some(member) = self.member(class, referring.take())? else {
+                // There was one before, so that a comma goes too.
+                self.out.truncate(key_at.saturating_sub(1));
+                continue;
+            };
+            members.end_entry(self.out, key_at, member.key_class.as_deref());
+            referring = member.referring;
         }
         members.end(self.out, class);
         Ok(())
     }
 
     /// An entry of a map, or a field of an object of this class.
-    /// Returns the class of its key, as [`JsonbToJson::key_class`] has it.
-    fn member(&mut self, class: Option<&str>) -> Result<Option<Cow<'static, str>>, JsonbError> {
+    ///
+    /// Nothing if it is the field again whose name stands at `referring`, now null: fastjson2
+    /// 2.0.56 writes that after a reference if the name is a symbol that it wrote before. Java
+    /// reads the reference, for it looks these up at the end.
+    fn member(
+        &mut self,
+        class: Option<&str>,
+        referring: Option<Range<usize>>,
+    ) -> Result<Option<Member>, JsonbError> {
         let outer = self.style;
-        let start = self.out.len() + 1;
+        let start = self.out.len();
         let found = self.dec.peek()?;
         self.key()?;
+        let key = start..self.out.len();
+        let value = self.dec.peek()?;
+        if value == tag::NULL
+            && referring.is_some_and(|name| self.out.get(name) == self.out.get(key.clone()))
+        {
+            self.dec.skip_value()?;
+            return Ok(None);
+        }
         let key_class = self.key_class(found);
         if !self.opts.fields.is_empty() {
-            let name = self.out.get(start..self.out.len() - 1).unwrap_or_default();
+            let name = self.out.get(start + 1..self.out.len() - 1).unwrap_or_default();
             self.style = outer.inside(&self.opts.fields, class, name);
         }
         self.out.push(b':');
         self.value(Hint::Nothing)?;
         self.style = outer;
-        Ok(key_class)
+        Ok(Some(Member { key_class, referring: (value == tag::REFERENCE).then_some(key) }))
     }
 
     /// The class of the key that was written last and began with this byte, where the classes of

@@ -315,3 +315,40 @@ fn a_null_message_hides_none_in_either_order() {
         );
     }
 }
+
+/// Dubbo 3.3.6 with fastjson2 2.0.56 wrote these, of a class with the fields `kids`, `name` and
+/// `next`: after a reference the field comes again, as null. Java reads the reference.
+#[test]
+fn a_null_after_a_reference_of_the_same_name_is_left_out() {
+    const SHARED: &str = "92516f64642e4e6f646500a67f4d6b6964730195a67f01af7f4d6e616d65024a6b7f4d6e\
+                          65787403afa57f024a617f039352242e6b6964735b305d7f03afa5";
+    const CYCLE: &str = "92516f64642e4e6f646500a67f4d6b69647301af7f4d6e616d65024a617f4d6e65787403\
+                         a67f01af7f024a627f03934a247f03afa5a5";
+    let bytes = |hex: &str| -> Vec<u8> {
+        let digits = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        (0..hex.len()).step_by(2).map(digits).collect()
+    };
+    let repeated = JsonOptions::default();
+    let paths = JsonOptions { refs: RefStyle::Path, ..JsonOptions::default() };
+    let kid = r#"{"kids":null,"name":"k","next":null}"#;
+    let shared = bytes(SHARED);
+    let json = format!(r#"{{"kids":[{kid}],"name":"a","next":{kid}}}"#);
+    assert_eq!(try_json(&shared, &repeated).unwrap(), json);
+    let json = format!(r#"{{"kids":[{kid}],"name":"a","next":{{"$ref":"$.kids[0]"}}}}"#);
+    assert_eq!(try_json(&shared, &paths).unwrap(), json);
+    let json = r#"{"kids":null,"name":"a","next":{"kids":null,"name":"b","next":{"$ref":"$"}}}"#;
+    assert_eq!(try_json(&bytes(CYCLE), &paths).unwrap(), json);
+    // Null for another name stays, and so does another value of the same name.
+    for (hex, json) in [
+        ("a64a61944a62934c242e614a63afa5", r#"{"a":[],"b":[],"c":null}"#),
+        ("a64a61944a62934c242e614a6201a5", r#"{"a":[],"b":[],"b":1}"#),
+        ("a64a61944a61afa5", r#"{"a":[],"a":null}"#),
+        (
+            "924c612e5400a64e6361757365934b2e2e4e6361757365af\
+             5d73757070726573736564457863657074696f6e7394a5",
+            r#"{"class":"a.T","cause":null,"suppressed":[],"message":null}"#,
+        ),
+    ] {
+        assert_eq!(try_json(&bytes(hex), &repeated).unwrap(), json);
+    }
+}

@@ -134,8 +134,16 @@ impl JsonbToJson<'_, '_, '_> {
         self.out.push(b'{');
         write::write_class(self.out, class);
         let (mut has_message, mut has_cause) = (false, false);
+        let mut referring = None;
         while !self.dec.object_ends()? {
             let name = self.dec.read_text()?.to_str();
+            let value = self.dec.peek()?;
+            // The same field again, as in other objects.
+            if value == tag::NULL && referring.as_ref() == Some(&name) {
+                self.dec.skip_value()?;
+                continue;
+            }
+            referring = (value == tag::REFERENCE).then(|| name.clone());
             if hidden.contains(&Some(&*name)) {
                 self.dec.skip_value()?;
                 continue;
