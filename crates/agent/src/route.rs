@@ -127,6 +127,10 @@ impl Schema for Plan {
     fn is_enum(&self, class: &str) -> Option<bool> {
         self.schema.as_ref()?.service.is_enum(class)
     }
+
+    fn takes_text(&self, class: &str) -> bool {
+        self.schema.as_ref().is_none_or(|schema| schema.service.takes_text(class))
+    }
 }
 
 /// What a provider has said of the types that a definition tells.

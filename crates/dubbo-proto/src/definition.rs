@@ -166,6 +166,14 @@ impl Schema for ServiceDefinition {
     fn is_enum(&self, class: &str) -> Option<bool> {
         self.classes.get(class).map(|class| matches!(class, ClassDefinition::Enum(_)))
     }
+
+    /// A class with no other field than `name` is a text in JSON, as an enum is.
+    fn takes_text(&self, class: &str) -> bool {
+        let is_name = |fields: &BTreeMap<Box<str>, JavaType>| {
+            fields.len() == 1 && fields.contains_key("name")
+        };
+        self.fields(class).is_none_or(is_name)
+    }
 }
 
 /// A type that a parameter may have: `void` is none, nor is an array of it.

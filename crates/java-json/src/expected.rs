@@ -34,9 +34,13 @@ fn shortened(text: &str) -> Box<str> {
 /// A message lists no more values of an enum than this.
 const MAX_NAMES: usize = 32;
 
-/// What an enum takes, if its values are known and `name` is none of them.
+/// What a class takes, if a text does not become one of it: what is known to be no enum, and an
+/// enum whose values are known and `name` is none of them.
 #[must_use]
 pub fn enum_without(schema: &dyn Schema, class: &str, name: &str) -> Option<Box<str>> {
+    if !schema.takes_text(class) {
+        return Some(format!("an object of {class}, which is no enum").into());
+    }
     let names = schema.enum_names(class)?;
     if names.iter().any(|one| **one == *name) {
         return None;

@@ -22,6 +22,12 @@ pub trait Schema {
         self.is_bean(class).then_some(false)
     }
 
+    /// Whether a text may stand for an object of a class: it does for an enum, and what nobody
+    /// knows may be one.
+    fn takes_text(&self, class: &str) -> bool {
+        self.is_enum(class) != Some(false)
+    }
+
     /// Whether a provider cannot make objects of this class from maps, as a generic call has them:
     /// a record, whose fields nobody can set.
     fn takes_no_map(&self, _class: &str) -> bool {

@@ -239,3 +239,15 @@ fn telnet_names_no_descriptors() {
     let definition = ServiceDefinition::from_telnet("a.B", "void m(B)\r\ndubbo>").unwrap();
     assert_eq!(definition.methods[0].parameters, [JavaType::class("B")]);
 }
+
+/// A text would set the field `name` of an object. (One with this field alone is a text in JSON.)
+#[test]
+fn a_class_with_fields_takes_no_text() {
+    let mut definition = ServiceDefinition::parse(DOCUMENTS[0]).unwrap();
+    let named = [("name".into(), JavaType::class("java.lang.String"))].into();
+    definition.classes.insert("a.Named".into(), ClassDefinition::Bean(named));
+    assert!(!definition.takes_text(PERSON));
+    for class in ["org.dubmesh.interop.Color", "a.Unknown", "a.Named"] {
+        assert!(definition.takes_text(class), "{class}");
+    }
+}

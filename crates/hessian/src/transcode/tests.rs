@@ -391,6 +391,45 @@ fn an_enum_has_the_values_of_a_schema() {
     }
 }
 
+/// A class that is known to be no enum would get its field `name` set, and no error.
+#[test]
+fn a_text_is_no_object_of_a_class_with_fields() {
+    struct Beans;
+    impl Schema for Beans {
+        fn field_type(&self, _class: &str, _field: &str) -> Option<&JavaType> {
+            None
+        }
+
+        fn is_bean(&self, class: &str) -> bool {
+            class == "a.Person"
+        }
+    }
+    let check = |ty: &str, json: &str| {
+        let (mut out, ty) = (Vec::new(), JavaType::parse(ty).unwrap());
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        json_to_hessian_with(&mut reader, Some(&ty), &mut Encoder::new(&mut out), &Beans)
+            .map_err(|error| error.to_string())
+    };
+    for (ty, json, offset) in [
+        ("a.Person", "\"x\"", 0),
+        ("java.util.List<a.Person>", "[{}, \"x\"]", 5),
+        ("java.util.Map<a.Person,int>", "{\"x\":1}", 5),
+        ("java.lang.Object", r#"{"class":"java.util.ArrayList<a.Person>","value":["x"]}"#, 50),
+    ] {
+        let error =
+            format!("JSON at byte {offset}: \"x\" is not an object of a.Person, which is no enum");
+        assert_eq!(check(ty, json), Err(error), "{ty} {json}");
+    }
+    for (ty, json) in [
+        ("a.Person", r#"{"name":"x"}"#),
+        ("a.Person", r#"{"class":"a.Person","name":"x"}"#),
+        ("a.Other", "\"x\""),
+        ("a.Person", "null"),
+    ] {
+        assert_eq!(check(ty, json), Ok(()), "{ty} {json}");
+    }
+}
+
 /// Java makes of a double a decimal without its zeros, and of a large number one of 64 bits.
 #[test]
 fn numbers_in_a_generic_call_are_none_that_java_changes() {

@@ -303,9 +303,9 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
     }
 
     /// Checks that the string that comes next is a value of the enum, where these are known: what
-    /// is none, Java takes for null.
+    /// is none, Java takes for null. Of a class that is no enum it would set the field `name`.
     fn check_enum(&self, class: &str) -> Result<(), TranscodeError> {
-        if self.schema.enum_names(class).is_none() {
+        if self.schema.enum_names(class).is_none() && self.schema.takes_text(class) {
             return Ok(());
         }
         let mut json = self.json.scan();

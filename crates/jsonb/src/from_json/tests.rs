@@ -239,6 +239,15 @@ fn an_enum_has_the_values_of_a_schema() {
             }
         }
     }
+    // What is known to be no enum has no text.
+    for (ty, json) in [("a.B", "\"RED\""), ("java.util.Map<a.B,int>", "{\"RED\":1}")] {
+        let (mut out, parsed) = (Vec::new(), JavaType::parse(ty).unwrap());
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        let mut encoder = Encoder::new(&mut out);
+        let error = json_to_jsonb_with(&mut reader, Some(&parsed), &mut encoder, &schema);
+        let error = error.unwrap_err().to_string();
+        assert!(error.ends_with("is not an object of a.B, which is no enum"), "{error}");
+    }
 }
 
 #[test]
