@@ -37,11 +37,13 @@ pub(crate) async fn version(admin: &str) -> Result<VersionSnapshot, String> {
 /// Its pages, now.
 pub(crate) async fn look(admin: &str, at: Duration) -> Result<AgentLook, String> {
     // All at once: one look takes as long as the slowest page, and not as all of them.
+    let upstream = format!("/connections?direction=upstream&limit={LIMIT}");
     let (services, endpoints, apps, connections, stages) = tokio::join!(
         items(admin, "services"),
         items(admin, "endpoints"),
         items(admin, "apps"),
-        items(admin, "connections"),
+        // Those to endpoints: callers may be many more than a page shows.
+        page::<Page<_>>(admin, &upstream),
         items(admin, "stages"),
     );
     Ok(AgentLook {
@@ -49,7 +51,7 @@ pub(crate) async fn look(admin: &str, at: Duration) -> Result<AgentLook, String>
         services: services?,
         endpoints: endpoints?,
         apps: apps?,
-        connections: connections?,
+        connections: connections?.items,
         // An older agent has no such page.
         stages: stages.unwrap_or_default(),
         lag_ms: None,

@@ -158,8 +158,11 @@ async fn reload(path: &Path, agent: &Agent, logging: &Logging, files: &FileWork)
     logging.change(&log);
     if plan.is_empty() {
         info!("reloaded: the file has no changes");
-    } else {
+    } else if !plan.changed.is_empty() || plan.failed.is_empty() {
         info!(changed = plan.changed.join(", "), "reloaded");
+    }
+    if !plan.failed.is_empty() {
+        warn!(keys = plan.failed.join(", "), "these changes failed; the old values stay");
     }
     if !plan.needs_restart.is_empty() {
         warn!(keys = plan.needs_restart.join(", "), "these changes need a restart");

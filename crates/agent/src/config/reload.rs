@@ -14,13 +14,21 @@ pub struct ReloadPlan {
     pub changed: Vec<String>,
     /// What keeps its old value until a restart.
     pub needs_restart: Vec<String>,
+    /// What could not be taken over, and keeps its old value. The log says why.
+    pub failed: Vec<String>,
 }
 
 impl ReloadPlan {
     /// Whether both configurations are the same.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.changed.is_empty() && self.needs_restart.is_empty()
+        self.changed.is_empty() && self.needs_restart.is_empty() && self.failed.is_empty()
+    }
+
+    /// A section was not taken over after all.
+    pub(crate) fn failed(&mut self, section: &str) {
+        self.changed.retain(|changed| changed != section);
+        self.failed.push(section.to_owned());
     }
 }
 

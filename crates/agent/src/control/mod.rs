@@ -287,7 +287,7 @@ impl Control {
 
     async fn reload(&mut self, mut new: Config) -> ReloadPlan {
         self.config.renew_tls(&mut new);
-        let plan = self.config.reload_difference(&new);
+        let mut plan = self.config.reload_difference(&new);
         let rules = Arc::new(new.clusters.clone());
         for worker in &self.workers {
             let _ = worker.inbox.send(ToWorker::Rules(Arc::clone(&rules)));
@@ -310,10 +310,19 @@ impl Control {
         self.config.process.stage_sample = new.process.stage_sample;
         // Also where it is the same: a file that was moved away is left alone.
         let (journal, log) = (self.journal.clone(), new.access_log.clone());
-        match self.file_work.run(LOG_PATIENCE, move || journal.log_to(&log)).await {
-            Ok(Ok(())) => self.config.access_log = new.access_log,
-            Ok(Err(error)) => warn!("{error}; the access log stays as it was"),
-            Err(error) => warn!("the access log stays as it was until it can be opened: {error}"),
+        let error = match self.file_work.run(LOG_PATIENCE, move || journal.log_to(&log)).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(format!("{error}; the access log stays as it was")),
+            Err(error) => {
+                Some(format!("the access log stays as it was until it can be opened: {error}"))
+            }
+        };
+        match error {
+            None => self.config.access_log = new.access_log,
+            Some(error) => {
+                warn!("{error}");
+                plan.failed("access_log");
+            }
         }
         self.shown.send_replace(Arc::new(self.config.clone()));
         plan

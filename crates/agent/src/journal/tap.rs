@@ -34,7 +34,12 @@ pub struct TapFilter {
 
 impl TapFilter {
     fn wants(&self, record: &Record) -> bool {
-        let is_method = |wanted: &String| record.method.as_deref() == Some(wanted.as_str());
+        let is_method = |wanted: &String| {
+            record.method.as_deref().is_some_and(|method| match wanted.strip_suffix('*') {
+                Some(beginning) => method.starts_with(beginning),
+                None => method == wanted,
+            })
+        };
         (!self.only_failed || record.code.is_some())
             && self.slower_than <= record.latency
             && self.service.as_ref().is_none_or(|wanted| record.is_of_service(wanted))
@@ -158,7 +163,8 @@ mod tests {
             ..TapFilter::default()
         };
         assert!(wants(&of("com.acme.Echo", "echo")));
-        assert!(!wants(&of("com.acme.Echo", "other")));
+        assert!(wants(&of("com.acme.Echo", "ec*")) && wants(&of("com.acme.Echo", "*")));
+        assert!(!wants(&of("com.acme.Echo", "other")) && !wants(&of("com.acme.Echo", "ex*")));
         assert!(!wants(&of("com.acme.Other", "echo")));
         let slow = TapFilter { slower_than: Duration::from_millis(2), ..TapFilter::default() };
         assert!(!wants(&slow));

@@ -23,6 +23,8 @@ pub(super) struct Watching<'a> {
     owners: Owners,
     sockets: BTreeMap<SocketId, (u64, Watched)>,
     listeners: BTreeMap<SocketAddr, (u64, Vec<(u64, u64)>)>,
+    /// Ports of this machine at which anybody listened.
+    listening: HashSet<u16>,
     /// How often attempts of a process to connect to an address were repeated, by look.
     attempts: BTreeMap<(Option<u32>, SocketAddr), Vec<u64>>,
     /// The states of processes, by look.
@@ -39,6 +41,7 @@ impl<'a> Watching<'a> {
             owners,
             sockets: BTreeMap::new(),
             listeners: BTreeMap::new(),
+            listening: HashSet::new(),
             attempts: BTreeMap::new(),
             states: BTreeMap::new(),
             n_looks: 0,
@@ -83,6 +86,7 @@ impl<'a> Watching<'a> {
                 pids.extend(self.owners.pid(socket.inode));
             }
         }
+        self.listening.extend(look.listeners.iter().map(|it| it.address.port()));
         for listener in look.listeners {
             let is_wanted = self.wanted.ports.contains(&listener.address.port())
                 || self.is_of_pid(listener.inode);
@@ -128,16 +132,8 @@ impl<'a> Watching<'a> {
         let owners = Owners::of_all();
         let name = |inode| owners.name(inode).or_else(|| self.owners.name(inode));
         self.finish_processes(seen);
-        let ports: HashSet<u16> = self.listeners.keys().map(SocketAddr::port).collect();
-        let asked = &self.wanted.ports;
-        let is_server = |id: &SocketId| {
-            // The side that listens, or else that whose port was asked for, or that with the lower
-            // one.
-            let of = |port: u16| (ports.contains(&port), asked.contains(&port), u16::MAX - port);
-            of(id.remote.port()) < of(id.local.port())
-        };
-        for (id, (inode, watched)) in self.sockets {
-            let role = if is_server(&id) { Role::Server } else { Role::Client };
+        let roles: Vec<Role> = self.sockets.keys().map(|id| self.role(id)).collect();
+        for ((id, (inode, watched)), role) in self.sockets.into_iter().zip(roles) {
             seen.connections.push(WatchedConnection { id, role, owner: name(inode), watched });
         }
         for (address, (inode, queue)) in self.listeners {
@@ -158,6 +154,23 @@ impl<'a> Watching<'a> {
         }
         seen.notes.extend(half_seen(&seen.connections));
         seen.notes.extend(remarks(&seen.connections));
+    }
+
+    /// Which side of a connection has called. All sockets of this machine that listen were seen.
+    fn role(&self, id: &SocketId) -> Role {
+        let [local, remote] = [id.local.port(), id.remote.port()];
+        let asked = &self.wanted.ports;
+        let is_server = match (self.listening.contains(&local), self.listening.contains(&remote)) {
+            (true, false) => true,
+            (false, true) => false,
+            // A listener that was closed meanwhile. Of two ends, one is the server.
+            (false, false) if !self.sockets.contains_key(&id.reversed()) => asked.contains(&local),
+            _ => {
+                let of = |port: u16| (asked.contains(&port), u16::MAX - port);
+                of(remote) < of(local)
+            }
+        };
+        if is_server { Role::Server } else { Role::Client }
     }
 
     /// Whose they are, and what connections they wait for.
@@ -209,6 +222,33 @@ fn half_seen(connections: &[WatchedConnection]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The port of a provider may be higher than those of its callers.
+    #[test]
+    fn who_listens_is_the_server() {
+        let (port, wanted) = (
+            |port: u16| SocketAddr::from(([10, 0, 0, 5], port)),
+            |ports: &[u16]| {
+                let (time, every) = (Duration::from_secs(10), Duration::from_millis(500));
+                Wanted { admin: None, pids: Vec::new(), ports: ports.to_vec(), time, every }
+            },
+        );
+        let id = |local, remote| SocketId { local: port(local), remote: port(remote) };
+        let roles = |wanted: &Wanted, listening: &[u16], seen: &[SocketId]| -> Vec<Role> {
+            let mut watching = Watching::new(wanted, HashSet::new(), Owners::of_all());
+            watching.listening.extend(listening);
+            watching.sockets.extend(seen.iter().map(|id| (*id, Default::default())));
+            seen.iter().map(|id| watching.role(id)).collect()
+        };
+        let (both, far) = ([id(58_881, 51_848), id(51_848, 58_881)], [id(40_000, 50_051)]);
+        assert_eq!(roles(&wanted(&[]), &[58_881], &both), [Role::Server, Role::Client]);
+        assert_eq!(roles(&wanted(&[]), &[], &far), [Role::Client]);
+        assert_eq!(roles(&wanted(&[50_051]), &[], &far), [Role::Client]);
+        // The listener was closed.
+        assert_eq!(roles(&wanted(&[40_000]), &[], &far), [Role::Server]);
+        assert_eq!(roles(&wanted(&[58_881]), &[], &both), [Role::Server, Role::Client]);
+        assert_eq!(roles(&wanted(&[]), &[], &both), [Role::Client, Role::Server]);
+    }
 
     #[test]
     fn where_the_other_ends_are_is_told() {

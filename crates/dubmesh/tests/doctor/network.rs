@@ -259,7 +259,13 @@ fn calls_that_wait_for_each_other_on_a_connection_are_named() {
         let is_over = AtomicBool::new(false);
         let (causes, report) = thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| while !is_over.load(Relaxed) && call().is_ok() {});
+                scope.spawn(|| {
+                    while !is_over.load(Relaxed) {
+                        if call().is_err() {
+                            break;
+                        }
+                    }
+                });
             }
             let found = line.causes("4s", &["--admin", "127.0.0.1:9090"]);
             is_over.store(true, Relaxed);
