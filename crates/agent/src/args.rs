@@ -1,6 +1,7 @@
 //! The arguments of a call as the caller wrote them, and their way into a serialization.
 
 pub(crate) mod fits;
+mod gson;
 mod owned;
 mod types;
 

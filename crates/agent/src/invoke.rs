@@ -284,6 +284,8 @@ async fn send(route: &Rc<ClusterRoute>, invocation: &Invocation<'_>, times: Time
     args.check_scalars(types, &route.plan, |index| route.parameters.at(index).is_some())
         .inspect_err(|error| route.cluster.count_without_endpoint(times.now, error.code))?;
     let outcome = if route.answers_json_text() {
+        args.check_gson_numbers(types, &route.plan)
+            .inspect_err(|error| route.cluster.count_without_endpoint(times.now, error.code))?;
         let texts = args.quoted();
         send_args(route, &ArgumentList::of_texts(&texts), invocation, times).await
     } else {
