@@ -227,6 +227,10 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
             Builtin::ZoneOffset => {
                 time::parse_offset(text.as_bytes()).ok_or_else(|| wrong(iso))?;
             }
+            // fastjson2 takes it for null.
+            Builtin::Locale if text.is_empty() => {
+                return Err(wrong("a locale that fastjson2 reads (such as zh_CN, not empty)"));
+            }
             _ => scalars::check_text(builtin, name, &text).map_err(wrong)?,
         }
         self.class_if_open(Some(name), place);

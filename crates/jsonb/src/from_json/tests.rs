@@ -266,6 +266,7 @@ fn what_does_not_fit_is_an_error_with_its_place() {
         ("java.util.List<byte>", r#"{"class":"java.util.ArrayList","value":[300]}"#, 40),
         ("char", "\"😀\"", 0),
         ("boolean", "1", 0),
+        ("java.util.Locale", "\"\"", 0),
         ("java.lang.String", "[]", 0),
         ("java.util.List", "{}", 0),
         ("java.util.Map", "[]", 0),

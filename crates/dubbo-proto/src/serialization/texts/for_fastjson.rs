@@ -204,6 +204,11 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
                 Err(self.not_read(name))
             }
             (Builtin::String, _) if name == "java.lang.CharSequence" => Err(self.not_read(name)),
+            (Builtin::Locale, _) if self.json.skip_value()? == b"\"\"" => {
+                Err(self.not_read_at(start, "java.util.Locale of an empty text"))
+            }
+            // It has been read.
+            (Builtin::Locale, _) => Ok(()),
             _ => self.skip(),
         }
     }
@@ -391,7 +396,12 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
         let mut json = self.json.clone();
         // It was read before.
         let _ = json.peek();
-        let offset = json.position();
+        self.not_read_at(json.position(), class)
+    }
+
+    /// The same of the value at `offset`.
+    #[cold]
+    fn not_read_at(&self, offset: usize, class: &str) -> ValueError {
         let path = json::path_at(self.json.text(), offset).into();
         ValueError::NotInFastjson { offset, path, class: class.into() }
     }

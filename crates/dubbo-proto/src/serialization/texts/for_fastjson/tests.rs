@@ -164,6 +164,7 @@ fn values_have_the_form_that_fastjson_reads() {
         ("float", "1e-50", "0.0"),
         ("float", "-1e-400", "-0.0"),
         ("java.lang.Float", "1.50", "1.50"),
+        ("java.util.Locale", r#" "zh_CN" "#, r#" "zh_CN""#),
         ("java.lang.Number", "9223372036854775807", "9223372036854775807"),
         ("java.lang.Object", r#"{"class":"java.util.Date","value":0}"#, "0"),
         (
@@ -202,6 +203,7 @@ fn what_fastjson_cannot_read_is_refused() {
         ("java.util.GregorianCalendar", "0"),
         ("java.util.EnumSet<a.Color>", r#"["RED"]"#),
         ("java.lang.Number", "9223372036854775808"),
+        ("java.util.Locale", "\"\""),
     ] {
         let error = sent(text, ty);
         assert!(error.contains(": JSON at byte 0 ($): fastjson reads no java."), "{ty}: {error}");
