@@ -141,11 +141,14 @@ impl<'a> ReplyReader<'a> {
             ReplyKind::Null => json.extend_from_slice(b"null"),
             ReplyKind::Value => write_value(&outcome, self.known, self.options, &mut json)?,
             ReplyKind::Exception => {
-                // Its class and those of its causes have to be known, and references are of no use
-                // in its parts.
-                let refs = RefStyle::default();
-                let named = JsonOptions { class_name: true, refs, ..self.options.clone() };
-                write_value(&outcome, DefinedResult::default(), &named, &mut json)?;
+                // Its class and those of its causes have to be known. References are of no use in
+                // its parts, but one that contains itself is told by them.
+                let mut write = |refs| {
+                    json.clear();
+                    let named = JsonOptions { class_name: true, refs, ..self.options.clone() };
+                    write_value(&outcome, DefinedResult::default(), &named, &mut json)
+                };
+                write(RefStyle::Repeat).or_else(|_| write(RefStyle::Path))?;
             }
         }
         match self.form {
@@ -292,6 +295,15 @@ mod tests {
         let error = json_of(&cycle).unwrap_err();
         assert!(error.message.contains("dubmesh call --json refs=path"), "{error}");
         assert_eq!(text(&cycle, "refs=path").0, r#"[{"$ref":"$"}]"#);
+    }
+
+    #[test]
+    fn an_exception_that_contains_itself_is_told_all_the_same() {
+        let body = b"\x90C\x03a.E\x92\x0ddetailMessage\x04self\x60\x01x\x51\x90";
+        let error = json_of(&reply(Serialization::Hessian2, body)).unwrap_err();
+        assert_eq!((error.code, &*error.message), (Code::Exception, "a.E: x"));
+        let told = r#"{"class":"a.E","message":"x","cause":null,"fields":{"self":{"$ref":"$"}}}"#;
+        assert_eq!(error.exception.as_deref(), Some(told));
     }
 
     #[test]
