@@ -172,15 +172,20 @@ impl AppGate {
 
     /// Whether a call would be let in now.
     #[inline]
-    pub fn has_room(&self, now: Instant) -> bool {
+    pub fn has_room(self: &Rc<Self>, now: Instant) -> bool {
         !self.gate.borrow().is_full() || self.is_room_elsewhere(now)
     }
 
     /// Whether other workers can spare some room, which is ours then.
     #[cold]
-    fn is_room_elsewhere(&self, now: Instant) -> bool {
+    fn is_room_elsewhere(self: &Rc<Self>, now: Instant) -> bool {
         if self.is_refused.get() {
             return false;
+        }
+        // Who asks may call another app after all. The task gives back what is not used, and asks
+        // again where there was nothing.
+        if !self.is_active.get() {
+            self.start();
         }
         let Some(allowance) = self.shared.ask(now, self.worker, || self.demand() + 1) else {
             return false;

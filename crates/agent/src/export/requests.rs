@@ -309,7 +309,7 @@ impl LinkSession {
             }
             None => dubbo::send_whole(conn, &call.whole(codec::serialization(call.codec)), to),
         };
-        let error = sent.err().map(|(to, error)| (to, refused(&error)));
+        let error = sent.err().map(|unsent| (unsent.0, refused(&unsent.1)));
         match (unanswered, error) {
             (Some(caller), error) => caller.sent_one_way(error.as_ref().map(|(_, error)| error)),
             (None, Some((Some(to), error))) => to.complete(Err(error)),

@@ -329,7 +329,7 @@ pub async fn call(lanes: &Lanes<DubboPeer>, call: &RoutedCall<'_>, form: DubboFo
         check_room(&conn, bytes.len())?;
         let mut call = call.with(template, Encoded { serialization, bytes });
         call.times.now = now;
-        send(&conn, &call, to).map_err(|(_, error)| refused(&error).at(lanes.address()))
+        send(&conn, &call, to).map_err(|unsent| refused(&unsent.1).at(lanes.address()))
     };
     let id = match len.request < LONG_LEN {
         true => peer.scratch.with(|bytes| {
@@ -361,7 +361,7 @@ pub async fn pass_on(lanes: &Lanes<DubboPeer>, call: &Call<'_, (), Whole<'_>>) -
     let (to, outcome) = caller(call.one_way);
     let times = Times { now, ..call.times };
     let sent = send_whole(&conn, &Call { times, ..*call }, to);
-    let id = sent.map_err(|(_, error)| refused(&error).at(lanes.address()))?;
+    let id = sent.map_err(|unsent| refused(&unsent.1).at(lanes.address()))?;
     let outcome = finish(lanes, &conn, id, outcome).await;
     note_end(call.clock, &outcome);
     outcome
@@ -390,7 +390,7 @@ async fn finish(
 }
 
 /// Why a call was not sent, and who waits for its outcome.
-pub type NotSent = (Option<ReplyTo>, SendError);
+pub type NotSent = Box<(Option<ReplyTo>, SendError)>;
 
 /// Queues a call on a connection. `to` is who waits for its outcome; nobody waits for a one-way
 /// call.
@@ -410,9 +410,10 @@ pub fn send(
         Some(to) => machine
             .0
             .send(now, method, bytes, attachments, deadline, to)
-            .map_err(|(to, error)| (Some(to), error)),
+            .map_err(|(to, error)| Box::new((Some(to), error))),
         None => {
-            machine.0.send_one_way(now, method, bytes, attachments).map_err(|error| (None, error))
+            let sent = machine.0.send_one_way(now, method, bytes, attachments);
+            sent.map_err(|error| Box::new((None, error)))
         }
     })?;
     queued(conn, call.clock);
@@ -435,9 +436,10 @@ pub fn send_whole(
         Some(to) => machine
             .0
             .send_body(now, serialization, body, deadline, to)
-            .map_err(|(to, error)| (Some(to), error)),
+            .map_err(|(to, error)| Box::new((Some(to), error))),
         None => {
-            machine.0.send_body_one_way(now, serialization, body).map_err(|error| (None, error))
+            let sent = machine.0.send_body_one_way(now, serialization, body);
+            sent.map_err(|error| Box::new((None, error)))
         }
     })?;
     queued(conn, call.clock);

@@ -323,7 +323,7 @@ impl DubboSession {
         let to = (number != NO_NUMBER).then(|| self.token(number));
         match dubbo::send_whole(&conn, &received.call((), deadline), to) {
             Ok(id) => Ok(Some(Sent::Dubbo(conn, id))),
-            Err((_, error)) => Err(refused(&error).at(lanes.address())),
+            Err(unsent) => Err(refused(&unsent.1).at(lanes.address())),
         }
     }
 
