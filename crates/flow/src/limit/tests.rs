@@ -19,8 +19,8 @@ fn loaded(limiter: &mut Limiter, now: Instant, threads: u32, work: Duration) {
 /// What is seen in a window of calls that take so long, so many of them in flight at any time.
 fn sample(in_flight: u32, latency: Duration) -> Sample {
     let mut sample = Sample { max_in_flight: in_flight, ..Sample::default() };
-    let n = (f64::from(in_flight) * WINDOW.div_duration_f64(latency)).round();
-    (0..n as u32).for_each(|_| sample.answered(latency));
+    let n = u128::from(in_flight) * WINDOW.as_nanos() / latency.as_nanos();
+    (0..n).for_each(|_| sample.answered(latency));
     sample
 }
 
