@@ -26,6 +26,10 @@ const INSIDE: &str = "DUBMESH_TEST_INSIDE";
 /// Some city's other end.
 const FAR: Shape = Shape { round_trip: Duration::from_millis(20), bytes_per_s: 25_000_000 };
 
+/// Where others keep the processors busy, packets are late, and the network is not what it is said
+/// to be. Then it is tried again.
+const N_TRIES: u32 = 3;
+
 /// One network at a time: each takes much of a processor, and shows what it says only if it gets
 /// that.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -48,10 +52,16 @@ fn on_network(name: &str, shape: Shape, test: fn(&Line)) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut again = Command::new(std::env::current_exe().unwrap());
     again.args(["--exact", name, "--nocapture"]);
-    let output = network::in_own_namespace(&again).env(INSIDE, "1").output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success() && out.contains("1 passed"), "{out}{err}");
+    let mut said = String::new();
+    for _ in 0..N_TRIES {
+        let output = network::in_own_namespace(&again).env(INSIDE, "1").output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        said = text(&output.stdout) + &text(&output.stderr);
+        if output.status.success() && said.contains("1 passed") {
+            return;
+        }
+    }
+    panic!("{said}");
 }
 
 /// A network, and the thread that carries its packets.
@@ -66,7 +76,6 @@ impl Line {
     fn start(shape: Shape) -> Self {
         let mut bridge = Bridge::new(shape).unwrap();
         let (network, loss) = (Network::of(&bridge), bridge.loss());
-        network.set_congestion_control("reno").unwrap();
         let is_over = Arc::<AtomicBool>::default();
         let ends = Arc::clone(&is_over);
         let carry = move || bridge.carry_while(|| !ends.load(Relaxed)).unwrap();
@@ -129,7 +138,7 @@ fn read_slowly(stream: &mut TcpStream) -> std::io::Result<()> {
 #[test]
 fn a_send_buffer_that_is_too_small_for_the_distance_is_named() {
     on_network("network::a_send_buffer_that_is_too_small_for_the_distance_is_named", FAR, |line| {
-        let traffic = Traffic::over(line.connect(Some(32 << 10)), send_much, read_all);
+        let traffic = Traffic::over(line.connect(Some(8 << 10)), send_much, read_all);
         let (causes, report) = line.causes_of("3s", &traffic);
         assert_eq!(causes, ["send_buffer"], "{report:#}");
         let evidence = &report["findings"][0]["evidence"];
@@ -151,6 +160,8 @@ fn a_peer_that_does_not_read_is_named() {
 #[test]
 fn lost_packets_are_named() {
     on_network("network::lost_packets_are_named", FAR, |line| {
+        // Others do not slow down for losses, until all that a buffer holds is under way.
+        line.network.set_congestion_control("reno").unwrap();
         line.loss.set(50);
         let traffic = Traffic::over(line.connect(None), send_much, read_all);
         let (causes, report) = line.causes_of("4s", &traffic);
