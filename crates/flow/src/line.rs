@@ -168,7 +168,10 @@ impl<T> Line<T> {
         };
         let n_ahead = self.queue.n_ahead(&entry, n_within(pace, patience).max(n_allowed + 1));
         let wait = expected_wait(pace, n_ahead);
-        if until.saturating_duration_since(now) < wait {
+        // When room that goes round comes back is a guess. One slow call would spoil it for ever if
+        // nobody called any more because of it. So the first in line finds out.
+        let is_guess = n_ahead == 0 && pace.reach < 1.0;
+        if !is_guess && until.saturating_duration_since(now) < wait {
             return Err((Shed::Late, item));
         }
         // Whoever has several calls waiting leaves a turn to one who has none, however long that
@@ -273,6 +276,23 @@ fn n_within(pace: &Pace, wait: Duration) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The first call of a worker was slow, and then others had the only room for a moment.
+    #[test]
+    fn the_first_in_line_for_room_that_goes_round_waits_for_it() {
+        let ms = Duration::from_millis;
+        let pace = Pace { usual: ms(500), least: ms(500), reach: 0.5 };
+        let start = crate::test_start();
+        let deadline = start + ms(1000);
+        let arrival = Arrival { caller: CallerId::known(1), priority: Priority::Normal, deadline };
+        let mut line = Line::new(LinePolicy::default());
+        assert!(line.wait(start, &pace, arrival, 0).is_ok());
+        assert_eq!(line.wait(start, &pace, arrival, 1), Err((Shed::Late, 1)));
+        assert_eq!(line.poll_next(start), Some(0));
+        let own = Pace { reach: 1.0, least: ms(300), ..pace };
+        let soon = Arrival { deadline: start + ms(700), ..arrival };
+        assert_eq!(line.wait(start, &own, soon, 2), Err((Shed::Late, 2)), "its own room is taken");
+    }
 
     /// An app of a single thread, and callers who always have calls waiting: one who calls now and
     /// then still gets its turn behind one call of each. It would not if they were as modest.
