@@ -180,9 +180,9 @@ fn values_have_the_form_that_fastjson_reads() {
         (
             "java.util.List<a.Shop>",
             r#"[{"at":"1970-01-01","photo":[1],"color":{"class":"a.Color","name":"GREEN"},
-             "times":["1970-01-01",{"class":"java.sql.Timestamp","value":1}],"n":1.50,
-             "owner":{"at":{"value":7,"class":"java.util.Date"},"tags":{"a":[2]}}}]"#,
-            r#"[{"at":0,"photo":"AQ==","color":"GREEN",             "times":[0,1],"n":1.50,             "owner":{"at":7,"tags":{"a":"Ag=="}}}]"#,
+"times":["1970-01-01",{"class":"java.sql.Timestamp","value":1}],"n":1.50,
+"owner":{"at":{"value":7,"class":"java.util.Date"},"tags":{"a":[2]}}}]"#,
+            r#"[{"at":0,"photo":"AQ==","color":"GREEN","times":[0,1],"n":1.50,"owner":{"at":7,"tags":{"a":"Ag=="}}}]"#,
         ),
     ] {
         assert_eq!(sent(text, ty), expected, "{ty} {text}");
