@@ -120,13 +120,16 @@ pub struct ProviderReply {
     pub came: Option<Came>,
     /// When its caller gives up, where somebody still has to read it.
     pub deadline: Option<Instant>,
+    /// It stands for an answer that will not come: the call was sent one way.
+    pub is_unheard: bool,
 }
 
 impl ProviderReply {
     /// A reply of which no more is known.
     #[inline]
     pub fn new(serialization: Serialization, body: Bytes, endpoint: Rc<str>) -> Self {
-        Self { serialization, body, endpoint, route: None, came: None, deadline: None }
+        let (route, came, deadline) = Default::default();
+        Self { serialization, body, endpoint, route, came, deadline, is_unheard: false }
     }
 }
 

@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 
 use flow::capacity::Allowance;
 use flow::gate::{Arrival, Gate, Left, Pace, Pass, Shed};
-use flow::line::LinePolicy;
 use flow::queue::{CallerId, Key, Priority};
 use tokio::sync::{Notify, oneshot};
 
@@ -133,7 +132,7 @@ impl AppGate {
     #[must_use]
     pub fn new(shared: &Arc<SharedGate>, worker: usize) -> Rc<Self> {
         let allowance = shared.allowance(worker);
-        let mut gate = Gate::new(LinePolicy::default(), allowance.limit, Instant::now());
+        let mut gate = Gate::new(allowance.line, allowance.limit, Instant::now());
         gate.set_limit(allowance.limit, allowance.reach);
         Rc::new(Self {
             shared: Arc::clone(shared),
@@ -409,7 +408,8 @@ impl Admitted {
     /// The call is with the app, which will not say when it has ended it.
     pub fn sent_one_way(mut self, now: Instant) {
         if let Some(pass) = self.pass.take() {
-            let until = now + self.gate.gate.borrow().usual();
+            let usual = Some(self.gate.gate.borrow().usual()).filter(|usual| !usual.is_zero());
+            let until = now + usual.unwrap_or_else(|| self.gate.shared.usual());
             self.gate.lingering.borrow_mut().one_way.push_back((until, pass));
         }
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::credit::Allocator;
 use crate::limit::{LimitPolicy, Limiter, Sample};
+use crate::line::LinePolicy;
 
 /// How often a worker that has calls reports, and how often capacity is dealt anew at most.
 pub const REPORT_INTERVAL: Duration = Duration::from_millis(20);
@@ -30,6 +31,8 @@ pub struct Allowance {
     pub limit: u32,
     /// Calls that may be there once the worker has got what it can get.
     pub reach: f64,
+    /// How those wait that find no room.
+    pub line: LinePolicy,
 }
 
 /// What a worker tells of its gate.
@@ -49,6 +52,8 @@ pub struct Capacity {
     limiter: Limiter,
     allocator: Allocator<usize>,
     workers: Vec<WorkerShare>,
+    /// What calls of any worker took when one was last answered.
+    usual: Duration,
     sample_since: Instant,
     reported_at: Instant,
     dealt_at: Instant,
@@ -72,7 +77,14 @@ impl Capacity {
         (0..n_workers).for_each(|worker| allocator.join(worker));
         let workers = vec![WorkerShare::default(); n_workers];
         let (sample_since, reported_at, dealt_at) = (now, now, now);
-        Self { limiter, allocator, workers, sample_since, reported_at, dealt_at }
+        let usual = Duration::ZERO;
+        Self { limiter, allocator, workers, usual, sample_since, reported_at, dealt_at }
+    }
+
+    /// What a call usually takes; zero until one was answered.
+    #[must_use]
+    pub fn usual(&self) -> Duration {
+        self.usual
     }
 
     /// How many calls the app can take.
@@ -98,11 +110,15 @@ impl Capacity {
     #[must_use]
     pub fn allowance(&self, worker: usize) -> Allowance {
         let capacity = self.capacity();
+        let line = match self.limiter.is_known() {
+            true => LinePolicy::default(),
+            false => LinePolicy::PATIENT,
+        };
         if self.workers.len() <= 1 {
-            return Allowance { limit: capacity, reach: f64::from(capacity) };
+            return Allowance { limit: capacity, reach: f64::from(capacity), line };
         }
         let Some(it) = self.workers.get(worker) else {
-            return Allowance { limit: 0, reach: 0.0 };
+            return Allowance { limit: 0, reach: 0.0, line };
         };
         let n_others =
             self.workers.iter().filter(|it| 0 < it.demand).count() - usize::from(0 < it.demand);
@@ -110,7 +126,7 @@ impl Capacity {
         let share = f64::from(capacity) / (n_others + 1) as f64;
         let free = capacity.saturating_sub(self.allocator.n_held());
         let reach = share.max(f64::from(it.limit.saturating_add(free)));
-        Allowance { limit: it.limit, reach }
+        Allowance { limit: it.limit, reach, line }
     }
 
     /// A worker could use so much. It gets what is free, up to its share, at once.
@@ -136,6 +152,7 @@ impl Capacity {
         self.reported_at = now;
         it.demand = report.demand;
         it.sample.add_later(&report.sample);
+        self.usual = report.sample.mean_latency().unwrap_or(self.usual);
         self.look_at_samples(now);
         self.returned(worker, report.in_flight);
         self.allocator.demand(worker, report.demand);
@@ -158,6 +175,7 @@ impl Capacity {
         }
         if let Some(it) = self.workers.get_mut(worker) {
             it.sample.add_later(sample);
+            self.usual = sample.mean_latency().unwrap_or(self.usual);
             it.demand = 0;
             it.limit = 0;
             self.allocator.lost(worker);

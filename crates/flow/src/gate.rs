@@ -143,6 +143,11 @@ impl<T> Gate<T> {
         self.reach = reach.max(f64::from(limit));
     }
 
+    /// Calls wait by `policy` from now on; how many may wait stays as it is.
+    pub fn set_line_policy(&mut self, policy: LinePolicy) {
+        self.line.set_policy(policy);
+    }
+
     /// How the gate stands.
     #[must_use]
     pub fn stats(&self) -> GateStats {

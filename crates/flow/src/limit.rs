@@ -132,7 +132,7 @@ impl Sample {
         self.in_flight_rejected = in_flight_rejected;
     }
 
-    fn mean_latency(&self) -> Option<Duration> {
+    pub(crate) fn mean_latency(&self) -> Option<Duration> {
         self.latency_sum.checked_div(self.n_answers)
     }
 }
@@ -161,6 +161,9 @@ pub struct Limiter {
     usual: Duration,
     /// Rejections until then say nothing new: the limit was lowered just now.
     settles_until: Instant,
+    /// Answers and rejections since then.
+    n_answers: u32,
+    n_rejected: u32,
     /// It has not fallen yet, and may grow fast.
     is_eager: bool,
 }
@@ -172,9 +175,18 @@ impl Limiter {
         let floor = WindowedMin::new(policy.floor_window, now);
         let best = BestThroughput::new(policy.floor_window, now);
         let (limit, is_eager) = (f64::from(policy.initial), policy.is_eager);
-        let (proven_max, usual, settles_until) = (f64::INFINITY, SETTLING[0], now);
-        let mut limiter =
-            Self { policy, limit, floor, best, proven_max, usual, settles_until, is_eager };
+        let mut limiter = Self {
+            policy,
+            limit,
+            floor,
+            best,
+            proven_max: f64::INFINITY,
+            usual: SETTLING[0],
+            settles_until: now,
+            n_answers: 0,
+            n_rejected: 0,
+            is_eager,
+        };
         limiter.set(f64::from(policy.initial));
         limiter
     }
@@ -186,16 +198,23 @@ impl Limiter {
         self.limit as u32
     }
 
+    /// Whether somebody has said how many calls the app takes. It is measured otherwise.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.policy.latency_min.is_none()
+    }
+
     /// Learns from what was seen since the last time.
     pub fn take_in(&mut self, now: Instant, sample: &Sample) {
         self.best.take_in(now, sample.n_answers);
         self.usual = sample.mean_latency().unwrap_or(self.usual);
+        self.n_answers = self.n_answers.saturating_add(sample.n_answers);
+        self.n_rejected = self.n_rejected.saturating_add(sample.n_rejected);
         if 0 < sample.n_rejected {
             self.is_eager = false;
             if self.settles_until <= now {
                 self.settles_until = now + self.usual.clamp(SETTLING[0], SETTLING[1]);
-                self.proven_max = f64::from(sample.in_flight()).min(self.limit) * AFTER_REJECTION;
-                self.set(self.proven_max);
+                self.fall(sample);
             }
             return;
         }
@@ -222,8 +241,7 @@ impl Limiter {
         if is_used_up {
             self.proven_max += allowance;
         }
-        let proven = self.best.per_second().unwrap_or(0.0) * floor;
-        let next = (self.limit * gradient + allowance).max(proven.min(self.proven_max));
+        let next = (self.limit * gradient + allowance).max(self.proven());
         let next = match is_used_up {
             true if is_new_span => self.limit.min(next) / TOLERANCE - 1.5 * allowance,
             true => next,
@@ -231,6 +249,24 @@ impl Limiter {
             false => self.limit.min(next),
         };
         self.set(next.max(f64::from(latency_min).min(self.limit)));
+    }
+
+    /// The app rejected calls. Threads that have just answered may not be back yet, above all on
+    /// a busy machine. So a few rejections do not show that the app can take less than it has
+    /// proven to need. Once it rejects most calls, they do.
+    fn fall(&mut self, sample: &Sample) {
+        let in_flight = f64::from(sample.in_flight());
+        let most = self.n_answers < self.n_rejected;
+        let shown = if most { in_flight } else { in_flight.max(self.proven()) };
+        (self.n_answers, self.n_rejected) = (0, 0);
+        self.proven_max = shown.min(self.limit) * AFTER_REJECTION;
+        self.set(self.proven_max);
+    }
+
+    /// How many calls the app has worked on at a time lately, by Little's law.
+    fn proven(&self) -> f64 {
+        let floor = self.floor.least().unwrap_or_default();
+        (self.best.per_second().unwrap_or(0.0) * floor.as_secs_f64()).min(self.proven_max)
     }
 
     fn set(&mut self, limit: f64) {

@@ -27,8 +27,8 @@ pub struct LinePolicy {
 }
 
 impl LinePolicy {
-    /// For callers of an endpoint whose capacity is only guessed. It may be able to take more
-    /// calls, so they have time to find that out.
+    /// For callers of an app whose capacity is measured. It may be able to take more calls, so they
+    /// have time to find that out.
     pub const PATIENT: Self = Self {
         max_waiting: 4096,
         burst: Duration::from_secs(1),

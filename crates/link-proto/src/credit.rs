@@ -1,7 +1,7 @@
 //! Pools of credits, and how many calls may be in flight by them.
 
 use crate::LinkError;
-use crate::header::MAX_POOLS;
+use crate::header::{MAX_POOLS, flags};
 
 /// Number of a pool of credits: the server's own number of an app.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -38,6 +38,9 @@ pub enum Credits {
     Open,
     /// So many, and no more.
     Limited(u32),
+    /// So many for now. What the app can take was measured, and may turn out to be more: calls
+    /// have time to wait for that.
+    Measured(u32),
 }
 
 impl Credits {
@@ -46,11 +49,20 @@ impl Credits {
     pub(crate) fn to_wire(self) -> u32 {
         match self {
             Self::Open => Self::OPEN,
-            Self::Limited(n) => n.min(Self::OPEN - 1),
+            Self::Limited(n) | Self::Measured(n) => n.min(Self::OPEN - 1),
         }
     }
 
-    pub(crate) fn from_wire(number: u32) -> Self {
-        if number == Self::OPEN { Self::Open } else { Self::Limited(number) }
+    /// The flags of the frame that says so.
+    pub(crate) fn flags(self) -> u8 {
+        if matches!(self, Self::Measured(_)) { flags::MEASURED } else { 0 }
+    }
+
+    pub(crate) fn from_wire(number: u32, flags: u8) -> Self {
+        match number {
+            Self::OPEN => Self::Open,
+            _ if flags & flags::MEASURED != 0 => Self::Measured(number),
+            _ => Self::Limited(number),
+        }
     }
 }

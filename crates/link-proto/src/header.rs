@@ -97,6 +97,9 @@ pub mod flags {
     /// REQUEST: the client would like to know how long the app took. Optional, as a receiver
     /// that does not know it answers without that.
     pub const TIMED: u8 = 0x40;
+    /// CREDIT: how many calls the app takes was measured. Optional, as a receiver that does not
+    /// know it takes the number for certain.
+    pub const MEASURED: u8 = 0x40;
     /// ITEM: the client sends no more items.
     pub const END: u8 = 0x08;
     /// DEFINE: this is the server's answer.

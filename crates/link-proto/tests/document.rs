@@ -228,7 +228,7 @@ fn examples() -> Vec<(&'static str, BytesMut)> {
 }
 
 /// A route of a pool, and what both sides say of its credits.
-fn credits(now: Instant) -> [(&'static str, BytesMut); 4] {
+fn credits(now: Instant) -> [(&'static str, BytesMut); 5] {
     let config = || Config { features: features::CREDITS, ..Config::default() };
     let mut client: Connection<()> = Connection::client(config(), now);
     let mut server: Connection<()> = Connection::server(config(), now);
@@ -241,11 +241,19 @@ fn credits(now: Instant) -> [(&'static str, BytesMut); 4] {
     let accepted = std::mem::take(server.transmit());
     server.grant(pool, Credits::Limited(8));
     let limited = std::mem::take(server.transmit());
+    server.grant(pool, Credits::Measured(8));
+    let measured = std::mem::take(server.transmit());
     client.demand(pool, 3, 1);
     let demand = std::mem::take(client.transmit());
     server.grant(pool, Credits::Open);
     let open = std::mem::take(server.transmit());
-    [("accepted with a pool", accepted), ("credits", limited), ("demand", demand), ("open", open)]
+    [
+        ("accepted with a pool", accepted),
+        ("credits", limited),
+        ("measured credits", measured),
+        ("demand", demand),
+        ("open", open),
+    ]
 }
 
 /// Requests that leave compressed.

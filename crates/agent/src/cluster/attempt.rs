@@ -11,7 +11,7 @@ use flow::{AttemptEnd, Standing};
 
 use super::circuits::CircuitPass;
 use super::{Cluster, Member, ejections};
-use crate::call::{Outcome, RoutedCall};
+use crate::call::{Outcome, ProviderReply, RoutedCall};
 use crate::error::{CallError, Code};
 use crate::gate::Admitted;
 use crate::timeout::Limit;
@@ -81,6 +81,15 @@ impl Attempt {
         let policy = self.cluster.policy.borrow();
         let limit = Limit::new(&policy, Some(took), None);
         limit.overdue(Some(self.upstream().address()), "the consumer's timeout")
+    }
+
+    /// The call has ended, at `now`, with a reply.
+    #[inline]
+    pub fn replied(self, now: Instant, reply: &ProviderReply) {
+        match reply.is_unheard {
+            true => self.sent_one_way(),
+            false => drop(self.answered(now, reply.serialization, &reply.body)),
+        }
     }
 
     /// The call has ended, at `now`, with the body of an answer of status OK. Returns how long it

@@ -259,6 +259,9 @@ impl Cluster {
             }
             for purse in stats.key.0.upstream.purses(&self.service_name) {
                 pace = pace.with(purse.pace());
+                if purse.is_measured() {
+                    policy = LinePolicy::PATIENT;
+                }
             }
             let Some(gate) = stats.key.gate() else { continue };
             pace = pace.with(gate.pace());

@@ -152,7 +152,7 @@ impl Cluster {
     fn end(&self, attempt: Attempt, outcome: Outcome) -> Outcome {
         let now = Instant::now();
         match &outcome {
-            Ok(reply) => drop(attempt.answered(now, reply.serialization, &reply.body)),
+            Ok(reply) => attempt.replied(now, reply),
             Err(error) => attempt.failed(now, error),
         }
         outcome

@@ -247,7 +247,7 @@ impl Cluster {
                 Ok(reply) => {
                     // How long this task waited for its turn since is not the endpoint's doing.
                     let at = reply.came.map_or_else(Instant::now, |came| came.at);
-                    attempt.answered(at, reply.serialization, &reply.body);
+                    attempt.replied(at, &reply);
                     return Ok(reply);
                 }
                 Err(error) => error,

@@ -12,7 +12,7 @@ use flow::gate::{Gate, Pass};
 use flow::lender::{Demand, Lender};
 use link_proto::Credits;
 
-use super::AppGate;
+use super::{AppGate, Source};
 
 /// A link that calls the app, and knows credits.
 pub trait Borrower {
@@ -86,6 +86,7 @@ impl AppGate {
     /// This worker may have so many calls in the app, with and without credits.
     pub(super) fn allow(&self, now: Instant, allowance: Allowance) {
         self.allowed.set(allowance.limit);
+        self.gate.borrow_mut().set_line_policy(allowance.line);
         if !self.is_lending.get() {
             self.gate.borrow_mut().set_limit(allowance.limit, allowance.reach);
             return;
@@ -144,7 +145,7 @@ impl AppGate {
                 it.borrowers.get(&told.link).cloned().map(|borrower| (borrower, told.credits))
             };
             if let Some((borrower, credits)) = told {
-                borrower.tell(Credits::Limited(credits));
+                borrower.tell(credits_of(self.shared.source(), credits));
             }
         }
         let limit = self.lending.borrow().as_ref().map(|it| it.lender.own_limit());
@@ -157,6 +158,14 @@ impl AppGate {
         if is_wanted {
             self.shared.wake(self.worker);
         }
+    }
+}
+
+/// What a link is told that may have so many calls in flight.
+fn credits_of(source: Source, n: u32) -> Credits {
+    match source {
+        Source::Configured | Source::Registered => Credits::Limited(n),
+        Source::Found => Credits::Measured(n),
     }
 }
 

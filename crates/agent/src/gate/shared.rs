@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use flow::capacity::{Allowance, Capacity, Report};
 use flow::limit::LimitPolicy;
@@ -189,6 +189,11 @@ impl SharedGate {
             waiting: sum(|it| it.waiting.load(Relaxed).into()),
             shed: sum(|it| it.shed.load(Relaxed)),
         }
+    }
+
+    /// What a call usually takes, whichever worker made it; zero if nobody knows.
+    pub(super) fn usual(&self) -> Duration {
+        self.lock().usual()
     }
 
     pub(super) fn allowance(&self, worker: usize) -> Allowance {

@@ -32,6 +32,8 @@ pub struct LinkPurse {
     pool: PoolId,
     conn: RefCell<Option<Conn<LinkClient>>>,
     purse: RefCell<Purse>,
+    /// The peer measures how many calls the app can take.
+    is_measured: Cell<bool>,
     elsewhere: RefCell<Vec<Waits>>,
 }
 
@@ -61,13 +63,15 @@ impl LinkCredits {
         let purse = known.unwrap_or_else(|| {
             let purse = Purse::new(Instant::now()).into();
             let (conn, elsewhere) = (conn.cloned().into(), RefCell::default());
-            let purse = Rc::new(LinkPurse { pool, conn, purse, elsewhere });
+            let is_measured = Cell::default();
+            let purse = Rc::new(LinkPurse { pool, conn, purse, is_measured, elsewhere });
             self.purses.borrow_mut().push(Rc::clone(&purse));
             purse
         });
+        purse.is_measured.set(matches!(credits, Credits::Measured(_)));
         let credits = match credits {
             Credits::Open => None,
-            Credits::Limited(n) => Some(n),
+            Credits::Limited(n) | Credits::Measured(n) => Some(n),
         };
         purse.purse.borrow_mut().set_credits(credits);
         purse.tell(Instant::now());
@@ -141,6 +145,11 @@ impl LinkPurse {
     /// How many calls may be in flight; `None` while nobody needs credits.
     pub fn credits(&self) -> Option<u32> {
         self.purse.borrow().credits()
+    }
+
+    /// Whether nobody knows how many calls the app can take: the peer measures it.
+    pub fn is_measured(&self) -> bool {
+        self.is_measured.get()
     }
 
     /// Takes a credit for a call, if there is one.

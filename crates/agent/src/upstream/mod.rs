@@ -70,7 +70,8 @@ pub struct DubboForm<'a> {
 fn sent(address: &Rc<str>) -> Outcome {
     let (serialization, body) = ReplyKind::null_body();
     let body = Bytes::from_static(body);
-    Ok(ProviderReply::new(serialization, body, Rc::clone(address)))
+    let reply = ProviderReply::new(serialization, body, Rc::clone(address));
+    Ok(ProviderReply { is_unheard: true, ..reply })
 }
 
 /// The clock of a call whose request was queued on `conn` runs for its writing from now on.

@@ -109,6 +109,42 @@ fn the_capacity_of_a_provider_that_rejects_is_found() {
     block_on(agent.drain());
 }
 
+/// Nobody hears when a one-way call ends. It counts for as long as calls usually take.
+#[test]
+fn one_way_calls_by_http_count_as_well() {
+    let hub = MemoryHub::new();
+    let app = PoolProvider::start(4, 50 * MS, false);
+    let _registered = register_with(&hub, app.addr, &[("threads", "4")]);
+    let agent = consumer_with_metrics(&hub, "");
+    let path = format!("/{SERVICE}/echo");
+    let mut http = Http::to(&agent);
+    let answers = (0..8).map(|_| http.post(&path, &[STRING], "[\"a\"]").status);
+    assert!(answers.eq([200; 8]));
+    let (one_way, n_sent) = ("x-dubbo-attachment-return: false", AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| {
+                let mut http = Http::to(&agent);
+                while n_sent.load(SeqCst) < 60 {
+                    let answer = http.post(&path, &[STRING, one_way], "[\"a\"]");
+                    if answer.status == 200 {
+                        n_sent.fetch_add(1, SeqCst);
+                    } else {
+                        assert_eq!(answer.code(), "overloaded", "{answer:?}");
+                    }
+                }
+            });
+        }
+    });
+    let n_sent = n_sent.into_inner();
+    wait_until("all", || (app.n_answered() + app.n_rejected() == 8 + n_sent).then_some(()));
+    assert!(app.n_rejected() * 4 < n_sent, "{} of {n_sent} were rejected", app.n_rejected());
+    let endpoints: Page<EndpointSnapshot> = page(&agent, "/endpoints");
+    let calls = &endpoints.items[0].calls;
+    assert!(calls.average_ms.is_some_and(|mean| 49.0 < mean), "{calls:?}");
+    block_on(agent.drain());
+}
+
 /// A call that waits in line leaves it when its caller hangs up, and one that has begun ends.
 #[test]
 fn callers_that_hang_up_leave_the_line() {

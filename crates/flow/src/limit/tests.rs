@@ -130,6 +130,25 @@ fn a_busy_machine_refuses_no_calls_that_the_app_can_take() {
     assert!(160 < limiter.limit(), "{}", limiter.limit());
 }
 
+/// Threads that have answered are not back yet on a busy machine. A pool that became smaller shows
+/// that by most calls.
+#[test]
+fn a_few_rejections_below_what_was_proven_count_little_and_many_count() {
+    for (n_rejected, least, most) in [(1, 150, 180), (400, 80, 92)] {
+        let start = crate::test_start();
+        let mut limiter = Limiter::new(LimitPolicy::default(), start);
+        let at = |n: u32| start + WINDOW * n;
+        (0..50).for_each(|n| limiter.take_in(at(n), &sample(190, Duration::from_millis(50))));
+        for n in 50..52 {
+            let mut sample = sample(190, Duration::from_millis(50));
+            (0..n_rejected).for_each(|_| sample.rejected(100));
+            limiter.take_in(at(n), &sample);
+        }
+        let limit = limiter.limit();
+        assert!((least..=most).contains(&limit), "{n_rejected} rejected: {limit}");
+    }
+}
+
 proptest! {
     #[test]
     fn stays_within_its_bounds(

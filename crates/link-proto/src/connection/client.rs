@@ -10,8 +10,8 @@ use crate::message::{ResponseHead, decode_response, duration_ms, timeout_ms};
 use crate::outbox::Head;
 use crate::reader::Reader;
 use crate::{
-    CallId, Config, Event, GoAwayReason, LinkError, Meta, PoolId, RequestOut, RouteDef, RouteId,
-    SendError, Status, meta, route,
+    CallId, Config, Credits, Event, GoAwayReason, LinkError, Meta, PoolId, RequestOut, RouteDef,
+    RouteId, SendError, Status, meta, route,
 };
 use bytes::{Bytes, BytesMut};
 use std::time::Instant;
@@ -415,7 +415,10 @@ impl<T> ClientSide<T> {
         reader.finish()?;
         match scope {
             WHOLE_LINK => {}
-            pool if core.has_credits => return Self::handle_pool_credit(core, pool, granted),
+            pool if core.has_credits => {
+                let credits = Credits::from_wire(granted, header.flags);
+                return Self::handle_pool_credit(core, pool, credits);
+            }
             _ => return Err(LinkError::BadPool { pool: scope, max: 0 }),
         }
         self.set_granted(granted, &core.config);

@@ -43,7 +43,8 @@ impl<T> Connection<T> {
             return false;
         }
         let body = u64::from(pool.0) << 32 | u64::from(credits.to_wire());
-        let header = Header { kind: Kind::Credit as u8, ..Header::default() };
+        let flags = credits.flags();
+        let header = Header { kind: Kind::Credit as u8, flags, ..Header::default() };
         core.outbox.control(header, &body.to_be_bytes());
         true
     }
@@ -77,9 +78,9 @@ impl<T> ClientSide<T> {
     pub(super) fn handle_pool_credit(
         core: &mut Core<T>,
         pool: u32,
-        credits: u32,
+        credits: Credits,
     ) -> Result<(), LinkError> {
-        let (pool, credits) = (PoolId::from_wire_some(pool)?, Credits::from_wire(credits));
+        let pool = PoolId::from_wire_some(pool)?;
         core.events.push_back(Event::Credits { pool, credits });
         Ok(())
     }

@@ -20,7 +20,8 @@ fn routes_have_pools_and_pools_have_credits() {
     );
     pair.server.accept_route(route, 2);
     assert!(matches!(pair.at_client()[..], [Event::RouteAccepted { pool: None, .. }]));
-    for credits in [Credits::Limited(0), Credits::Limited(7), Credits::Open] {
+    let measured = Credits::Measured(7);
+    for credits in [Credits::Limited(0), Credits::Limited(7), measured, Credits::Open] {
         assert!(pair.server.grant(POOL, credits));
         let events = pair.at_client();
         let [Event::Credits { pool: POOL, credits: got }] = events[..] else {
