@@ -101,6 +101,8 @@ pub struct AppGate {
     /// When the thread is free for certain of the call by a credit that was answered last.
     settles_at: Cell<Option<Instant>>,
     is_lending: Cell<bool>,
+    /// Workers have room in turns.
+    goes_round: Cell<bool>,
     pauses: AppPauses,
 }
 
@@ -148,6 +150,7 @@ impl AppGate {
             lending: RefCell::default(),
             settles_at: Cell::default(),
             is_lending: Cell::new(false),
+            goes_round: Cell::new(allowance.goes_round),
             pauses: AppPauses::default(),
         })
     }

@@ -5,6 +5,10 @@
 //! What the workers have seen of the app goes into the [`Limiter`]; what that finds is dealt out
 //! by the [`Allocator`]. A single worker has all of it.
 //!
+//! If an app takes fewer than two calls for each worker, its room goes round: it is dealt anew when
+//! somebody asks and when a call has ended, and not now and then. So each call that ends makes room
+//! for the one that has waited longest, whichever worker has it.
+//!
 //! Invariant: what the workers may use, with what they have not returned yet, is at most the
 //! capacity. When the capacity falls, what is held beyond it is taken back first.
 
@@ -16,6 +20,11 @@ use crate::line::LinePolicy;
 
 /// How often a worker that has calls reports, and how often capacity is dealt anew at most.
 pub const REPORT_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Room that goes round is not dealt more often. Who has got some has time to use it.
+const ROUND_INTERVAL: Duration = Duration::from_millis(1);
+/// Room goes round if there is less of it for each worker.
+const FEW_FOR_EACH: usize = 2;
 
 /// A sample is as long as this, unless the app answers too little.
 const SAMPLE_TIME: Duration = Duration::from_millis(100);
@@ -33,6 +42,8 @@ pub struct Allowance {
     pub reach: f64,
     /// How those wait that find no room.
     pub line: LinePolicy,
+    /// Workers have room in turns, for a call or a few.
+    pub goes_round: bool,
 }
 
 /// What a worker tells of its gate.
@@ -110,15 +121,16 @@ impl Capacity {
     #[must_use]
     pub fn allowance(&self, worker: usize) -> Allowance {
         let capacity = self.capacity();
+        let goes_round = self.goes_round();
         let line = match self.limiter.is_known() {
             true => LinePolicy::default(),
             false => LinePolicy::PATIENT,
         };
         if self.workers.len() <= 1 {
-            return Allowance { limit: capacity, reach: f64::from(capacity), line };
+            return Allowance { limit: capacity, reach: capacity.into(), line, goes_round };
         }
         let Some(it) = self.workers.get(worker) else {
-            return Allowance { limit: 0, reach: 0.0, line };
+            return Allowance { limit: 0, reach: 0.0, line, goes_round };
         };
         let n_others =
             self.workers.iter().filter(|it| 0 < it.demand).count() - usize::from(0 < it.demand);
@@ -126,7 +138,7 @@ impl Capacity {
         let share = f64::from(capacity) / (n_others + 1) as f64;
         let free = capacity.saturating_sub(self.allocator.n_held());
         let reach = share.max(f64::from(it.limit.saturating_add(free)));
-        Allowance { limit: it.limit, reach, line }
+        Allowance { limit: it.limit, reach, line, goes_round }
     }
 
     /// A worker could use so much. It gets what is free, up to its share, at once.
@@ -137,8 +149,7 @@ impl Capacity {
         self.allocator.demand(worker, demand);
         self.take_changes();
         // The shares are those of long ago if nobody has reported since.
-        let is_old = REPORT_INTERVAL <= now.saturating_duration_since(self.dealt_at);
-        if is_old && self.workers.get(worker).is_some_and(|it| it.limit == before) {
+        if self.may_deal(now) && self.workers.get(worker).is_some_and(|it| it.limit == before) {
             self.deal(now);
         }
     }
@@ -154,17 +165,29 @@ impl Capacity {
         it.sample.add_later(&report.sample);
         self.usual = report.sample.mean_latency().unwrap_or(self.usual);
         self.look_at_samples(now);
-        self.returned(worker, report.in_flight);
+        self.allocator.returned(worker, report.in_flight);
         self.allocator.demand(worker, report.demand);
-        if REPORT_INTERVAL <= now.saturating_duration_since(self.dealt_at) {
+        if self.may_deal(now) {
             self.deal(now);
         }
         self.take_changes();
     }
 
-    /// A worker has so many calls in the app, and returns what it may no longer use.
-    pub fn returned(&mut self, worker: usize, in_flight: u32) {
+    /// A worker has so many calls in the app, and returns what it may no longer use. With those
+    /// that wait there it could use `demand`.
+    pub fn returned(&mut self, now: Instant, worker: usize, in_flight: u32, demand: u32) {
         self.allocator.returned(worker, in_flight);
+        if self.goes_round()
+            && let Some(it) = self.workers.get_mut(worker)
+        {
+            it.demand = demand;
+            let has_unused = demand < it.limit;
+            let others_wait = self.workers.iter().any(|it| it.limit < it.demand);
+            if others_wait && (has_unused || self.may_deal(now)) {
+                self.deal(now);
+                self.allocator.returned(worker, in_flight);
+            }
+        }
         self.take_changes();
     }
 
@@ -189,6 +212,17 @@ impl Capacity {
         let worker = self.workers.iter().position(|it| it.is_changed)?;
         self.workers[worker].is_changed = false;
         Some(worker)
+    }
+
+    /// Whether there is so little room that workers have it in turns.
+    fn goes_round(&self) -> bool {
+        let n = self.workers.len();
+        1 < n && (self.capacity() as usize) < n * FEW_FOR_EACH
+    }
+
+    fn may_deal(&self, now: Instant) -> bool {
+        let interval = if self.goes_round() { ROUND_INTERVAL } else { REPORT_INTERVAL };
+        interval <= now.saturating_duration_since(self.dealt_at)
     }
 
     fn deal(&mut self, now: Instant) {
@@ -229,5 +263,36 @@ impl Capacity {
         if capacity < before {
             self.deal(now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_start;
+
+    /// Nobody reports in between: a call that has ended makes room at once for another worker's.
+    #[test]
+    fn room_that_goes_round_changes_hands_as_calls_end() {
+        let (start, ms) = (test_start(), Duration::from_millis(1));
+        for (n_workers, capacity) in [(2, 1), (4, 2), (3, 5)] {
+            let mut all = Capacity::new(LimitPolicy::known(capacity), n_workers, start);
+            let limit = |all: &Capacity, worker| all.allowance(worker).limit;
+            all.ask(start + ms, 0, capacity);
+            assert_eq!(limit(&all, 0), capacity, "it is alone");
+            all.ask(start + 2 * ms, 1, 1);
+            assert_eq!(limit(&all, 1), 0, "all of it is in use");
+            all.returned(start + 3 * ms, 0, capacity - 1, capacity + 5);
+            assert_eq!(limit(&all, 1), 1, "{n_workers} workers, {capacity} calls");
+            // It has no more calls, and the first one has.
+            all.returned(start + 3 * ms, 1, 0, 0);
+            assert_eq!((limit(&all, 0), limit(&all, 1)), (capacity, 0));
+        }
+        // Where there is enough, workers keep what they have until it is dealt anew.
+        let mut all = Capacity::new(LimitPolicy::known(20), 2, start);
+        all.ask(start, 0, 20);
+        all.ask(start + ms, 1, 1);
+        all.returned(start + 2 * ms, 0, 19, 25);
+        assert_eq!(all.allowance(1).limit, 0);
     }
 }

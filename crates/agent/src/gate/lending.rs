@@ -34,8 +34,13 @@ pub(super) struct Lending {
 
 impl AppGate {
     /// Calls of the link `caller` find no room, and are to wait there and not here.
+    /// But if room goes round, credits would have to go round, too, and each would be unused on
+    /// its way: calls wait here.
     #[cold]
     pub fn lend(&self, now: Instant, caller: u64, borrower: &Rc<dyn Borrower>) {
+        if self.goes_round.get() {
+            return;
+        }
         let (limit, own) = {
             let gate = self.gate.borrow();
             (self.allowed.get(), gate.own())
@@ -86,6 +91,7 @@ impl AppGate {
     /// This worker may have so many calls in the app, with and without credits.
     pub(super) fn allow(&self, now: Instant, allowance: Allowance) {
         self.allowed.set(allowance.limit);
+        self.goes_round.set(allowance.goes_round);
         self.gate.borrow_mut().set_line_policy(allowance.line);
         if !self.is_lending.get() {
             self.gate.borrow_mut().set_limit(allowance.limit, allowance.reach);
@@ -107,7 +113,8 @@ impl AppGate {
         self.change(|lender| lender.look(now, own));
         let ended = {
             let mut lending = self.lending.borrow_mut();
-            lending.take_if(|it| is_idle || it.lender.is_calm(now))
+            let goes_round = self.goes_round.get();
+            lending.take_if(|it| is_idle || goes_round || it.lender.is_calm(now))
         };
         let Some(Lending { lender, mut borrowers }) = ended.map(|it| *it) else { return };
         self.is_lending.set(false);

@@ -243,12 +243,18 @@ impl SharedGate {
     }
 
     /// A worker has so many calls in the app. `None` if that makes no difference to anybody.
-    pub(super) fn returned(&self, worker: usize, in_flight: u32) -> Option<Allowance> {
+    pub(super) fn returned(
+        &self,
+        now: Instant,
+        worker: usize,
+        in_flight: u32,
+        demand: u32,
+    ) -> Option<Allowance> {
         if !self.is_dealt() {
             return None;
         }
         let mut capacity = self.lock();
-        capacity.returned(worker, in_flight);
+        capacity.returned(now, worker, in_flight, demand);
         self.wake_all(&mut capacity, Some(worker));
         Some(capacity.allowance(worker))
     }

@@ -39,7 +39,7 @@ impl AppGate {
                 self.report(now);
                 report_at = now + REPORT_INTERVAL;
             } else {
-                self.give_back();
+                self.give_back(now);
             }
             self.poll(now);
         }
@@ -81,9 +81,12 @@ impl AppGate {
     }
 
     /// Returns what this worker may no longer use, and learns what it may.
-    fn give_back(&self) {
-        self.look_at_lending(Instant::now(), false);
-        if let Some(allowance) = self.shared.returned(self.worker, self.n_held()) {
+    fn give_back(&self, now: Instant) {
+        self.look_at_lending(now, false);
+        let n_elsewhere = self.elsewhere.borrow().iter().map(|it| it.n_waiting).max();
+        let n_waiting = n_elsewhere.unwrap_or_default().saturating_add(self.n_waiting_at_links());
+        let demand = self.demand().saturating_add(n_waiting);
+        if let Some(allowance) = self.shared.returned(now, self.worker, self.n_held(), demand) {
             self.set_allowance(allowance);
         }
     }

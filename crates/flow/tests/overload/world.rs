@@ -405,7 +405,7 @@ impl World {
     /// The workers whose limit has changed are woken.
     fn tell(&mut self, provider: usize, own: usize) {
         while let Some(worker) = self.apps[provider].capacity.poll_changed() {
-            self.apps[provider].update(worker);
+            self.apps[provider].update(self.now, worker);
             if worker != own {
                 self.poll(provider, worker);
             }
@@ -428,14 +428,22 @@ impl App {
         Self { plan, capacity, workers, running, queue, slow, is_up, life }
     }
 
-    fn update(&mut self, worker: usize) {
+    fn update(&mut self, now: Instant, worker: usize) {
         let allowance = self.capacity.allowance(worker);
         let gate = &mut self.workers[worker].gate;
         gate.set_limit(allowance.limit, allowance.reach);
         if allowance.limit < gate.stats().in_flight {
             return;
         }
-        self.capacity.returned(worker, gate.stats().in_flight);
+        self.give_back(now, worker);
+    }
+
+    fn give_back(&mut self, now: Instant, worker: usize) {
+        let stats = self.workers[worker].gate.stats();
+        let demand = stats.in_flight + u32::try_from(stats.n_waiting).unwrap();
+        self.capacity.returned(now, worker, stats.in_flight, demand);
+        let allowance = self.capacity.allowance(worker);
+        self.workers[worker].gate.set_limit(allowance.limit, allowance.reach);
     }
 
     fn enter(&mut self, now: Instant, worker: usize) -> Option<Pass> {
@@ -446,16 +454,16 @@ impl App {
         let stats = gate.stats();
         let demand = stats.in_flight + u32::try_from(stats.n_waiting).unwrap() + 1;
         self.capacity.ask(now, worker, demand);
-        self.update(worker);
+        self.update(now, worker);
         self.workers[worker].gate.enter(now)
     }
 
     fn leave(&mut self, worker: usize, pass: Pass, now: Instant, left: Left) {
         let gate = &mut self.workers[worker].gate;
+        let was_full = gate.is_full();
         gate.leave(pass, now, left);
-        let stats = gate.stats();
-        if stats.limit <= stats.in_flight {
-            self.capacity.returned(worker, stats.in_flight);
+        if was_full {
+            self.give_back(now, worker);
         }
     }
 
@@ -470,7 +478,7 @@ impl App {
             let in_flight = gate.stats().in_flight;
             self.capacity.report(now, worker, &Report { demand, in_flight, sample });
         }
-        self.update(worker);
+        self.update(now, worker);
         demand != 0
     }
 
