@@ -177,18 +177,27 @@ impl Capacity {
     /// that wait there it could use `demand`.
     pub fn returned(&mut self, now: Instant, worker: usize, in_flight: u32, demand: u32) {
         self.allocator.returned(worker, in_flight);
-        if self.goes_round()
-            && let Some(it) = self.workers.get_mut(worker)
-        {
-            it.demand = demand;
-            let has_unused = demand < it.limit;
-            let others_wait = self.workers.iter().any(|it| it.limit < it.demand);
-            if others_wait && (has_unused || self.may_deal(now)) {
-                self.deal(now);
-                self.allocator.returned(worker, in_flight);
-            }
+        if self.goes_round() {
+            self.hand_on(now, worker, in_flight, demand);
         }
         self.take_changes();
+    }
+
+    /// Takes back at once what a worker without calls has, and deals anew if others wait.
+    fn hand_on(&mut self, now: Instant, worker: usize, in_flight: u32, demand: u32) {
+        let Some(it) = self.workers.get_mut(worker) else { return };
+        it.demand = demand;
+        let is_idle = demand == 0 && 0 < it.limit;
+        if is_idle {
+            self.allocator.give_back(worker, 0);
+            self.take_changes();
+        }
+        let mut workers = self.workers.iter().enumerate();
+        let others_wait = workers.any(|(n, it)| n != worker && it.limit < it.demand);
+        if others_wait && (is_idle || self.may_deal(now)) {
+            self.deal(now);
+            self.allocator.returned(worker, in_flight);
+        }
     }
 
     /// A worker has no call, and needs nothing until it asks.
@@ -287,6 +296,10 @@ mod tests {
             // It has no more calls, and the first one has.
             all.returned(start + 3 * ms, 1, 0, 0);
             assert_eq!((limit(&all, 0), limit(&all, 1)), (capacity, 0));
+            // Who has none keeps nothing, and the next one finds it.
+            all.returned(start + 3 * ms, 0, 0, 0);
+            all.ask(start + 3 * ms, 1, capacity);
+            assert_eq!((limit(&all, 0), limit(&all, 1)), (0, capacity));
         }
         // Where there is enough, workers keep what they have until it is dealt anew.
         let mut all = Capacity::new(LimitPolicy::known(20), 2, start);

@@ -141,6 +141,18 @@ impl<K: Ord + Copy> Allocator<K> {
         self.grant_due();
     }
 
+    /// A holder needs no more than `credits`, and gives back the others at once.
+    pub fn give_back(&mut self, holder: K, credits: u32) {
+        let Some(it) = self.holders.get_mut(&holder) else { return };
+        (it.share, it.demand) = (it.share.min(credits), it.demand.min(credits));
+        let has_more = credits < it.told;
+        self.due.retain(|due| *due != holder);
+        if has_more {
+            self.tell(holder, credits);
+        }
+        self.returned(holder, credits);
+    }
+
     /// Shares the capacity out anew. Call it now and then, and when somebody wants more than is
     /// free.
     pub fn deal(&mut self) {

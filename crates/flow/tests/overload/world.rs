@@ -95,6 +95,8 @@ struct SimCall {
 struct SimWorker {
     gate: Gate<u64>,
     ticks: bool,
+    /// Its waiting calls are let in. One of them may end at once and make room for the next.
+    polls: bool,
     /// When its gate is looked at for what has expired.
     looks_at: Option<Instant>,
 }
@@ -301,6 +303,9 @@ impl World {
 
     /// What a worker does after each step that may have let somebody in.
     fn poll(&mut self, provider: usize, worker: usize) {
+        if std::mem::replace(&mut self.apps[provider].workers[worker].polls, true) {
+            return;
+        }
         while let Some((id, shed)) = self.apps[provider].workers[worker].gate.poll_shed(self.now) {
             let call = self.calls.remove(&id).expect("it waits");
             assert!(self.now <= call.deadline + PRECISION, "it waited for too long");
@@ -316,6 +321,7 @@ impl World {
             self.send_in(id, pass);
         }
         let it = &mut self.apps[provider].workers[worker];
+        it.polls = false;
         let Some(until) = it.gate.poll_timeout() else { return };
         let at = until.max(self.now) + PRECISION;
         if it.looks_at.is_none_or(|looks_at| at < looks_at) {
@@ -421,7 +427,7 @@ impl App {
             let mut gate = Gate::new(policy, 0, now);
             let allowance = capacity.allowance(worker);
             gate.set_limit(allowance.limit, allowance.reach);
-            SimWorker { gate, ticks: false, looks_at: None }
+            SimWorker { gate, ticks: false, polls: false, looks_at: None }
         });
         let workers = workers.collect();
         let (running, queue, slow, is_up, life) = (Vec::new(), VecDeque::new(), 1, true, 0);
@@ -429,21 +435,23 @@ impl App {
     }
 
     fn update(&mut self, now: Instant, worker: usize) {
-        let allowance = self.capacity.allowance(worker);
-        let gate = &mut self.workers[worker].gate;
-        gate.set_limit(allowance.limit, allowance.reach);
-        if allowance.limit < gate.stats().in_flight {
-            return;
+        self.look_again(worker);
+        let stats = self.workers[worker].gate.stats();
+        if stats.in_flight <= stats.limit {
+            self.give_back(now, worker);
         }
-        self.give_back(now, worker);
+    }
+
+    fn look_again(&mut self, worker: usize) {
+        let allowance = self.capacity.allowance(worker);
+        self.workers[worker].gate.set_limit(allowance.limit, allowance.reach);
     }
 
     fn give_back(&mut self, now: Instant, worker: usize) {
         let stats = self.workers[worker].gate.stats();
         let demand = stats.in_flight + u32::try_from(stats.n_waiting).unwrap();
         self.capacity.returned(now, worker, stats.in_flight, demand);
-        let allowance = self.capacity.allowance(worker);
-        self.workers[worker].gate.set_limit(allowance.limit, allowance.reach);
+        self.look_again(worker);
     }
 
     fn enter(&mut self, now: Instant, worker: usize) -> Option<Pass> {
@@ -454,7 +462,7 @@ impl App {
         let stats = gate.stats();
         let demand = stats.in_flight + u32::try_from(stats.n_waiting).unwrap() + 1;
         self.capacity.ask(now, worker, demand);
-        self.update(now, worker);
+        self.look_again(worker);
         self.workers[worker].gate.enter(now)
     }
 
