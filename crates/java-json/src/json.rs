@@ -14,6 +14,7 @@ mod number;
 mod path;
 mod put;
 mod text;
+mod work;
 
 pub use append::{write_f32, write_f64, write_i64, write_string};
 pub use error::{JsonError, JsonRule};
@@ -23,6 +24,8 @@ pub use number::{Short, short_number};
 pub use path::path_at;
 pub use put::{LEAF_LEN, LeafRoom, put_f64, put_i64, put_text, put_word};
 pub use text::escape;
+#[doc(hidden)]
+pub use work::items_read;
 
 use std::borrow::Cow;
 
@@ -396,6 +399,7 @@ impl<'a> JsonReader<'a> {
             Some(_) => return Err(self.broken(JsonRule::Comma)),
             None => return Err(self.broken(JsonRule::End)),
         }
+        work::note_item();
         self.count(1)?;
         Ok(true)
     }

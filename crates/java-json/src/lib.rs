@@ -39,6 +39,8 @@ pub mod named;
 pub mod number;
 pub mod options;
 #[doc(hidden)]
+pub mod passed;
+#[doc(hidden)]
 pub mod references;
 #[doc(hidden)]
 pub mod scalars;

@@ -8,7 +8,7 @@
 //!
 //! Invariants:
 //! - One pass over the text, but for objects where one has a member `class`: those are looked
-//!   through for it once before.
+//!   through for it once before, but nothing in them at every level.
 //! - What is written when an error comes stays in the buffer; the caller drops it.
 
 mod leaf;
@@ -19,6 +19,7 @@ use std::borrow::Cow;
 use java_json::builtin::Builtin;
 use java_json::declared::DeclaredForm;
 use java_json::json::{JsonKind, JsonReader};
+use java_json::passed::Passed;
 use java_json::references::ReferencePaths;
 use java_json::scalars::{self, Misfit, is_of_beans};
 use java_json::{ClassType, JavaType};
@@ -93,7 +94,16 @@ pub fn json_to_jsonb_by(
     let schema = options.schema;
     let as_maps = options.as_maps;
     let root = context.path;
-    let mut writer = JsonToJsonb { json, enc, schema, as_maps, may_have_class, places, root };
+    let mut writer = JsonToJsonb {
+        json,
+        enc,
+        schema,
+        as_maps,
+        may_have_class,
+        passed: Passed::default(),
+        places,
+        root,
+    };
     let is_declared = ty.is_some() && context.is_declared;
     writer.value(ty, if is_declared { ReaderType::Declared } else { ReaderType::Open })
 }
@@ -116,6 +126,7 @@ struct JsonToJsonb<'r, 'a, 'e, 'o, 's> {
     /// Whether there is a member named `class` at all. (One that is written with escapes is taken
     /// for a class only if another is not.)
     may_have_class: bool,
+    passed: Passed,
     /// What references may name, where they are read.
     places: Option<ReferencePaths<'a>>,
     root: &'s str,
@@ -307,6 +318,7 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
                     schema: self.schema,
                     as_maps: false,
                     may_have_class: false,
+                    passed: Passed::default(),
                     places: None,
                     root: self.root,
                 };

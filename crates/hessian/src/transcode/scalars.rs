@@ -6,14 +6,13 @@
 //! they stand. What is none where a collection or class is declared, or the other way round in
 //! there, is passed over: types that tell so may be out of date.
 
-use std::borrow::Cow;
-
 use super::{Schema, TranscodeError, json_to_hessian_with};
 use crate::{Encoder, JavaType, Limits};
 use java_json::ClassType;
 use java_json::builtin::Builtin;
 use java_json::json::{JsonKind, JsonReader};
 use java_json::named::{Named, field_type};
+use java_json::passed::Passed;
 
 /// Looks through the JSON value that `json` is at for a value that the scalar type of its place
 /// does not have.
@@ -28,13 +27,15 @@ pub fn check_scalars(
 ) -> Result<(), TranscodeError> {
     let rest = json.text().get(json.position()..).unwrap_or_default();
     let may_have_class = memchr::memmem::find(rest, b"\"class\"").is_some();
-    Check { json, schema, may_have_class, scratch: Vec::new() }.value(ty)
+    let passed = Passed::default();
+    Check { json, schema, may_have_class, passed, scratch: Vec::new() }.value(ty)
 }
 
 struct Check<'r, 'a, 's> {
     json: &'r mut JsonReader<'a>,
     schema: &'s dyn Schema,
     may_have_class: bool,
+    passed: Passed,
     /// Where scalars are written to see whether they can be.
     scratch: Vec<u8>,
 }
@@ -111,7 +112,7 @@ impl Check<'_, '_, '_> {
         if self.json.peek()? != JsonKind::Object {
             return self.skip();
         }
-        let name = if self.may_have_class { class_of(self.json.clone())? } else { None };
+        let name = if self.may_have_class { self.passed.look(self.json)?.class } else { None };
         let named = name.as_deref().and_then(Named::of);
         let named = named.filter(|named| named.builtin == Some(Builtin::Map));
         let (key_ty, value_ty) = (class.args().first(), class.args().get(1));
@@ -150,7 +151,8 @@ impl Check<'_, '_, '_> {
         java_json::json::write_string(&mut quoted, key);
         let mut json = JsonReader::new(&quoted, Limits::default());
         let (schema, scratch) = (self.schema, Vec::new());
-        let mut check = Check { json: &mut json, schema, may_have_class: false, scratch };
+        let passed = Passed::default();
+        let mut check = Check { json: &mut json, schema, may_have_class: false, passed, scratch };
         check.value(ty).map_err(|error| error.at(offset))
     }
 
@@ -159,7 +161,7 @@ impl Check<'_, '_, '_> {
         if self.json.peek()? != JsonKind::Object {
             return self.skip();
         }
-        let name = if self.may_have_class { class_of(self.json.clone())? } else { None };
+        let name = if self.may_have_class { self.passed.look(self.json)?.class } else { None };
         let named = name.as_deref().and_then(Named::of);
         let named = named.as_ref().map(Named::key);
         let schema = self.schema;
@@ -176,22 +178,10 @@ impl Check<'_, '_, '_> {
     }
 }
 
-/// The member `class` of the object that comes next, if it is a string.
-fn class_of(mut json: JsonReader<'_>) -> Result<Option<Cow<'_, str>>, TranscodeError> {
-    let (mut class, mut object) = (None, json.begin_object()?);
-    while let Some(key) = json.next_key(&mut object)? {
-        if key == "class" && json.peek()? == JsonKind::String {
-            class = Some(json.read_string()?);
-        } else {
-            json.skip_value()?;
-        }
-    }
-    Ok(class)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use java_json::json::items_read;
 
     struct Orders(Vec<JavaType>);
 
@@ -278,5 +268,16 @@ mod tests {
             assert_eq!(check(ty, json), Ok(()), "{ty} {json}");
         }
         assert!(check("a.Order", "{\"id\"").is_err() && check("int[]", &"[".repeat(99)).is_err());
+    }
+
+    #[test]
+    fn nothing_is_looked_through_at_every_level() {
+        let nest = |inner: String, _| format!(r#"{{"class":"a.Order","next":{inner},"id":0}}"#);
+        let text = (0..60).fold("null".to_owned(), nest);
+        let before = items_read();
+        assert_eq!(check("a.Order", &text), Ok(()));
+        let n_read = items_read() - before;
+        // When it is passed, looked through and checked.
+        assert!(n_read <= 3 * 3 * 60, "{n_read}");
     }
 }

@@ -1,7 +1,5 @@
 //! JSON objects as objects of a class: the one that the object names, or the one that is declared.
 
-use std::borrow::Cow;
-
 use java_json::builtin::Builtin;
 use java_json::json::JsonKind;
 use java_json::named::{Named, ObjectForm, enum_object, field_type};
@@ -9,15 +7,6 @@ use java_json::{ClassType, JavaType};
 
 use super::{JsonToJsonb, ReaderType};
 use crate::error::JsonbError;
-
-/// What an object says of itself.
-struct ObjectSummary<'a> {
-    class: Option<Cow<'a, str>>,
-    /// What its only other member is, if that is called `value`.
-    only_value: Option<JsonKind>,
-    /// The string that is its only other member, which is called `name`.
-    only_name: Option<Cow<'a, str>>,
-}
 
 /// The class of an object.
 #[derive(Clone, Copy)]
@@ -38,7 +27,7 @@ impl<'c> Of<'c> {
     }
 }
 
-impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
+impl JsonToJsonb<'_, '_, '_, '_, '_> {
     /// A JSON object as an object of `declared` or of the class that its member `class` names, or
     /// as a map if there is neither.
     pub(super) fn object(
@@ -59,7 +48,8 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         let offset = self.json.position();
         let declared_name = declared.map(ClassType::name);
         let is_enum = declared_name.is_some_and(|class| self.schema.is_enum(class) == Some(true));
-        let look = if self.may_have_class || is_enum { Some(self.look()?) } else { None };
+        let look =
+            if self.may_have_class || is_enum { Some(self.passed.look(self.json)?) } else { None };
         let named = look.as_ref().and_then(|look| look.class.as_deref());
         if let Some(look) = &look
             && let Some(name) = &look.only_name
@@ -77,7 +67,7 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         let name = look.as_ref().and_then(|look| look.class.as_deref());
         let named = Named::of_object(offset, name)?;
         let only_value = look.as_ref().and_then(|look| look.only_value);
-        let is_object = || only_value == Some(JsonKind::Object);
+        let is_object = || only_value.is_some_and(|(kind, _)| kind == JsonKind::Object);
         match ObjectForm::of(named, declared, args, only_value.is_some(), is_object) {
             ObjectForm::Untyped => {
                 self.fields(Of { key: "", is_named: false, declared: None }, None)
@@ -194,7 +184,7 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
     /// A JSON object where a class is declared that is none in JSON: it has to say by its member
     /// `class` what it is, which may be a subclass.
     pub(super) fn named_object(&mut self, declared: &ClassType) -> Result<(), JsonbError> {
-        let name = if self.may_have_class { self.look()?.class } else { None };
+        let name = if self.may_have_class { self.passed.look(self.json)?.class } else { None };
         let Some(name) = name else { return Err(self.wrong_kind(declared.name())) };
         if Named::of(&name).is_some_and(|named| !named.may_stand_for(declared.builtin())) {
             let (offset, found) = (self.json.position(), "an object of another class");
@@ -205,8 +195,8 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
 
     /// Whether the object that comes next, where a map is declared, says by its member `class`
     /// which map of java.util it is. Otherwise that is a key like any other.
-    pub(super) fn names_map(&self) -> Result<bool, JsonbError> {
-        let name = if self.may_have_class { self.look()?.class } else { None };
+    pub(super) fn names_map(&mut self) -> Result<bool, JsonbError> {
+        let name = if self.may_have_class { self.passed.look(self.json)?.class } else { None };
         Ok(Named::is_of_map(name.as_deref()))
     }
 
@@ -220,30 +210,5 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
             }
         }
         Ok(())
-    }
-
-    /// Looks through the object that comes next. The reader stays.
-    fn look(&self) -> Result<ObjectSummary<'a>, JsonbError> {
-        let mut scan = self.json.clone();
-        let (mut class, mut name, mut n_others, mut value) = (None, None, 0, None);
-        let mut object = scan.begin_object()?;
-        while let Some(key) = scan.next_key(&mut object)? {
-            if key == "class" && scan.peek()? == JsonKind::String {
-                class = Some(scan.read_string()?);
-                continue;
-            }
-            n_others += 1;
-            if key == "value" {
-                value = Some(scan.peek()?);
-            }
-            if key == "name" && scan.peek()? == JsonKind::String {
-                name = Some(scan.read_string()?);
-                continue;
-            }
-            scan.skip_value()?;
-        }
-        let only_name = name.filter(|_| n_others == 1);
-        let only_value = value.filter(|_| n_others == 1);
-        Ok(ObjectSummary { class, only_value, only_name })
     }
 }

@@ -10,8 +10,7 @@
 //! Invariants:
 //! - The text fits its type: whoever comes here has looked.
 //! - What needs no other form is copied as it is.
-
-use std::borrow::Cow;
+//! - An object is looked through once before it is written, and nothing in it at every level.
 
 use hessian::transcode::TranscodeError;
 use java_json::builtin::Builtin;
@@ -19,6 +18,7 @@ use java_json::declared::DeclaredForm;
 use java_json::json::{self, JsonKind, JsonReader};
 use java_json::named::{Named, ObjectForm, enum_object, field_type};
 use java_json::number::InGenericCall;
+use java_json::passed::{ObjectSummary, Passed};
 use java_json::scalars::{self, Misfit};
 use java_json::write::write_base64;
 use java_json::{ClassType, JavaType, Limits, Schema};
@@ -75,22 +75,15 @@ struct Writer<'a, 's, 'o> {
     /// Whether there is a member named `class` at all. (One that is written with escapes is taken
     /// for a class only if another is not.)
     may_have_class: bool,
-}
-
-/// What an object says of itself.
-struct Look<'a> {
-    class: Option<Cow<'a, str>>,
-    /// Its only other member, if that is called `value`.
-    only_value: Option<(JsonKind, usize)>,
-    /// The string that is its only other member, which is called `name`.
-    only_name: Option<Cow<'a, str>>,
+    passed: Passed,
 }
 
 impl<'a, 's, 'o> Writer<'a, 's, 'o> {
     fn new(text: &'a [u8], known: Known<'s>, generic: Option<usize>, out: &'o mut Vec<u8>) -> Self {
         let may_have_class = generic.is_none() && memmem::find(text, b"\"class\"").is_some();
         let json = JsonReader::new(text, Limits::default());
-        Self { json, out, known, generic, n_copied: 0, may_have_class }
+        let passed = Passed::default();
+        Self { json, out, known, generic, n_copied: 0, may_have_class, passed }
     }
 
     fn whole(mut self, ty: Option<&JavaType>) -> Result<(), ValueError> {
@@ -246,8 +239,8 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
         let schema = self.known.schema;
         let is_enum = declared.is_some_and(|class| schema.is_enum(class.name()) == Some(true));
         let look = match self.may_have_class || is_enum {
-            true => self.look()?,
-            false => Look { class: None, only_value: None, only_name: None },
+            true => self.passed.look(&self.json)?,
+            false => ObjectSummary::default(),
         };
         let class = look.class.as_deref();
         if let Some(name) = &look.only_name
@@ -360,35 +353,9 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
         Ok(true)
     }
 
-    fn names_map(&self) -> Result<bool, ValueError> {
-        let name = if self.may_have_class { self.look()?.class } else { None };
+    fn names_map(&mut self) -> Result<bool, ValueError> {
+        let name = if self.may_have_class { self.passed.look(&self.json)?.class } else { None };
         Ok(Named::is_of_map(name.as_deref()))
-    }
-
-    /// Looks through the object that comes next. The reader stays.
-    fn look(&self) -> Result<Look<'a>, ValueError> {
-        let mut scan = self.json.clone();
-        let (mut class, mut name, mut n_others, mut value) = (None, None, 0, None);
-        let mut object = scan.begin_object()?;
-        while let Some(key) = scan.next_key(&mut object)? {
-            let kind = scan.peek()?;
-            match (&*key, kind) {
-                ("class", JsonKind::String) => {
-                    class = Some(scan.read_string()?);
-                    continue;
-                }
-                ("name", JsonKind::String) => name = Some(scan.read_string()?),
-                ("value", _) => {
-                    value = Some((kind, scan.position()));
-                    scan.skip_value()?;
-                }
-                _ => scan.skip_value().map(drop)?,
-            }
-            n_others += 1;
-        }
-        let only_name = name.filter(|_| n_others == 1);
-        let only_value = value.filter(|_| n_others == 1);
-        Ok(Look { class, only_value, only_name })
     }
 
     #[cold]

@@ -1,6 +1,7 @@
 use std::borrow::Cow;
 
 use java_json::InputOptions;
+use java_json::json::items_read;
 
 use super::super::Framing;
 use super::super::values::JsonValues;
@@ -214,4 +215,27 @@ fn what_fastjson_cannot_read_is_refused() {
     let place =
         "argument 0 (a.Shop): JSON at byte 18 ($.owner.year): fastjson reads no java.time.Year";
     assert!(error.starts_with(place), "{error}");
+}
+
+/// 60 objects inside one another, each with a class: three members each. How many members and
+/// elements `write` reads of it.
+fn items_read_of_nested(write: impl FnOnce(&str)) -> u64 {
+    let nest = |inner: String, _| format!(r#"{{"class":"a.B","x":{inner},"y":0}}"#);
+    let text = (0..60).fold("7".to_owned(), nest);
+    let before = items_read();
+    write(&text);
+    items_read() - before
+}
+
+#[test]
+fn nothing_is_looked_through_at_every_level() {
+    let ty = JavaType::parse("a.B").unwrap();
+    let known = Known { schema: &(), refs: false };
+    let n_read = items_read_of_nested(|json| {
+        let mut out = Vec::new();
+        write(json.as_bytes(), Some(&ty), known, &mut out).unwrap();
+        assert_eq!(out, json.as_bytes());
+    });
+    // When it is passed, looked through and written.
+    assert!(n_read <= 3 * 3 * 60, "{n_read}");
 }
