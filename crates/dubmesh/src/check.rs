@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 
 use agent::config::{self, AppConfig, ClusterRules, Config};
 use clap::Args;
+use registry::file::Doubt;
 use registry::{RegistryConfig, RegistryError};
 
 use crate::Exit;
@@ -72,8 +73,8 @@ fn connect(config: &Config, pids: &[i32]) -> Exit {
     exit
 }
 
-/// Checks the files that list endpoints. Prints their mistakes, and the endpoints that are not
-/// used.
+/// Checks the files that list endpoints. Prints their mistakes, the endpoints that are not used,
+/// and parameters that do not count.
 fn check_files(config: &Config) -> Exit {
     let mut exit = Exit::Ok;
     for entry in &config.registries {
@@ -82,6 +83,9 @@ fn check_files(config: &Config) -> Exit {
             Ok(checked) => {
                 for (interface, unused) in &checked.unused {
                     eprintln!("{}: {interface}: not used: {unused}", path.display());
+                }
+                for Doubt { interface, endpoint, what } in &checked.doubts {
+                    eprintln!("{}: {interface}: {endpoint}: {what}", path.display());
                 }
             }
             Err(RegistryError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {

@@ -41,10 +41,12 @@ use crate::status::{RegistryStatus, StatusSender, note};
 use crate::store::{Store, Wait, Watch, Withdraw};
 use crate::table::{Row, Table, TableWatch};
 
+mod doubts;
 mod format;
 
-use format::Content;
+pub use format::Doubt;
 pub(crate) use format::parse_endpoint;
+use format::{Content, doubts_of};
 
 /// The safety net below the file system's events: network file systems have none, and a link's
 /// target may lie in a folder that we do not watch.
@@ -175,12 +177,16 @@ impl Loader {
     }
 
     fn accept(&mut self, content: Content) {
-        let Content { rows, leftovers } = content;
+        let Content { rows, leftovers, doubts } = content;
         let path = self.path.display();
         tracing::info!(%path, endpoints = rows.len(), unused = leftovers.len(), "registry file read");
         for (interface, leftover) in leftovers.iter().take(MAX_TOLD) {
             let unused = &leftover.unused;
             tracing::warn!(%path, interface, %unused, "an endpoint of the registry file is not used");
+        }
+        for Doubt { interface, endpoint, what } in doubts.iter().take(MAX_TOLD) {
+            tracing::warn!(%path, interface, endpoint, what, "a parameter of an endpoint in the \
+                registry file does not count");
         }
         self.failure = None;
         self.table.send_replace(Table::new(Freshness::Current, rows, leftovers));
@@ -213,6 +219,8 @@ pub struct Checked {
     pub n_endpoints: usize,
     /// What is not used, by interface.
     pub unused: Vec<(String, Unused)>,
+    /// What is used in another way than it is written.
+    pub doubts: Vec<Doubt>,
 }
 
 /// Reads a registry file once, as an agent that uses it would.
@@ -220,9 +228,9 @@ pub struct Checked {
 /// # Errors
 /// When the file is not there, or an agent would not take it.
 pub fn check(path: &Path) -> Result<Checked, RegistryError> {
-    let Content { rows, leftovers } = format::parse(path, &read(path)?)?;
+    let Content { rows, leftovers, doubts } = format::parse(path, &read(path)?)?;
     let unused = leftovers.into_iter().map(|(interface, it)| (interface, it.unused)).collect();
-    Ok(Checked { n_endpoints: rows.len(), unused })
+    Ok(Checked { n_endpoints: rows.len(), unused, doubts })
 }
 
 /// The endpoints of a text in the form of a registry file, by service.
@@ -238,12 +246,24 @@ pub(crate) fn parse_text(
     Ok(rows.into_iter().map(of_row).collect())
 }
 
+/// What is to be said of an endpoint of a list that is written well.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum CheckedEndpoint {
+    /// It is used, but for parameters that do not count.
+    Used(Vec<Doubt>),
+    /// It is not used.
+    Unused(Unused),
+}
+
 /// Whether an endpoint of a list can be used; if not, why.
 ///
 /// # Errors
 /// What is wrong with its text.
-pub fn check_endpoint(service: &ServiceKey, text: &str) -> Result<Option<Unused>, String> {
-    Ok(parse_endpoint(service, text)?.err().map(|leftover| leftover.unused))
+pub fn check_endpoint(service: &ServiceKey, text: &str) -> Result<CheckedEndpoint, String> {
+    Ok(match parse_endpoint(service, text)? {
+        Ok(row) => CheckedEndpoint::Used(doubts_of(&row).collect()),
+        Err(leftover) => CheckedEndpoint::Unused(leftover.unused),
+    })
 }
 
 fn read(path: &Path) -> Result<String, RegistryError> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
 use dubbo_proto::application::{Storage, is_application};
+use registry::file::{CheckedEndpoint, Doubt};
 use registry::{
     ApplicationConfig, DefinitionSources, EtcdConfig, Layout, MemoryHub, RegisterMode,
     RegistryConfig, RegistryTls, StaticService,
@@ -276,8 +277,12 @@ fn fixed(section: &mut Section<'_>) -> Vec<StaticService> {
 fn check_endpoints(section: &Section<'_>, service: &ServiceKey, endpoints: &[&str]) {
     for text in endpoints {
         match registry::file::check_endpoint(service, text) {
-            Ok(None) => {}
-            Ok(Some(unused)) => {
+            Ok(CheckedEndpoint::Used(doubts)) => {
+                for Doubt { endpoint, what, .. } in doubts {
+                    section.warn("endpoints", format!("{endpoint}: {what}"), "correct it");
+                }
+            }
+            Ok(CheckedEndpoint::Unused(unused)) => {
                 section.warn("endpoints", format!("not used: {unused}"), "remove it");
             }
             Err(problem) => {

@@ -8,6 +8,7 @@ use toml::Spanned;
 use wire::MAX_SOCKET_PATH_LEN;
 use wire::address::unix_path;
 
+use super::doubts::doubts;
 use crate::address;
 use crate::error::RegistryError;
 use crate::listing::{Leftover, Listing};
@@ -46,6 +47,19 @@ pub(super) struct Content {
     pub(super) rows: Vec<Row>,
     /// What is written well and cannot be used, by interface.
     pub(super) leftovers: Vec<(String, Leftover)>,
+    /// What is used in another way than it is written.
+    pub(super) doubts: Vec<Doubt>,
+}
+
+/// A parameter of an endpoint that does not count.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Doubt {
+    /// The interface that the endpoint offers.
+    pub interface: String,
+    /// The endpoint.
+    pub endpoint: String,
+    /// What is wrong with it, and what counts instead.
+    pub what: String,
 }
 
 /// Reads the whole file or nothing of it.
@@ -79,12 +93,24 @@ fn content(text: &str) -> Result<Content, Mistake> {
             let parsed = parse_endpoint(&key, endpoint.get_ref());
             let mistake = |reason| Mistake { offset: endpoint.span().start, reason };
             match parsed.map_err(mistake)? {
-                Ok(row) => content.rows.push(row),
+                Ok(row) => {
+                    content.doubts.extend(doubts_of(&row));
+                    content.rows.push(row);
+                }
                 Err(leftover) => content.leftovers.push((key.interface.clone(), leftover)),
             }
         }
     }
     Ok(content)
+}
+
+pub(super) fn doubts_of(row: &Row) -> impl Iterator<Item = Doubt> {
+    let endpoint = &row.listing.endpoint;
+    doubts(&endpoint.params).into_iter().map(move |what| Doubt {
+        interface: row.interface.clone(),
+        endpoint: endpoint.key().to_string(),
+        what,
+    })
 }
 
 /// An endpoint of a service, or the reason why it cannot be used.
@@ -158,6 +184,16 @@ mod tests {
         assert_eq!(told, expected);
         let of_b = &content.leftovers[0].1;
         assert_eq!((of_b.version.as_str(), of_b.group.as_str()), ("1.0", "g"));
+    }
+
+    #[test]
+    fn parameters_that_do_not_count_are_told_with_their_endpoint() {
+        let text = GOOD.replace("weight=200", "weight=abc&timeout=-5");
+        let content = parse(Path::new("services.toml"), &text).unwrap();
+        assert_eq!(content.rows[0].listing.endpoint.weight, 100);
+        let [weight, timeout] = &content.doubts[..] else { panic!("{:?}", content.doubts) };
+        assert_eq!((&*weight.interface, &*weight.endpoint), ("a.B", "dubbo://127.0.0.1:20880"));
+        assert!(weight.what.contains("weight=abc") && timeout.what.contains("timeout=-5"));
     }
 
     const GOOD: &str = r#"
