@@ -147,7 +147,7 @@ impl Form<'_> {
     /// The answer's body as JSON: text is taken for a string where a string is returned.
     fn json_of<'b>(&self, answer: &'b WholeResponse) -> Result<Cow<'b, [u8]>, CallError> {
         let header = |name| answer.headers.get(name).and_then(|value| value.to_str().ok());
-        if let Some(encoding) = header(CONTENT_ENCODING).filter(|it| *it != "identity") {
+        if let Some(encoding) = encoding(answer) {
             return Err(bad_reply(format!(
                 "the app's answer is encoded ({encoding}), although the \
                 request accepts only identity"
@@ -349,8 +349,25 @@ fn quoted(text: &str) -> Cow<'static, [u8]> {
     Cow::Owned(quoted)
 }
 
-/// What an error says: a member of its JSON, its text, or the status in words.
+/// How the body of an answer is encoded, if it is.
+fn encoding(answer: &WholeResponse) -> Option<&str> {
+    let encoding = answer.headers.get(CONTENT_ENCODING)?.to_str().unwrap_or("in an unknown way");
+    (encoding != "identity").then_some(encoding)
+}
+
+/// What an error says: a member of its JSON, its text, or the status in words. Bytes that are no
+/// text are not shown.
 fn message(answer: &WholeResponse) -> String {
+    let (in_words, n_bytes) = (words(answer.status), answer.body.len());
+    if let Some(encoding) = encoding(answer).filter(|_| n_bytes != 0) {
+        return format!(
+            "{in_words}; its body is encoded ({encoding}, {n_bytes} bytes), although the request \
+             accepts only identity"
+        );
+    }
+    if std::str::from_utf8(&answer.body).is_err() {
+        return format!("{in_words}; its body ({n_bytes} bytes) is no UTF-8 text");
+    }
     let members = members(&answer.body);
     let member = MESSAGES.iter().find_map(|name| {
         let (_, text) = members.iter().find(|(known, _)| known == name)?;
@@ -367,7 +384,7 @@ fn message(answer: &WholeResponse) -> String {
     };
     let text = text.trim();
     if text.is_empty() {
-        return words(answer.status);
+        return in_words;
     }
     let end = text.floor_char_boundary(MAX_MESSAGE_LEN);
     text.get(..end).unwrap_or_default().to_owned()

@@ -62,6 +62,21 @@ fn the_message_of_an_error_is_looked_for_in_order() {
     }
 }
 
+/// A compressed body is bytes of rubbish to read.
+#[test]
+fn a_message_is_text() {
+    let packed = |body| message(&answer(422, &[("content-encoding", "gzip")], body));
+    let text = "the app answered with HTTP status 422 Unprocessable Entity";
+    assert_eq!(packed(""), text);
+    let expected =
+        "; its body is encoded (gzip, 3 bytes), although the request accepts only identity";
+    assert_eq!(packed("\u{1f}\u{8b}"), format!("{text}{expected}"));
+    assert_eq!(message(&answer(422, &[("content-encoding", "identity")], "no")), "no");
+    let mut binary = answer(422, &[], "");
+    binary.body = vec![0x1f, 0x8b, 8, 0].into();
+    assert_eq!(message(&binary), format!("{text}; its body (4 bytes) is no UTF-8 text"));
+}
+
 #[test]
 fn a_long_message_is_cut_between_characters() {
     let mut long = answer(500, &[], "");
