@@ -62,18 +62,19 @@ fn only_parameter(
     const OBJECT: &str = "java.lang.Object";
     let mut names = BTreeSet::new();
     fields.values().for_each(|ty| note_variables(ty, known, &mut names));
-    let name = match names.len() {
-        1 => names.into_iter().next()?,
-        0 => {
-            let is_open =
-                |ty: &&mut JavaType| matches!(ty, JavaType::Class(class) if class.name() == OBJECT);
-            let mut open = fields.values_mut().filter(is_open);
-            let (field, None) = (open.next()?, open.next()) else { return None };
-            *field = JavaType::class("T");
-            "T".into()
-        }
+    let is_open =
+        |ty: &&mut JavaType| matches!(ty, JavaType::Class(class) if class.name() == OBJECT);
+    let mut open = fields.values_mut().filter(is_open);
+    let only_open = open.next().filter(|_| open.next().is_none());
+    let name: Box<str> = match (names.len(), &only_open) {
+        (1, _) => names.into_iter().next()?,
+        (0, Some(_)) => "T".into(),
         _ => return None,
     };
+    // The only field that may be anything is one of type `T`; of several nobody can say which are.
+    if let Some(field) = only_open {
+        *field = JavaType::class(&name);
+    }
     let itself = JavaType::class_of(class, vec![JavaType::class(&name)]);
     for ty in fields.values_mut() {
         let mut inner = ty;

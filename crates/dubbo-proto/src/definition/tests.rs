@@ -193,9 +193,10 @@ fn type_arguments_take_the_place_of_variables() {
     let definition = document(
         r#"[{"name":"put","parameterTypes":["a.Page<a.Order>","java.util.List<a.Page<a.Item[]>>"]},
             {"name":"raw","parameterTypes":["a.Page"],"returnType":"T"},
-            {"name":"pair","parameterTypes":["a.Pair<a.Order,java.lang.Long>","a.Result<a.Order>"]},
+            {"name":"pair","parameterTypes":["a.Pair<a.Order,java.lang.Long>","a.Result<a.Order>","a.Open<a.Order>"]},
             {"name":"one","parameterTypes":["a.Exact<a.Order>","a.Unknown<a.Order>"]}]"#,
-        r#"[{"type":"a.Page","properties":{"items":"java.util.List<T>","next":"a.Page","all":"a.Page[]","n":"int"}},
+        r#"[{"type":"a.Page","properties":{"items":"java.util.List<T>","top":"java.lang.Object","next":"a.Page","all":"a.Page[]","n":"int"}},
+            {"type":"a.Open","properties":{"items":"java.util.List<T>","x":"java.lang.Object","y":"java.lang.Object"}},
             {"type":"a.Pair<A,B>","properties":{"a":"A","b":"B[]"}},
             {"type":"a.Result","properties":{"code":"int","data":"java.lang.Object"}},
             {"type":"a.Exact<a.Order>","properties":{"it":"a.Order"}},
@@ -206,6 +207,11 @@ fn type_arguments_take_the_place_of_variables() {
     };
     for (class, name, expected) in [
         ("a.Page<a.Order>", "items", "java.util.List<a.Order>"),
+        // The only field that may be anything is of type `T`, of several none.
+        ("a.Page<a.Order>", "top", "a.Order"),
+        ("a.Page", "top", "java.lang.Object"),
+        ("a.Open<a.Order>", "items", "java.util.List<a.Order>"),
+        ("a.Open<a.Order>", "x", "java.lang.Object"),
         ("a.Page<a.Order>", "next", "a.Page<a.Order>"),
         ("a.Page<a.Order>", "all", "a.Page<a.Order>[]"),
         ("a.Page", "next", "a.Page"),
