@@ -85,6 +85,10 @@ pub fn scalar(builtin: Builtin) -> &'static str {
         Builtin::TextValue => "a UUID (such as 123e4567-e89b-12d3-a456-426614174000)",
         Builtin::Currency => "a currency code (three capital letters, such as EUR)",
         Builtin::Year => "a java.time.Year (a year from -999999999 to 999999999)",
+        Builtin::ZonedDateTime => {
+            "a time with an offset and a zone that Java knows (2024-02-29T13:05:59+08:00[Asia/Shanghai])"
+        }
+        Builtin::ZoneId => "a zone that Java knows (such as Asia/Shanghai, UTC or +08:00)",
         _ => "the ISO 8601 text of the java.time class",
     }
 }

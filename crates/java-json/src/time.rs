@@ -2,9 +2,11 @@
 
 mod amount;
 mod fields;
+mod zone;
 
 pub use amount::{parse_duration, parse_period};
 pub use fields::TimeFields;
+pub use zone::is_zone;
 
 /// A calendar day.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -46,6 +46,9 @@ pub(super) fn from_text(enc: &mut Encoder<'_>, builtin: Builtin, text: &str) -> 
             Some(())
         }
         Builtin::ZoneId => {
+            if !time::is_zone(text) {
+                return None;
+            }
             enc.object_begin(&handle("ZoneId"), &["zoneId"]);
             enc.string(text);
             Some(())
@@ -95,7 +98,7 @@ fn zoned(enc: &mut Encoder<'_>, text: &str) -> Option<()> {
     let ((date, time), rest) = date_time(text.as_bytes())?;
     let rest = text.get(text.len() - rest.len()..)?;
     let (offset, zone) = match rest.split_once('[') {
-        Some((offset, zone)) => (offset, zone.strip_suffix(']')?),
+        Some((offset, zone)) => (offset, zone.strip_suffix(']').filter(|it| time::is_zone(it))?),
         None => (rest, rest),
     };
     let seconds = time::parse_offset(offset.as_bytes())?;
