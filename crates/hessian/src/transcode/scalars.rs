@@ -3,13 +3,15 @@
 //! fit.
 //!
 //! Only scalars are looked at: numbers, booleans, characters, texts, dates and the like, wherever
-//! they stand. What is none where a collection or class is declared, or the other way round in
-//! there, is passed over: types that tell so may be out of date.
+//! they stand; and texts where a class is declared that is known to be no enum. What else is no
+//! scalar where a collection or class is declared, or the other way round in there, is passed over:
+//! types that tell so may be out of date.
 
 use super::{Schema, TranscodeError, json_to_hessian_with};
 use crate::{Encoder, JavaType, Limits};
 use java_json::ClassType;
 use java_json::builtin::Builtin;
+use java_json::expected;
 use java_json::json::{JsonKind, JsonReader};
 use java_json::named::{Named, field_type};
 use java_json::passed::Passed;
@@ -45,7 +47,7 @@ impl Check<'_, '_, '_> {
         match ty {
             JavaType::Array(element) => self.array(ty, element),
             JavaType::Class(class) => match class.builtin() {
-                None => self.bean(class.key()),
+                None => self.bean(class),
                 Some(Builtin::Any | Builtin::StackTraceElement) => self.skip(),
                 Some(Builtin::List | Builtin::EnumSet) => self.list(class),
                 Some(Builtin::Map) => self.map(class),
@@ -156,11 +158,21 @@ impl Check<'_, '_, '_> {
         check.value(ty).map_err(|error| error.at(offset))
     }
 
-    /// An object of a class that the schema may know, or of the one that it names.
-    fn bean(&mut self, declared: &str) -> Result<(), TranscodeError> {
-        if self.json.peek()? != JsonKind::Object {
-            return self.skip();
+    /// An object of a class that the schema may know, or of the one that it names; or a text, which
+    /// is one of its values if it is an enum.
+    fn bean(&mut self, class: &ClassType) -> Result<(), TranscodeError> {
+        match self.json.peek()? {
+            JsonKind::Object => {}
+            JsonKind::String if !self.schema.takes_text(class.name()) => {
+                let offset = self.json.position();
+                let text = self.json.read_string()?;
+                let expected = expected::enum_without(self.schema, class.name(), &text);
+                let (found, expected) = (expected::quoted(&text), expected.unwrap_or_default());
+                return Err(TranscodeError::Value { offset, found, expected });
+            }
+            _ => return self.skip(),
         }
+        let declared = class.key();
         let name = if self.may_have_class { self.passed.look(self.json)?.class } else { None };
         let named = name.as_deref().and_then(Named::of);
         let named = named.as_ref().map(Named::key);
@@ -268,6 +280,27 @@ mod tests {
             assert_eq!(check(ty, json), Ok(()), "{ty} {json}");
         }
         assert!(check("a.Order", "{\"id\"").is_err() && check("int[]", &"[".repeat(99)).is_err());
+    }
+
+    /// A class that is known to have fields.
+    #[test]
+    fn a_text_is_no_object() {
+        struct Bean;
+        impl Schema for Bean {
+            fn field_type(&self, _: &str, _: &str) -> Option<&JavaType> {
+                None
+            }
+            fn takes_text(&self, class: &str) -> bool {
+                class != "a.Order"
+            }
+        }
+        let check = |json: &str| {
+            let ty = JavaType::parse("java.util.List<a.Order>").unwrap();
+            check_scalars(&mut JsonReader::new(json.as_bytes(), Limits::default()), &ty, &Bean)
+        };
+        let error = check(r#"[{},"x"]"#).unwrap_err().to_string();
+        assert!(error.contains("\"x\" is not an object of a.Order, which is no enum"), "{error}");
+        assert_eq!(check("[{},null,7,[]]"), Ok(()));
     }
 
     #[test]
