@@ -9,6 +9,10 @@ use crate::{ClassType, JavaType, Schema};
 pub const CLASS_NAME: &str = "the name of a class, with its package, also between < and > \
      (java.lang.Integer, not Integer), each part of which starts with a letter, _ or $";
 
+/// What an entry of a map may not be in a generic call, if it is a text that is named `class`.
+pub const GENERIC_ENTRY: &str = "a value that an entry named class can have in the map of a generic \
+     call, where it names the class of an object; send the parameter types";
+
 /// A class that an object names.
 #[derive(Clone, Debug)]
 pub struct Named<'n> {

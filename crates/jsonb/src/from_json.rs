@@ -19,6 +19,7 @@ use std::borrow::Cow;
 use java_json::builtin::Builtin;
 use java_json::declared::DeclaredForm;
 use java_json::json::{JsonKind, JsonReader};
+use java_json::named::GENERIC_ENTRY;
 use java_json::passed::Passed;
 use java_json::references::ReferencePaths;
 use java_json::scalars::{self, Misfit, is_of_beans};
@@ -99,6 +100,7 @@ pub fn json_to_jsonb_by(
         enc,
         schema,
         as_maps,
+        is_in_record: false,
         may_have_class,
         passed: Passed::default(),
         places,
@@ -123,6 +125,8 @@ struct JsonToJsonb<'r, 'a, 'e, 'o, 's> {
     schema: &'s dyn Schema,
     /// Whether objects of classes are written as maps here. Inside of an object they never are.
     as_maps: bool,
+    /// Whether this is inside of an object that a generic call cannot write as a map.
+    is_in_record: bool,
     /// Whether there is a member named `class` at all. (One that is written with escapes is taken
     /// for a class only if another is not.)
     may_have_class: bool,
@@ -289,6 +293,9 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         self.enc.object_begin();
         let mut object = self.json.begin_object()?;
         while let Some(key) = self.json.next_key(&mut object)? {
+            if self.as_maps && key == "class" && self.json.peek()? == JsonKind::String {
+                return Err(self.wrong_value(self.json.position(), GENERIC_ENTRY));
+            }
             self.key(&key, key_ty)?;
             self.at_key(key);
             self.value(ty, ReaderType::Open)?;
@@ -317,6 +324,7 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
                     enc: self.enc,
                     schema: self.schema,
                     as_maps: false,
+                    is_in_record: false,
                     may_have_class: false,
                     passed: Passed::default(),
                     places: None,

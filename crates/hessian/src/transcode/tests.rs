@@ -462,6 +462,13 @@ fn numbers_in_a_generic_call_are_none_that_java_changes() {
         assert!(error.starts_with(&format!("JSON at byte {offset}: ")), "{error}");
         assert!(error.contains("is not a number that a generic call can carry"), "{error}");
     }
+    // Java would take the map for an object, or not find its class.
+    for name in ["class", "cl\\u0061ss"] {
+        let of = "java.util.HashMap<java.lang.String, java.lang.Object>";
+        let json = format!(r#"{{"class":"{of}","value":{{"a":{{"{name}":7}},"{name}":"x"}}}}"#);
+        let error = write(&json).unwrap_err();
+        assert!(error.contains("\"x\" is not a value that an entry named class can"), "{error}");
+    }
     let json = r#"{"class":"java.math.BigInteger","value":18446744073709551617}"#;
     assert!(write(json).is_ok() && write("9223372036854775807") == Ok(Value::Long(i64::MAX)));
 }

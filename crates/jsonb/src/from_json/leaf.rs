@@ -12,6 +12,11 @@ use super::{JsonToJsonb, ReaderType};
 use crate::encode::{DateParts, TimeParts};
 use crate::error::JsonbError;
 
+/// What a number with a fraction has to be in a record whose fields nobody knows.
+const RECORD_NUMBER: &str = "a number of known type, without which fastjson2 may drop the fraction \
+     in a record: write {\"class\": \"java.math.BigDecimal\", \"value\": ..} or java.lang.Double, or \
+     describe the class in a definition";
+
 impl JsonToJsonb<'_, '_, '_, '_, '_> {
     pub(super) fn scalar(
         &mut self,
@@ -117,6 +122,11 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
                 Err(_) => self.enc.long(value),
             },
             _ => match text.parse::<f64>() {
+                // fastjson2 drops the fraction of a double where the field is a `BigDecimal`, and that
+                // of a `BigDecimal` where it is a double.
+                Ok(_) if self.is_in_record && number::integer(text).is_none() => {
+                    return Err(self.wrong_value(offset, RECORD_NUMBER));
+                }
                 Ok(value) if number::is_exact(text, value) => self.enc.double(value),
                 _ => return self.decimal(text, offset),
             },
@@ -214,6 +224,7 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
                 self.enc.binary(&bytes);
                 return Ok(());
             }
+            Builtin::ZoneId if !time::is_zone(&text) => return Err(wrong(iso)),
             Builtin::Year | Builtin::YearMonth | Builtin::MonthDay => {
                 let fields = calendar_fields(builtin, &text).ok_or_else(|| wrong(iso))?;
                 return self.fields_of(name, &fields);
@@ -277,7 +288,7 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
                     let rest = text.get(text.len() - rest.len()..)?;
                     let zone = match rest.split_once('[') {
                         Some((_, zone)) if builtin == Builtin::ZonedDateTime => {
-                            Cow::Borrowed(zone.strip_suffix(']')?)
+                            Cow::Borrowed(zone.strip_suffix(']').filter(|it| time::is_zone(it))?)
                         }
                         _ => Cow::Owned(offset(rest.as_bytes())?),
                     };

@@ -113,8 +113,10 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
         write: impl FnOnce(&mut Self) -> Result<(), JsonbError>,
     ) -> Result<(), JsonbError> {
         let outside = std::mem::replace(&mut self.as_maps, false);
+        let was_in_record = self.is_in_record;
+        self.is_in_record |= outside;
         let written = write(self);
-        self.as_maps = outside;
+        (self.as_maps, self.is_in_record) = (outside, was_in_record);
         written
     }
 

@@ -4,6 +4,7 @@ use super::run::Rule;
 use super::{Builtin, JsonKind, JsonReader, JsonToHessian, TranscodeError};
 use crate::JavaType;
 use java_json::expected;
+use java_json::named::GENERIC_ENTRY;
 use java_json::scalars::{self, is_of_beans};
 
 impl JsonToHessian<'_, '_, '_, '_, '_> {
@@ -85,6 +86,9 @@ impl JsonToHessian<'_, '_, '_, '_, '_> {
                 Some(JavaType::Class(class)) => class.builtin() == Some(Builtin::String),
                 Some(_) => false,
             };
+        // A text named `class` would make an object of a map.
+        let is_watched = self.as_maps && self.may_have_class();
+        let is_text = is_text && !is_watched;
         let rule = if is_text { Rule::of(ty) } else { Rule::Never };
         loop {
             self.run_entries(&mut object, rule);
@@ -97,6 +101,9 @@ impl JsonToHessian<'_, '_, '_, '_, '_> {
                 continue;
             }
             let key = self.json.read_key()?;
+            if is_watched && key == "class" && self.json.peek()? == JsonKind::String {
+                return Err(self.wrong_value(self.json.position(), GENERIC_ENTRY));
+            }
             self.key(&key, key_ty)?;
             if let Some(places) = &mut self.places {
                 places.at_key(key);
