@@ -7,6 +7,9 @@ use dubbo_proto::ServiceDefinition;
 use hessian::json::{JsonKind, JsonReader};
 use hessian::transcode::builtin::Builtin;
 use hessian::{JavaType, Limits};
+use java_json::named::Named;
+use java_json::passed::Passed;
+use memchr::memmem;
 
 /// How well a value fits a type.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
@@ -44,6 +47,11 @@ impl Looking<'_> {
         let deeper = Self { depth: self.depth + 1, ..self };
         let mut reader = JsonReader::new(text, Limits::default());
         let Ok(kind) = reader.peek() else { return Fit::None };
+        if kind == JsonKind::Object
+            && let Some(fit) = deeper.long_form(&reader, text, ty)
+        {
+            return fit;
+        }
         match (ty, kind) {
             (_, JsonKind::Null) if ty.is_primitive() => Fit::None,
             (_, JsonKind::Null) => Fit::Natural,
@@ -61,12 +69,42 @@ impl Looking<'_> {
                 Some(Builtin::List | Builtin::EnumSet) if kind == JsonKind::Array => {
                     deeper.elements(text, class.args().first())
                 }
-                Some(Builtin::Map) if kind == JsonKind::Object => Fit::Natural,
+                Some(Builtin::Map) if kind == JsonKind::Object => map(&reader, text),
                 Some(builtin) => scalar(text, kind, builtin),
                 None => deeper.bean(text, kind, class.name()),
             },
             (primitive, _) => scalar(text, kind, of_primitive(primitive)),
         }
+    }
+
+    /// An object that stands for a value of the class that it names: `{"class": "java.util.Date",
+    /// "value": 0}`. Nothing for any other object.
+    fn long_form(self, reader: &JsonReader<'_>, text: &[u8], ty: &JavaType) -> Option<Fit> {
+        memmem::find(text, b"\"class\"")?;
+        let summary = Passed::default().look(reader).ok()?;
+        let named = Named::of(summary.class.as_deref()?)?;
+        if let Some(name) = &summary.only_name
+            && let JavaType::Class(class) = ty
+            && self.service.and_then(|service| service.enum_values(class.name())).is_some()
+        {
+            let is_one = class.name() == named.class
+                && self.bean(&quoted(name), JsonKind::String, class.name()) == Fit::Natural;
+            return Some(if is_one { Fit::Natural } else { Fit::None });
+        }
+        let (_, at) = summary.only_value.filter(|_| named.is_of_value())?;
+        let value = JsonReader::new(text.get(at..)?, Limits::default()).skip_value().ok()?;
+        Some(match (ty, named.builtin, named.into_type(&[])) {
+            (declared, _, named) if is_same(declared, &named) => match self.value(value, &named) {
+                Fit::None => Fit::None,
+                _ => Fit::Natural,
+            },
+            (JavaType::Class(declared), builtin, _) => match declared.builtin() {
+                Some(Builtin::Any) => Fit::Possible,
+                Some(declared) if is_subclass(declared, builtin) => Fit::Possible,
+                _ => Fit::None,
+            },
+            _ => Fit::None,
+        })
     }
 
     fn elements(self, text: &[u8], ty: Option<&JavaType>) -> Fit {
@@ -122,6 +160,53 @@ impl Looking<'_> {
             _ => Fit::None,
         }
     }
+}
+
+/// An object where a map is declared: one that names another class is rather of that.
+fn map(reader: &JsonReader<'_>, text: &[u8]) -> Fit {
+    if memmem::find(text, b"\"class\"").is_none() {
+        return Fit::Natural;
+    }
+    let summary = Passed::default().look(reader).unwrap_or_default();
+    match summary.class.as_deref() {
+        Some(name) if !Named::is_of_map(Some(name)) => Fit::Possible,
+        _ => Fit::Natural,
+    }
+}
+
+/// Whether a value of the class that an object names is one of the declared type itself: a box is
+/// its primitive.
+fn is_same(declared: &JavaType, named: &JavaType) -> bool {
+    let class = |ty: &JavaType| match ty {
+        JavaType::Array(_) | JavaType::Class(_) => None,
+        primitive => Some(of_primitive(primitive)),
+    };
+    match (declared, named) {
+        (JavaType::Class(declared), JavaType::Class(named)) => declared.name() == named.name(),
+        (JavaType::Class(box_), primitive) | (primitive, JavaType::Class(box_)) => {
+            class(primitive).is_some() && box_.builtin() == class(primitive)
+        }
+        (declared, named) => declared.to_descriptor() == named.to_descriptor(),
+    }
+}
+
+/// Whether values of another class of the table may stand where one is declared.
+fn is_subclass(declared: Builtin, named: Option<Builtin>) -> bool {
+    match declared {
+        Builtin::Date => matches!(named, Some(Builtin::Date | Builtin::SqlDate)),
+        Builtin::List | Builtin::Map | Builtin::Calendar | Builtin::ZoneId => {
+            named == Some(declared)
+                || declared == Builtin::List && named == Some(Builtin::EnumSet)
+                || declared == Builtin::ZoneId && named == Some(Builtin::ZoneOffset)
+        }
+        _ => false,
+    }
+}
+
+fn quoted(text: &str) -> Vec<u8> {
+    let mut json = Vec::new();
+    hessian::json::write_string(&mut json, text);
+    json
 }
 
 fn of_primitive(ty: &JavaType) -> Builtin {
