@@ -1,16 +1,19 @@
 //! The arguments of a call as the caller wrote them, and their way into a serialization.
 
+mod encoded_method;
 pub(crate) mod fits;
 mod gson;
 mod owned;
 mod types;
+mod unknown;
 
+pub use self::encoded_method::EncodedMethod;
 pub use self::owned::OwnedArguments;
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use dubbo_proto::{Argument, Arguments, GenericHead, Serialization, ServiceDefinition};
+use dubbo_proto::{GenericHead, Serialization, ServiceDefinition};
 use hessian::json::{self, JsonKind, JsonReader};
 use hessian::transcode::{InputOptions, Schema, check_scalars};
 use hessian::{JavaType, Limits};
@@ -19,8 +22,9 @@ use wire::Hold;
 
 use crate::error::{CallError, Code};
 use crate::offload::Thread;
-use crate::route::{Parameters, Plan, Route, unsupported};
+use crate::route::{Parameters, Route, unsupported};
 
+use self::encoded_method::ArgumentsOf;
 use self::fits::Fit;
 pub use self::types::parse_types;
 pub(crate) use self::types::understood;
@@ -346,56 +350,10 @@ impl<'a> ArgumentList<'a> {
             as_maps: is_generic,
             ..InputOptions::default()
         };
-        let args = ArgumentsOf { list: self, parameters: target.parameters };
+        let args = ArgumentsOf { list: self, target };
         values
             .write_args(&args, generic, &options, out)
             .map_err(|error| CallError::new(Code::BadArguments, error.to_string()))
-    }
-}
-
-/// Arguments beside the parameters that they are for.
-struct ArgumentsOf<'a> {
-    list: &'a ArgumentList<'a>,
-    parameters: &'a Parameters,
-}
-
-impl Arguments for ArgumentsOf<'_> {
-    fn count(&self) -> usize {
-        self.list.len()
-    }
-
-    fn ty(&self, index: usize) -> Option<&JavaType> {
-        self.parameters.at(index)
-    }
-
-    fn at(&self, index: usize, ty: Option<&JavaType>) -> Argument<'_> {
-        match self.list.plain_text_at(index, ty) {
-            Some(text) => Argument::Text(text),
-            None => Argument::Json(self.list.json_at(index, ty)),
-        }
-    }
-}
-
-/// What arguments are encoded for.
-#[derive(Clone, Copy, Debug)]
-pub struct EncodedMethod<'a> {
-    /// The method's name.
-    pub method: &'a str,
-    /// What is known of its parameters.
-    pub parameters: &'a Parameters,
-    /// What else is known of the method.
-    pub plan: Option<&'a Plan>,
-}
-
-impl<'a> EncodedMethod<'a> {
-    /// What tells the types of fields that are written. In a generic call the provider makes the
-    /// objects.
-    fn schema(&self) -> &'a dyn Schema {
-        match self.plan {
-            Some(plan) if self.parameters.is_generic() => &plan.records,
-            Some(plan) => plan,
-            None => &(),
-        }
     }
 }
 

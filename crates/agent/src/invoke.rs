@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use dubbo_proto::ServiceKey;
 use flow::Rewrites;
+use hessian::JavaType;
 use tracing::debug;
 
 use crate::args::ArgumentList;
@@ -15,10 +16,11 @@ use crate::call::{Outcome, ProviderReply, Times};
 use crate::error::{CallError, Code};
 use crate::invocation::Invocation;
 use crate::outbound::Outbound;
+use crate::resolve::by_maps::{self, MapForm};
 use crate::resolve::refusal::RefusedCall;
 use crate::resolve::{self, refusal};
 use crate::route::records;
-use crate::route::{Parameters, RouteName, Verdict};
+use crate::route::{Generic, Parameters, RouteName, Verdict};
 use crate::routes::ClusterRoute;
 
 /// So often one call may be sent in another form: without the types of an outdated definition, and
@@ -78,10 +80,32 @@ async fn find_route(
         // Once per route, and its future is much larger than that of a call.
         None => Box::pin(resolve::prepare(outbound, registry, invocation, started)).await?,
     };
-    match route.plan.overloads.is_empty() {
-        true => Ok(route),
-        false => resolve::choose(outbound, registry, invocation, &route),
+    let route = match route.plan.overloads.is_empty() {
+        true => route,
+        false => resolve::choose(outbound, registry, invocation, &route)?,
+    };
+    let Parameters::Given(types) = &route.parameters else { return Ok(route) };
+    match map_form(&route, invocation, types) {
+        Some(form) => by_maps::route(outbound, registry, invocation, &route, types, form),
+        None => Ok(route),
     }
+}
+
+/// The generic call as which a call with types is made, if its arguments have objects of which
+/// nobody knows the fields.
+fn map_form(
+    route: &ClusterRoute,
+    invocation: &Invocation<'_>,
+    types: &[JavaType],
+) -> Option<MapForm> {
+    if !invocation.args.may_have_unknown_fields(&route.plan) {
+        return None;
+    }
+    let form = by_maps::form_for(&route.cluster.endpoints())?;
+    let packed = packed(route, invocation);
+    let list = packed.as_ref().map(|texts| ArgumentList::of_texts(texts));
+    let args = list.as_ref().unwrap_or(&invocation.args);
+    args.have_unreadable(types, &route.plan, form.unreadable).then_some(form)
 }
 
 /// Makes a call of which a copy may be made, or which may go to another version or group.
@@ -243,7 +267,7 @@ async fn send_anew(
     }
     while let Err(error) = &outcome
         && let Some(class) = records::named_in(error)
-        && invocation.args.mentions(class)
+        && is_told(route, invocation, class)
         && rewrites.allow(Instant::now(), error.retry())
         && route.plan.records.learn(class)
     {
@@ -258,7 +282,18 @@ async fn send_anew(
         }
         outcome = second;
     }
-    outcome.map_err(|error| records::advise(error, |class| invocation.args.mentions(class)))
+    outcome.map_err(|error| records::advise(error, |class| is_told(route, invocation, class)))
+}
+
+/// Whether the caller tells of a class: in the arguments, or by the types of the parameters.
+fn is_told(route: &ClusterRoute, invocation: &Invocation<'_>, class: &str) -> bool {
+    let is_declared = match &route.parameters {
+        Parameters::Named(types, Generic::Map | Generic::Raw) => {
+            types.iter().any(|ty| ty.find_class(&|one| one.name() == class).is_some())
+        }
+        _ => false,
+    };
+    is_declared || invocation.args.mentions(class)
 }
 
 /// Makes the call of a route, its arguments written as the route wants them.

@@ -73,10 +73,10 @@ enum Form {
 
 impl Form {
     fn of(route: &Route) -> Self {
-        match route.parameters.is_generic() {
-            _ if route.answers_json_text() => Self::Text,
-            true => Self::Map,
-            false => Self::Itself,
+        match () {
+            () if route.answers_json_text() => Self::Text,
+            () if route.answers_maps() => Self::Map,
+            () => Self::Itself,
         }
     }
 }

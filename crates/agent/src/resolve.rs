@@ -12,8 +12,11 @@
 //! another of these. But a value that contradicts a scalar type (`1.5` for an int) is refused
 //! here: in a generic call Java would make another value of it. See [`crate::invoke`].
 //!
+//! Objects of which nobody knows the fields go as maps: see `by_maps`.
+//!
 //! `refusal` finds out what a provider means that does not say why it refuses.
 
+pub(crate) mod by_maps;
 pub(crate) mod refusal;
 
 use std::rc::Rc;
@@ -21,6 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dubbo_proto::definition::MethodDefinition;
+use hessian::generics::Instances;
 use hessian::transcode::builtin::Builtin;
 use hessian::{ClassType, JavaType};
 use registry::{Definition, DefinitionOrigin, Endpoint};
@@ -32,7 +36,7 @@ use crate::config::closest;
 use crate::error::{CallError, Code};
 use crate::invocation::Invocation;
 use crate::outbound::Outbound;
-use crate::route::{Candidate, Generic, Parameters, Plan, RouteName};
+use crate::route::{Candidate, Generic, Parameters, Plan, RouteName, UnknownFields, is_scalar};
 use crate::routes::ClusterRoute;
 
 /// How long the first call of a service waits for its definition, unless it has less time itself.
@@ -86,7 +90,9 @@ pub async fn prepare(
             };
             let result = schema.as_ref().and_then(|schema| result_of(schema, name.method, &types));
             let instances = understood(&types, schema.as_deref())?;
-            (Parameters::Given(types), Plan { schema, result, instances, ..Plan::default() })
+            let unknown = unknown_fields(&types, schema.as_deref(), &instances);
+            let plan = Plan { schema, result, instances, unknown, ..Plan::default() };
+            (Parameters::Given(types), plan)
         }
         (None, None) => {
             let schema = definition(outbound, registry, &cluster, deadline).await?;
@@ -184,19 +190,37 @@ fn untyped(
 /// hold maps.
 fn resolved(method: &Candidate, schema: Option<Arc<Definition>>) -> (Parameters, Plan) {
     let (types, n_packed) = (method.types.clone(), method.n_packed);
-    let is_known =
-        |class: &ClassType| schema.as_ref().is_some_and(|schema| schema.service.knows(class));
+    let unknown = unknown_fields(&types, schema.as_deref(), &Instances::default());
     let is_erased = schema
         .as_ref()
         .is_some_and(|schema| matches!(schema.origin, DefinitionOrigin::Provider(_)));
     let may_pack = n_packed.is_none() && matches!(types.last(), Some(JavaType::Array(_)));
-    if types.iter().all(|ty| are_known(ty, &is_known) && !(is_erased && holds_anything(ty))) {
-        let result = method.result.clone();
-        let plan = Plan { schema, result, n_packed, may_pack, is_guess: true, ..Plan::default() };
+    let is_known = unknown != UnknownFields::Declared;
+    if is_known && !(is_erased && types.iter().any(holds_anything)) {
+        let (result, is_guess) = (method.result.clone(), true);
+        let plan =
+            Plan { schema, result, n_packed, may_pack, is_guess, unknown, ..Plan::default() };
         return (Parameters::Given(types), plan);
     }
     let plan = Plan { schema, n_packed, may_pack, ..Plan::generic(Generic::Map) };
     (Parameters::Named(types, Generic::Map), plan)
+}
+
+/// Which arguments of these types may have objects of which nobody knows the fields.
+fn unknown_fields(
+    types: &[JavaType],
+    schema: Option<&Definition>,
+    instances: &Instances,
+) -> UnknownFields {
+    let is_known = |class: &ClassType| {
+        schema.is_some_and(|schema| schema.service.knows(class))
+            || instances.fields(class.key()).is_some()
+    };
+    match () {
+        () if !types.iter().all(|ty| are_known(ty, &is_known)) => UnknownFields::Declared,
+        () if types.iter().all(is_scalar) => UnknownFields::Never,
+        () => UnknownFields::IfNamed,
+    }
 }
 
 /// Whether all classes in a type are known.

@@ -46,7 +46,7 @@ pub enum Parameters {
 
 /// Whether a generic call takes values of the type as they are: what is not a map is left as it
 /// is.
-fn is_scalar(ty: &JavaType) -> bool {
+pub(crate) fn is_scalar(ty: &JavaType) -> bool {
     use Builtin as B;
     match ty {
         JavaType::Class(class) => class.builtin().is_some_and(|builtin| {
@@ -63,6 +63,8 @@ pub enum Generic {
     /// `generic=true`: objects are maps.
     #[default]
     Map,
+    /// `generic=raw.return`: objects are maps in the arguments, and themselves in the result.
+    Raw,
     /// `generic=gson`: each argument is a JSON text, and so is the result.
     Gson,
 }
@@ -72,11 +74,12 @@ impl Generic {
     pub fn name(self) -> &'static str {
         match self {
             Self::Map => "true",
+            Self::Raw => "raw.return",
             Self::Gson => "gson",
         }
     }
 
-    /// The mode of that name.
+    /// The mode of that name, of those that callers ask for.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Map, Self::Gson].into_iter().find(|mode| mode.name() == name)
     }
@@ -109,6 +112,24 @@ pub struct Plan {
     pub records: Records,
     /// What the type arguments mean that the caller has told.
     pub instances: Instances,
+    /// Which arguments may have objects of which nobody knows the fields.
+    pub unknown: UnknownFields,
+    /// Whether a generic call writes its arguments by the types of its parameters, of which all
+    /// is known. Java itself makes no elements of a `List<T>`, unless they name their class.
+    pub by_types: bool,
+}
+
+/// Which arguments may have objects of which nobody knows the fields: those are for the provider
+/// to make.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum UnknownFields {
+    /// None, for they are scalars.
+    #[default]
+    Never,
+    /// Those that name a class.
+    IfNamed,
+    /// Any, for a parameter is of such a class.
+    Declared,
 }
 
 /// What is known of the fields of classes.
@@ -130,6 +151,10 @@ impl Schema for Plan {
 
     fn takes_text(&self, class: &str) -> bool {
         self.schema.as_ref().is_none_or(|schema| schema.service.takes_text(class))
+    }
+
+    fn takes_no_map(&self, class: &str) -> bool {
+        self.records.takes_no_map(class)
     }
 }
 
@@ -153,9 +178,9 @@ impl Plan {
 
     /// What of it tells how arguments are written, for another thread.
     pub(crate) fn for_encoding(&self) -> Self {
-        let (schema, generic) = (self.schema.clone(), self.generic);
+        let (schema, generic, by_types) = (self.schema.clone(), self.generic, self.by_types);
         let (records, instances) = (self.records.clone(), self.instances.clone());
-        Self { schema, generic, records, instances, ..Self::default() }
+        Self { schema, generic, by_types, records, instances, ..Self::default() }
     }
 }
 
@@ -183,7 +208,9 @@ impl Parameters {
         match self {
             Self::Given(types) => types.get(index),
             // What is not an object of the estate is the same in a generic call as in any other.
-            Self::Named(types, Generic::Map) => types.get(index).filter(|ty| is_scalar(ty)),
+            Self::Named(types, Generic::Map | Generic::Raw) => {
+                types.get(index).filter(|ty| is_scalar(ty))
+            }
             Self::Named(_, Generic::Gson) | Self::Unknown | Self::Asked(_) => None,
         }
     }
@@ -232,6 +259,11 @@ impl Route {
     /// Whether the value of a reply is JSON text inside of a string, as of `generic=gson`.
     pub fn answers_json_text(&self) -> bool {
         self.parameters.is_generic() && self.plan.generic == Generic::Gson
+    }
+
+    /// Whether objects in a reply are maps, as of `generic=true`.
+    pub fn answers_maps(&self) -> bool {
+        self.parameters.is_generic() && self.plan.generic == Generic::Map
     }
 
     /// Prepares a method of `service`, for `place` in its worker's table.

@@ -10,6 +10,7 @@
 //! - [`InputOptions`] and [`JsonOptions`] are the choices of callers, in and out.
 //! - `declared` and `named` say what a JSON value becomes, by the class that is declared and the
 //!   one that it names; `write` has how values look in JSON.
+//! - [`unknown`] finds objects of classes of which nobody knows the fields.
 //! - `scalars` reads the values of the JDK's classes that are scalars in JSON.
 //! - `number`, `bigint`, `time` and `texts` are the texts of the JDK's values.
 //! - [`Limits`] bound everything that a peer can ask for.
@@ -51,6 +52,7 @@ pub mod short_copy;
 pub mod texts;
 #[doc(hidden)]
 pub mod time;
+pub mod unknown;
 #[doc(hidden)]
 pub mod write;
 

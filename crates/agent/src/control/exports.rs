@@ -23,6 +23,7 @@ use crate::cluster::TLS;
 use crate::config::{AppConfig, Config, ExportChange, ExportConfig};
 use crate::listening::Addresses;
 use crate::metrics::{Hub, RegistryStats};
+use crate::resolve::by_maps::{APP, DUBBO_APP, HTTP_APP};
 use crate::worker::{AppHealth, Offer, ToWorker};
 
 /// How long an app may be away before its service is withdrawn: a restart of its connection is no
@@ -353,6 +354,8 @@ impl Keeper {
                 endpoint.timeout = app.timeout;
             }
         }
+        let kind = if matches!(export.app, AppConfig::Http(_)) { HTTP_APP } else { DUBBO_APP };
+        endpoint.params = endpoint.params.with(APP, kind);
         if self.is_tls {
             endpoint.params = endpoint.params.with(TLS, "true");
         }

@@ -66,11 +66,9 @@ pub(crate) fn named_in(error: &CallError) -> Option<&str> {
 pub(crate) fn advise(error: CallError, is_mentioned: impl FnOnce(&str) -> bool) -> CallError {
     let Some(class) = named_in(&error) else { return error };
     let advice = match is_mentioned(class) {
-        true => {
-            "this provider cannot read an object of it here; if it offers a serialization that \
-             can, send the parameter types (header x-dubbo-parameter-types)"
-                .to_owned()
-        }
+        true => "this provider cannot read an object of it in this serialization; fastjson2, and \
+             hessian2 of Dubbo 3.3, can"
+            .to_owned(),
         false => format!(
             "name it in the JSON object (\"class\":\"{class}\"), or send the parameter types \
              (header x-dubbo-parameter-types)"

@@ -147,6 +147,49 @@ fn values(fixture: &ProviderAndAgent) -> Vec<String> {
     wrong
 }
 
+const ITEM: &str = "org.dubmesh.interop.Item";
+
+/// The same with the types of the parameters: as long as nobody tells of their fields, the
+/// provider makes the objects.
+fn declared(fixture: &ProviderAndAgent) -> Vec<String> {
+    let book = book(fixture.version);
+    let size = r#"{"width":3,"unit":"cm","weight":{"class":"java.math.BigDecimal","value":1.50}}"#;
+    let reads_records =
+        fixture.version == DubboVersion::V3_3 || fixture.serialization == "fastjson2";
+    let made = r#"{"code":"a","price":1.5,"made":"2024-02-29 13:05:59","level":"HIGH"}"#;
+    let calls = [
+        ("put", ITEM, book.clone(), "\"Book{"),
+        ("put", ITEM, made.to_owned(), "\"Item{a price 1.5 made 17"),
+        ("any", "java.lang.Object", book.clone(), "\"Book{a price 19.95 made 1000"),
+        ("putAll", "java.util.List<org.dubmesh.interop.Item>", format!("[[{made}]]"), "\"Item{a"),
+        ("putArray", "org.dubmesh.interop.Item[]", format!("[[{book}]]"), "\"Book{a price 19.95"),
+        ("anyOf", "java.util.List", format!("[[{book}]]"), "\"list[Book{a price 19.95"),
+        ("level", "org.dubmesh.interop.Level", "\"HIGH\"".to_owned(), "\"HIGH9"),
+        ("put", ITEM, "null".to_owned(), "null"),
+        // A record is written as an object, which its parameter names.
+        ("size", "org.dubmesh.interop.Size", size.to_owned(), "\"Size{3cm 1.50"),
+    ];
+    let is_tried = |method: &str| match method {
+        "size" => reads_records,
+        _ => true,
+    };
+    let mut wrong = Vec::new();
+    for (method, types, body, expected) in &calls {
+        let header = format!("x-dubbo-parameter-types: {types}");
+        for _ in 0..if is_tried(method) { 2 } else { 0 } {
+            let answer = fixture.call(method, &[&header], body);
+            let is_right = match *expected {
+                "null" => answer.status != 400,
+                _ => answer.status == 200 && answer.body.starts_with(expected),
+            };
+            if !is_right {
+                wrong.push(format!("{:?}: {method} {types} {body}: {answer:?}", fixture.version));
+            }
+        }
+    }
+    wrong
+}
+
 /// Dubbo's generic call sets field after field, which a record does not have set. What can be made
 /// of it is made.
 fn records(fixture: &ProviderAndAgent) -> Vec<String> {
@@ -203,7 +246,7 @@ fn check(version: DubboVersion) {
             .map(|&serialization| {
                 scope.spawn(move || {
                     let fixture = ProviderAndAgent::start(version, serialization);
-                    let checks = [objects, values, records, refusals];
+                    let checks = [objects, values, declared, records, refusals];
                     checks.into_iter().flat_map(|check| check(&fixture)).collect::<Vec<_>>()
                 })
             })

@@ -143,10 +143,8 @@ fn values_of_the_jdk_by_a_generic_call(peer: &mut ProviderUnderTest<'_>) {
 /// The person that `makePerson` makes, as an argument: inside of an object Java takes no text for
 /// dates, enums and decimals by hessian2, so that they have to say what they are.
 fn alice(peer: &ProviderUnderTest<'_>) -> String {
-    let (born, color, balance) = if peer.is_fastjson() {
+    let (born, color, balance) = if peer.is_fastjson() || peer.is_fastjson2() {
         ("946684799123", "\"GREEN\"", "12345678901234567890.99")
-    } else if peer.is_fastjson2() {
-        ("\"1999-12-31T23:59:59.123Z\"", "\"GREEN\"", "12345678901234567890.99")
     } else {
         (
             r#"{"class":"java.util.Date","value":"1999-12-31T23:59:59.123Z"}"#,
@@ -166,19 +164,24 @@ fn alice(peer: &ProviderUnderTest<'_>) -> String {
 fn persons(peer: &mut ProviderUnderTest<'_>, born: &str) {
     const PERSON: &str = "org.dubmesh.interop.Person";
     let made = peer.call("makePerson", Some("java.lang.String,int"), &[], "[\"Alice\",30]");
-    let json: Value = serde_json::from_str(&made.body).unwrap_or_default();
-    let is_right = made.status == 200
-        && json["name"] == "Alice"
-        && json["address"]["zip"] == 12345
-        && json["friends"][0]["name"] == "Bob"
-        && json["counts"]["many"] == 1_000_000
-        && json["color"] == peer.green()
-        && Some(&json["born"]) == serde_json::from_str(born).ok().as_ref()
-        && made.body.contains("12345678901234567890.99");
-    peer.check("makePerson", &made, is_right);
+    let (born, green) = (serde_json::from_str::<Value>(born).ok(), peer.green());
+    // As a map of a generic call, an enum is its name.
+    let is_green = |color: &Value| *color == green || color == "GREEN";
+    let is_alice = |answer: &HttpResponse| {
+        let json: Value = serde_json::from_str(&answer.body).unwrap_or_default();
+        answer.status == 200
+            && json["name"] == "Alice"
+            && json["address"]["zip"] == 12345
+            && json["friends"][0]["name"] == "Bob"
+            && json["counts"]["many"] == 1_000_000
+            && is_green(&json["color"])
+            && Some(&json["born"]) == born.as_ref()
+            && answer.body.contains("12345678901234567890.99")
+    };
+    peer.check("makePerson", &made, is_alice(&made));
     let alice = alice(peer);
     let same = peer.call("person", Some(PERSON), &[], &format!("[{alice}]"));
-    peer.check("a full person", &same, (same.status, &same.body) == (200, &made.body));
+    peer.check("a full person", &same, is_alice(&same));
 
     let sparse = peer.call("person", Some(PERSON), &[], "[{\"name\":\"Zoe\",\"age\":1}]");
     let is_zoe = |answer: &HttpResponse| {
@@ -190,11 +193,13 @@ fn persons(peer: &mut ProviderUnderTest<'_>, born: &str) {
     peer.check("a sparse person, generic", &generic, is_zoe(&generic));
 
     let type_header = "java.util.List<org.dubmesh.interop.Person>";
-    let people = peer.call("people", Some(type_header), &[], &format!("[[{alice},null]]"));
+    // The generic call of Dubbo 2.6 takes no null in a list.
+    let more = if peer.version == DubboVersion::V2_6 { "" } else { ",null" };
+    let people = peer.call("people", Some(type_header), &[], &format!("[[{alice}{more}]]"));
     let json: Value = serde_json::from_str(&people.body).unwrap_or_default();
     let is_right = people.status == 200
         && json[0]["friends"][0]["age"] == 42
-        && json[0]["color"] == peer.green()
+        && is_green(&json[0]["color"])
         && json[1].is_null();
     peer.check("people", &people, is_right);
     let twins = peer.call("twins", Some(PERSON), &[], "[{\"name\":\"Zoe\",\"age\":1}]");
@@ -243,10 +248,9 @@ fn failures(peer: &mut ProviderUnderTest<'_>) {
         peer.refuses("person", "[\"x\"]", &["ClassCastException"]);
     }
     if peer.version >= DubboVersion::V3_2 && peer.has_variants && peer.serialization == "hessian2" {
-        // A text for an `Integer`: Dubbo 3 only says that it cannot read the request.
+        // A text for an `Integer`, of which only the provider knows.
         let call = ("person", Some("org.dubmesh.interop.Person"), "[{\"age\":\"x\"}]");
-        let parts = ["has person(org.dubmesh.interop.Person)", "cannot read the arguments"];
-        peer.fails(call, (400, "bad_arguments"), &parts);
+        peer.fails(call, (400, "bad_arguments"), &["For input string"]);
     }
     peer.fails(("text", Some(STRING), "[\"x\""), (400, "bad_request"), &["JSON"]);
     let unknown = post(peer.consumer.http(), "/com.acme.Nobody/text", &[], "[]");

@@ -59,7 +59,7 @@ fn check_provider(version: DubboVersion, serialization: &str) {
         check("straight", straight, Layout::Dubbo, java.addr().to_string());
     } else {
         let folder = tempfile::tempdir().unwrap();
-        let straight = listing(&java, folder.path());
+        let straight = listing(&java, "", folder.path());
         check("straight, from a file", &straight, Layout::Dubbo, java.addr().to_string());
     }
     let serialization = match (version, serialization) {
@@ -77,15 +77,15 @@ fn check_provider(version: DubboVersion, serialization: &str) {
     assert!(wrong.is_empty(), "{} calls went wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// An agent that knows a provider from a file.
-fn listing(java: &JavaProvider, folder: &Path) -> Agent {
+/// An agent that knows a provider, with these parameters, from a file.
+fn listing(java: &JavaProvider, params: &str, folder: &Path) -> Agent {
     let file = folder.join("services.toml");
     let variant = "group = \"blue\"\nversion = \"2.0.0\"\n";
     let mut services = String::new();
     for (interface, more) in [(HELLO, ""), (TYPES, ""), (TYPES, variant)] {
         let endpoint = java.url();
         services += &format!(
-            "[[service]]\ninterface = \"{interface}\"\n{more}endpoints = [\"{endpoint}\"]\n"
+            "[[service]]\ninterface = \"{interface}\"\n{more}endpoints = [\"{endpoint}{params}\"]\n"
         );
     }
     std::fs::write(&file, services).unwrap();

@@ -76,7 +76,7 @@ fn serializations_that_a_provider_refuses_are_not_used_again() {
 fn references_and_enums_by_fastjson2() {
     let java = JavaProvider::start(DubboVersion::V3_3, speaking("fastjson2")).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let agent = listing(&java, folder.path());
+    let agent = listing(&java, "?serialization=fastjson2", folder.path());
     wait_until_calls_go_to(&agent, &java.addr().to_string());
     let call = |method: &str, types: &str, body: &str| {
         let headers = [&*format!("{TYPE_HEADER}{types}"), "x-dubbo-json: refs=path; class=yes"];

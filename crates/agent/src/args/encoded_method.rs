@@ -1,0 +1,67 @@
+//! What arguments are encoded for, and what that tells of their types.
+
+use dubbo_proto::{Argument, Arguments};
+use hessian::transcode::Schema;
+use hessian::{ClassType, JavaType};
+
+use super::ArgumentList;
+use crate::route::{Generic, Parameters, Plan};
+
+/// What arguments are encoded for.
+#[derive(Clone, Copy, Debug)]
+pub struct EncodedMethod<'a> {
+    /// The method's name.
+    pub method: &'a str,
+    /// What is known of its parameters.
+    pub parameters: &'a Parameters,
+    /// What else is known of the method.
+    pub plan: Option<&'a Plan>,
+}
+
+impl<'a> EncodedMethod<'a> {
+    /// What tells the types of fields that are written. In a generic call the provider makes the
+    /// objects.
+    pub(super) fn schema(&self) -> &'a dyn Schema {
+        match self.plan {
+            Some(plan) if self.parameters.is_generic() && !plan.by_types => &plan.records,
+            Some(plan) => plan,
+            None => &(),
+        }
+    }
+
+    /// The type by which a generic call writes the maps of one argument: if all is known of it, or
+    /// if it declares a record, which is no map.
+    fn of_maps(&self, index: usize) -> Option<&'a JavaType> {
+        let (Parameters::Named(types, generic), Some(plan)) = (self.parameters, self.plan) else {
+            return None;
+        };
+        if *generic == Generic::Gson {
+            return None;
+        }
+        let is_record = |class: &ClassType| plan.records.takes_no_map(class.name());
+        types.get(index).filter(|ty| plan.by_types || ty.find_class(&is_record).is_some())
+    }
+}
+
+/// Arguments beside what they are encoded for.
+pub(super) struct ArgumentsOf<'a> {
+    pub(super) list: &'a ArgumentList<'a>,
+    pub(super) target: EncodedMethod<'a>,
+}
+
+impl Arguments for ArgumentsOf<'_> {
+    fn count(&self) -> usize {
+        self.list.len()
+    }
+
+    fn ty(&self, index: usize) -> Option<&JavaType> {
+        self.target.parameters.at(index).or_else(|| self.target.of_maps(index))
+    }
+
+    fn at(&self, index: usize, ty: Option<&JavaType>) -> Argument<'_> {
+        match self.list.plain_text_at(index, ty) {
+            Some(text) => Argument::Text(text),
+            None => Argument::Json(self.list.json_at(index, ty)),
+        }
+    }
+}

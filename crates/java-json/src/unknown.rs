@@ -1,0 +1,326 @@
+//! Whether a JSON value has objects of which nobody knows the fields.
+//!
+//! As objects they would be written by what their values look like, and a provider that finds a
+//! double where its class has a `BigDecimal`, or a text where it has a date, cannot read them: one
+//! of Dubbo 2 calls the method with null in place of the whole argument, and fastjson2 drops the
+//! fraction. As maps of a generic call they are for the provider to make.
+
+use crate::builtin::Builtin;
+use crate::json::{JsonError, JsonKind, JsonReader};
+use crate::named::{Named, ObjectForm, enum_object, field_type};
+use crate::number;
+use crate::passed::{ObjectSummary, Passed};
+use crate::{ClassType, JavaType, Schema};
+
+/// What of unknown type a reader of objects cannot do with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Unreadable {
+    /// A field of an object, and a text or array where a class is declared of which nothing is
+    /// known.
+    Fields,
+    /// A number with a fraction in such a field.
+    Fractions,
+}
+
+/// Whether the JSON value that `json` is at, as a value of type `ty`, has something unreadable, as
+/// far as `schema` knows the types of fields. Classes of the JDK do not count.
+///
+/// # Errors
+/// [`JsonError`] if the text is no JSON.
+pub fn has_unreadable(
+    json: &mut JsonReader<'_>,
+    ty: Option<&JavaType>,
+    schema: &dyn Schema,
+    what: Unreadable,
+) -> Result<bool, JsonError> {
+    let rest = json.text().get(json.position()..).unwrap_or_default();
+    // With escapes, `class` may be written in other ways.
+    let may_have_class =
+        memchr::memmem::find(rest, b"\"class\"").is_some() || memchr::memchr(b'\\', rest).is_some();
+    let passed = Passed::default();
+    Search { json, schema, may_have_class, passed, what, is_in_unknown: false }.value(ty)
+}
+
+struct Search<'r, 'a, 's> {
+    json: &'r mut JsonReader<'a>,
+    schema: &'s dyn Schema,
+    may_have_class: bool,
+    passed: Passed,
+    what: Unreadable,
+    /// Whether this is inside of a field whose type is unknown.
+    is_in_unknown: bool,
+}
+
+impl Search<'_, '_, '_> {
+    fn value(&mut self, ty: Option<&JavaType>) -> Result<bool, JsonError> {
+        let class = match ty {
+            Some(JavaType::Class(class)) => Some(class),
+            _ => None,
+        };
+        let kind = self.json.peek()?;
+        if let Some(class) = class
+            && class.builtin() == Some(Builtin::Optional)
+            && kind != JsonKind::Null
+        {
+            return self.value(class.args().first());
+        }
+        match (kind, ty) {
+            (JsonKind::Array, None) => self.elements(None),
+            (JsonKind::Array, Some(JavaType::Array(element))) => self.elements(Some(element)),
+            (JsonKind::Array, _) => match class.and_then(ClassType::builtin) {
+                Some(Builtin::Any) => self.elements(None),
+                // The elements of an `EnumSet` are enums, which their names say.
+                Some(Builtin::List) => self.elements(class.and_then(|class| class.args().first())),
+                Some(_) => self.skip(),
+                // It may be a collection.
+                None => self.of_unknown(class),
+            },
+            (JsonKind::Object, None | Some(JavaType::Class(_))) => self.object(class),
+            (JsonKind::String, _) => self.of_unknown(class),
+            (JsonKind::Number, None) if self.is_in_unknown => {
+                Ok(number::integer(self.json.read_number()?).is_none())
+            }
+            _ => self.skip(),
+        }
+    }
+
+    /// Passes a value; whether a class is declared of which nothing is known.
+    fn of_unknown(&mut self, class: Option<&ClassType>) -> Result<bool, JsonError> {
+        self.skip()?;
+        Ok(self.what == Unreadable::Fields
+            && class.is_some_and(|class| class.builtin().is_none() && !self.knows(class.name())))
+    }
+
+    fn skip(&mut self) -> Result<bool, JsonError> {
+        self.json.skip_value()?;
+        Ok(false)
+    }
+
+    /// Whether a class is described, or is one of the JDK's own.
+    fn knows(&self, class: &str) -> bool {
+        self.schema.is_enum(class).is_some() || class.starts_with("java.")
+    }
+
+    fn elements(&mut self, ty: Option<&JavaType>) -> Result<bool, JsonError> {
+        if ty.is_some_and(JavaType::is_primitive) {
+            return self.skip();
+        }
+        let mut array = self.json.begin_array()?;
+        while self.json.next_element(&mut array)? {
+            if self.value(ty)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn object(&mut self, class: Option<&ClassType>) -> Result<bool, JsonError> {
+        let schema = self.schema;
+        let builtin = class.and_then(ClassType::builtin);
+        let declared = class.filter(|_| builtin.is_none());
+        let args = class.map_or(&[][..], ClassType::args);
+        let is_enum = |class: &ClassType| schema.is_enum(class.name()) == Some(true);
+        let look = match self.may_have_class || declared.is_some_and(is_enum) {
+            true => self.passed.look(self.json)?,
+            false => ObjectSummary::default(),
+        };
+        let name = look.class.as_deref();
+        if builtin == Some(Builtin::Map) && !Named::is_of_map(name) {
+            return self.members(false, |_| args.get(1), |_| true);
+        }
+        let declared_name = declared.map(ClassType::name);
+        if look.only_name.is_some_and(|it| enum_object(schema, name, declared_name, &it).is_some())
+        {
+            return self.skip();
+        }
+        let named = name.and_then(Named::of);
+        let is_object = || look.only_value.is_some_and(|(kind, _)| kind == JsonKind::Object);
+        let form = ObjectForm::of(named, declared, args, look.only_value.is_some(), is_object);
+        match &form {
+            ObjectForm::Untyped | ObjectForm::Any(_) => {
+                self.members(look.class.is_some(), |_| None, |_| true)
+            }
+            ObjectForm::Map(named) => {
+                let args = named.args_or(args);
+                self.members(true, |_| args.get(1), |_| true)
+            }
+            ObjectForm::Value(ty) => self.members(true, |_| Some(ty), |_| true),
+            ObjectForm::Named(named) => self.fields(true, named.class, named.key(), declared),
+            ObjectForm::Declared(class) => self.fields(false, class.name(), class.key(), declared),
+        }
+    }
+
+    /// The members of an object of this class.
+    fn fields(
+        &mut self,
+        is_named: bool,
+        class: &str,
+        key: &str,
+        declared: Option<&ClassType>,
+    ) -> Result<bool, JsonError> {
+        let schema = self.schema;
+        let is_known = self.knows(class);
+        let declared = declared.map(ClassType::key);
+        let ty = |field: &str| field_type(schema, key, declared, field);
+        self.members(is_named, ty, |ty| is_known || ty.is_some())
+    }
+
+    /// The members of an object, but for what names its class. `is_known` is asked about those
+    /// that are not null.
+    fn members<'t>(
+        &mut self,
+        is_named: bool,
+        ty_of: impl Fn(&str) -> Option<&'t JavaType>,
+        is_known: impl Fn(Option<&JavaType>) -> bool,
+    ) -> Result<bool, JsonError> {
+        let mut object = self.json.begin_object()?;
+        while let Some(key) = self.json.next_key(&mut object)? {
+            let kind = self.json.peek()?;
+            if kind == JsonKind::Null || is_named && kind == JsonKind::String && key == "class" {
+                self.skip()?;
+                continue;
+            }
+            let ty = ty_of(&key);
+            let is_unknown = !is_known(ty);
+            if is_unknown && self.what == Unreadable::Fields {
+                return Ok(true);
+            }
+            let was_in_unknown = self.is_in_unknown;
+            self.is_in_unknown |= is_unknown;
+            if self.value(ty)? {
+                return Ok(true);
+            }
+            self.is_in_unknown = was_in_unknown;
+        }
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+    use crate::json::items_read;
+
+    /// A person with a date and a friend, a color, and pages of persons.
+    struct Estate(Vec<JavaType>);
+
+    impl Schema for Estate {
+        fn field_type(&self, class: &str, field: &str) -> Option<&JavaType> {
+            let index = match (class, field) {
+                ("a.Person", "born") => 0,
+                ("a.Person", "friend") => 1,
+                ("a.Page<a.Person>", "items") => 2,
+                ("a.Person", "any") => 3,
+                _ => return None,
+            };
+            self.0.get(index)
+        }
+
+        fn is_enum(&self, class: &str) -> Option<bool> {
+            match class {
+                "a.Person" => Some(false),
+                "a.Color" => Some(true),
+                _ => None,
+            }
+        }
+    }
+
+    fn is_unknown(ty: &str, json: &str) -> bool {
+        has(Unreadable::Fields, ty, json)
+    }
+
+    fn has(what: Unreadable, ty: &str, json: &str) -> bool {
+        let types = ["java.util.Date", "a.Person", "java.util.List<a.Person>", "java.lang.Object"];
+        let estate = Estate(types.map(|ty| JavaType::parse(ty).unwrap()).into());
+        let ty = (!ty.is_empty()).then(|| JavaType::parse(ty).unwrap());
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        has_unreadable(&mut reader, ty.as_ref(), &estate, what).unwrap()
+    }
+
+    #[test]
+    fn objects_whose_fields_nobody_knows() {
+        for (ty, json) in [
+            ("a.Other", r#"{"price":1.5}"#),
+            ("a.Other", "\"RED\""),
+            ("a.Other", "[1]"),
+            ("a.Other[]", r#"[null,{"price":1}]"#),
+            ("java.util.List<a.Other>", r#"[{"price":1}]"#),
+            ("java.util.Map<java.lang.String,a.Other>", r#"{"x":{"price":1}}"#),
+            ("java.util.Optional<a.Other>", r#"{"price":1}"#),
+            ("java.lang.Object", r#"{"class":"a.Other","price":1}"#),
+            ("java.lang.Object", r#"{"cl\u0061ss":"a.Other","price":1}"#),
+            ("java.util.List", r#"[1,[{"x":{"price":1,"class":"a.Other"}}]]"#),
+            ("java.util.Map", r#"{"class":"x","y":{"class":"a.Other","price":1}}"#),
+            ("", r#"{"class":"java.util.ArrayList<a.Other>","value":[{"price":1}]}"#),
+            ("", r#"{"class":"java.util.TreeMap<java.lang.String,a.Other>","x":{"price":1}}"#),
+            ("java.math.BigDecimal", r#"{"class":"a.Money","cents":1}"#),
+            // Of a subclass only the fields of its superclass are known.
+            ("a.Person", r#"{"class":"a.Employee","born":"2000-01-01","salary":1.5}"#),
+            ("a.Person", r#"{"friend":{"any":{"class":"a.Other","price":1}}}"#),
+            ("a.Page<a.Person>", r#"{"items":[{"class":"a.Employee","salary":1}]}"#),
+            ("a.Page<a.Person>", r#"{"items":[],"total":1}"#),
+        ] {
+            assert!(is_unknown(ty, json), "{ty} {json}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_or_has_no_fields() {
+        for (ty, json) in [
+            ("a.Other", "null"),
+            ("a.Other", "{}"),
+            ("a.Other", r#"{"price":null}"#),
+            // These cannot be objects of the class, which is for the writer to say.
+            ("a.Other", "7"),
+            ("a.Person", "[1]"),
+            ("a.Person", r#"{"born":"2000-01-01","friend":{"born":0}}"#),
+            ("a.Person", r#"{"class":"a.Employee","born":"2000-01-01","salary":null}"#),
+            ("a.Person", r#"{"class":"a.Person","nobody":1}"#),
+            ("a.Page<a.Person>", r#"{"items":[{"born":0}]}"#),
+            ("a.Color", "\"RED\""),
+            ("java.util.EnumSet<a.Size>", "[\"LARGE\"]"),
+            ("a.Color", r#"{"class":"a.Color","name":"RED"}"#),
+            // The long form of an enum says all there is.
+            ("", r#"{"class":"a.Size","name":"LARGE"}"#),
+            ("java.lang.Object", r#"{"price":1,"class":7}"#),
+            ("java.util.Map", r#"{"class":"a.Other","price":1}"#),
+            ("java.util.Map", r#"{"class":"java.util.TreeMap","price":1}"#),
+            ("java.util.Date", r#"{"class":"java.sql.Timestamp","value":7}"#),
+            ("", r#"{"class":"java.util.BitSet","words":[5]}"#),
+            ("", r#"{"class":"java.util.ArrayList<a.Person>","value":[{"born":1}]}"#),
+            ("int[][]", "[[1],[2]]"),
+            ("java.lang.String", "\"x\""),
+        ] {
+            assert!(!is_unknown(ty, json), "{ty} {json}");
+        }
+    }
+
+    #[test]
+    fn numbers_with_a_fraction_in_unknown_fields() {
+        for (ty, json, expected) in [
+            ("a.Other", r#"{"price":1.5}"#, true),
+            ("a.Other", r#"{"prices":[1,{"x":1.5}]}"#, true),
+            ("java.lang.Object", r#"{"class":"a.Other","price":19.90}"#, true),
+            ("a.Other", r#"{"price":2.0,"name":"x","n":7,"of":{"y":1e3}}"#, false),
+            ("a.Other", r#"{"price":{"class":"java.math.BigDecimal","value":1.5}}"#, false),
+            ("a.Other", "\"RED\"", false),
+            // Whatever stands there is what it looks like.
+            ("java.util.List", "[1.5]", false),
+            ("a.Person", r#"{"any":1.5,"friend":{"any":[1.5]}}"#, false),
+            ("a.Person", r#"{"class":"a.Employee","born":0,"salary":1.5}"#, true),
+        ] {
+            assert_eq!(has(Unreadable::Fractions, ty, json), expected, "{ty} {json}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_looked_through_at_every_level() {
+        let text = (0..60).fold("7".to_owned(), |inner, _| {
+            format!(r#"{{"class":"a.Person","any":{inner},"born":0}}"#)
+        });
+        let before = items_read();
+        assert!(!is_unknown("", &text));
+        assert!(items_read() - before <= 3 * 60 * 3, "{}", items_read() - before);
+    }
+}
