@@ -64,6 +64,7 @@ pub use self::offering::too_late;
 use self::pauses::Pauses;
 use self::preference::Preference;
 use self::rules::Rules;
+use self::splits::CallDraw;
 
 /// All endpoints of one service.
 pub struct Cluster {
@@ -241,8 +242,8 @@ impl Cluster {
 
     /// The endpoints that a call may go to by the rules; `None` means all of them.
     #[inline]
-    pub fn allowed(&self, call: &dyn CallFacts) -> Option<Rc<Allowed>> {
-        self.rules.allowed(call)
+    fn allowed(&self, call: &dyn CallFacts, draw: CallDraw) -> Option<Rc<Allowed>> {
+        self.rules.allowed(call, draw)
     }
 
     /// The endpoints that this worker has ejected, in no order.

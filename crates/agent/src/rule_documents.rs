@@ -4,9 +4,10 @@
 //! by their names, and parsed here, off the worker's thread. A document that cannot be read
 //! leaves in force what it said before, as in Dubbo.
 
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use dubbo_proto::ServiceKey;
@@ -14,6 +15,10 @@ use flow::rules::{ConditionRule, Configurators, RuleError, TagRule};
 use registry::{Registry, RuleDocument, RuleSubscription};
 use tokio::sync::watch;
 use tracing::warn;
+
+/// Documents whose problem is remembered, so that it is said once. There are a few for each service
+/// that is called.
+const MAX_SAID: usize = 4096;
 
 /// What the rules of the registry say.
 #[derive(Clone, Debug, Default)]
@@ -204,11 +209,24 @@ impl RuleDocuments {
     }
 }
 
+/// Whether a document's problem is to be said: each worker reads the document, and one of them
+/// says it. Without a problem, the next one is news.
+fn is_news(name: &str, problem: Option<&str>) -> bool {
+    static SAID: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(problem) = problem else { return said.remove(name).is_some() };
+    if MAX_SAID <= said.len() && !said.contains_key(name) {
+        said.clear();
+    }
+    said.insert(name.to_owned(), problem.to_owned()).as_deref() != Some(problem)
+}
+
 impl WatchedDocument {
     async fn read(&mut self, text: Option<Arc<str>>) {
         self.text.clone_from(&text);
         self.problem = None;
         let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
+            let _was_bad = is_news(&self.name.name, None);
             self.rule = None;
             return;
         };
@@ -219,14 +237,19 @@ impl WatchedDocument {
                 ConditionRule::parse(&name, &text).map(|rule| Rule::Conditions(rule.into()))
             }
             RuleKind::Configurators => {
-                Configurators::parse(&text).map(|rule| Rule::Configurators(rule.into()))
+                Configurators::parse(&name, &text).map(|rule| Rule::Configurators(rule.into()))
             }
         };
         match tokio::task::spawn_blocking(parse).await {
-            Ok(Ok(rule)) => self.rule = Some(rule),
+            Ok(Ok(rule)) => {
+                let _was_bad = is_news(&self.name.name, None);
+                self.rule = Some(rule);
+            }
             Ok(Err(error)) => {
                 let rule = &self.name.name;
-                warn!(%rule, %error, "cannot read the rule; its previous version stays in force");
+                if is_news(rule, Some(&error.to_string())) {
+                    warn!(%rule, %error, "cannot read the rule; its previous version stays in force");
+                }
                 self.problem = Some(error);
             }
             // The runtime ends.
@@ -238,6 +261,16 @@ impl WatchedDocument {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_problem_of_a_document_is_said_once() {
+        let name = "said-once.tag-router";
+        assert!(is_news(name, Some("line 1")));
+        assert!(!is_news(name, Some("line 1")), "another worker reads it, too");
+        assert!(is_news(name, Some("line 2")));
+        assert!(is_news(name, None), "it is good again");
+        assert!(is_news(name, Some("line 2")));
+    }
 
     #[test]
     fn documents_have_the_names_that_dubbo_gives_them() {

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use agent::inspect::snapshot::{ExplainedEndpoint, ExplanationSnapshot, Page};
+use agent::inspect::snapshot::{DestinationSnapshot, ExplainedEndpoint, ExplanationSnapshot, Page};
 use clap::Args;
 use dubbo_proto::ServiceKey;
-use flow::rules::{CallView, ConditionRule, RuleError, RuleSet, Selection, TagRule, UrlView};
+use flow::rules::{CallView, Chances, Clause, ConditionRule, RuleError, RuleSet, TagRule, UrlView};
 use parameters::Parameters;
 use registry::Endpoint;
 
@@ -17,6 +17,10 @@ use crate::admin_pages;
 use crate::output;
 use crate::service_location::{LocationArgs, VariantArgs, plain_address};
 
+/// Draws of weighted destinations that are gone through.
+const MAX_DRAWS: usize = 256;
+/// As good as a hundred percent, but for the last digits of a sum.
+const NEARLY_ALL: f64 = 99.99;
 /// How long the registry is waited for.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -154,10 +158,11 @@ async fn look(args: &ExplainArgs) -> Result<(String, bool), Trouble> {
         return Err(Trouble::Registry(trouble));
     }
     let endpoints = subscription.current().endpoints;
-    let selection = select(args, &rules, &service, &endpoints);
+    let chances = chances(args, &rules, &service, &endpoints);
     let mut text = format!("service {service}\nmethod {}\n", args.method);
-    show(&mut text, &selection, &endpoints);
-    Ok((text, !selection.is_empty()))
+    show(&mut text, &chances, &endpoints);
+    let is_any_left = chances.all().iter().any(|chance| !chance.selection.is_empty());
+    Ok((text, is_any_left))
 }
 
 /// What a running agent would do.
@@ -179,11 +184,15 @@ async fn ask(args: &ExplainArgs, admin: &str) -> Result<(String, bool), Trouble>
     let page = format!("/explain?{}", query.finish());
     let page: Page<ExplanationSnapshot> =
         admin_pages::page(admin, &page).await.map_err(Trouble::Agent)?;
-    let mut text = format!("service {service}\nmethod {}\n", args.method);
+    let mut text = String::new();
     if page.items.is_empty() {
+        let _ = write!(text, "service {service}\nmethod {}\n", args.method);
         text.push_str("\nthe agent has not called it lately\n");
     }
-    for explained in &page.items {
+    for (index, explained) in page.items.iter().enumerate() {
+        if index != 0 {
+            text.push('\n');
+        }
         show_agent(&mut text, explained);
     }
     let gets_calls = |one: &ExplainedEndpoint| 0.0 < one.share_percent;
@@ -194,12 +203,17 @@ async fn ask(args: &ExplainArgs, admin: &str) -> Result<(String, bool), Trouble>
 
 fn show_agent(text: &mut String, explained: &ExplanationSnapshot) {
     let ExplanationSnapshot { registry, balance, rules, unreadable, endpoints, .. } = explained;
+    let ExplanationSnapshot { service, method, .. } = explained;
+    let _ = writeln!(text, "service {service}\nmethod {method}");
     let _ = writeln!(text, "registry {registry}\nbalance {balance}");
     if !rules.is_empty() || !unreadable.is_empty() {
         text.push_str("\nrules\n");
     }
     for step in rules {
         let _ = writeln!(text, "  {}: {}", step.rule, step.why);
+        for DestinationSnapshot { to, share_percent, is_drawn } in &step.destinations {
+            show_destination(text, to, *share_percent, *is_drawn);
+        }
     }
     for rule in unreadable {
         let _ = writeln!(text, "  cannot be read: {rule}");
@@ -217,6 +231,7 @@ fn show_agent(text: &mut String, explained: &ExplanationSnapshot) {
     for (address, endpoint) in endpoints {
         let ExplainedEndpoint { removed_by, listed_by, standing, why, share_percent, .. } =
             endpoint;
+        let ExplainedEndpoint { configured, allowed_percent, .. } = endpoint;
         let _ = match removed_by {
             Some(rule) => write!(text, "  {address}  removed by {rule}"),
             None => write!(text, "  {address}  {share_percent:.0}%"),
@@ -227,11 +242,20 @@ fn show_agent(text: &mut String, explained: &ExplanationSnapshot) {
         for (state, _) in standing.iter().filter(|(state, _)| *state != "ready") {
             let _ = write!(text, "; {state}");
         }
-        for reason in why {
+        if removed_by.is_none() && *allowed_percent < NEARLY_ALL {
+            let _ = write!(text, "; rules leave it for {allowed_percent:.0}% of such calls");
+        }
+        for reason in why.iter().chain(configured) {
             let _ = write!(text, "; {reason}");
         }
         text.push('\n');
     }
+}
+
+fn show_destination(text: &mut String, to: &str, share_percent: f64, is_drawn: bool) {
+    let to = if to.is_empty() { "all endpoints" } else { to };
+    let _ = write!(text, "    {share_percent:.0}% of these calls: {to}");
+    text.push_str(if is_drawn { " (drawn for this answer)\n" } else { "\n" });
 }
 
 fn rules(args: &ExplainArgs) -> Result<RuleSet, String> {
@@ -247,12 +271,12 @@ fn read<T>(file: &Path, parse: fn(&str, &str) -> Result<T, RuleError>) -> Result
     parse(&name, &text).map_err(|error| format!("{name}: {error}"))
 }
 
-fn select(
+fn chances(
     args: &ExplainArgs,
     rules: &RuleSet,
     service: &ServiceKey,
     endpoints: &[Endpoint],
-) -> Selection {
+) -> Chances {
     let ServiceKey { interface, version, group } = service;
     let own =
         [("interface", &**interface), ("version", version), ("group", group), ("side", "consumer")];
@@ -286,15 +310,24 @@ fn select(
             params: &endpoint.params,
         })
         .collect();
-    rules.select(&call, &views, &mut rand::rng())
+    rules.chances(&call, &views, MAX_DRAWS)
 }
 
-fn show(text: &mut String, selection: &Selection, endpoints: &[Endpoint]) {
-    if !selection.steps.is_empty() {
+fn show(text: &mut String, chances: &Chances, endpoints: &[Endpoint]) {
+    let drawn = chances.draw(&mut rand::rng());
+    let steps = drawn.map(|drawn| &*drawn.selection.steps).unwrap_or_default();
+    if !steps.is_empty() {
         text.push_str("\nrules\n");
     }
-    for step in &selection.steps {
+    for step in steps {
         let _ = writeln!(text, "  {step}");
+        let Clause::Destination { condition, .. } = step.clause else { continue };
+        let mut draws = drawn.into_iter().flat_map(|drawn| &drawn.draws);
+        let draw = draws.find(|draw| draw.rule == step.rule && draw.condition == condition);
+        for (index, one) in draw.into_iter().flat_map(|draw| draw.destinations.iter().enumerate()) {
+            let is_drawn = draw.and_then(|draw| draw.drawn) == Some(index);
+            show_destination(text, &one.to, one.percent, is_drawn);
+        }
     }
     text.push_str("\nendpoints\n");
     if endpoints.is_empty() {
@@ -302,7 +335,11 @@ fn show(text: &mut String, selection: &Selection, endpoints: &[Endpoint]) {
     }
     for (index, endpoint) in endpoints.iter().enumerate() {
         let address = endpoint.key();
-        let _ = match selection.removal(index) {
+        let percent = chances.kept_percent(index);
+        let _ = match chances.removal(index) {
+            None if percent < NEARLY_ALL => {
+                writeln!(text, "  {address}  left for {percent:.0}% of such calls")
+            }
             None => writeln!(text, "  {address}  left"),
             Some(removal) => writeln!(text, "  {address}  removed by {removal}"),
         };

@@ -31,6 +31,7 @@ pub struct Attempts<K> {
     tried: Vec<K>,
     /// No failure so far forbids another attempt.
     is_open: bool,
+    draw: u64,
 }
 
 /// What to do with a call.
@@ -69,7 +70,19 @@ impl<K: Eq + Hash + Clone> Attempts<K> {
     /// A call that was not offered yet.
     #[must_use]
     pub const fn new(limits: AttemptLimits) -> Self {
-        Self { limits, tried: Vec::new(), is_open: true }
+        Self { limits, tried: Vec::new(), is_open: true, draw: 0 }
+    }
+
+    /// The same, with a random number that all of its attempts go by.
+    #[must_use]
+    pub fn with_draw(self, draw: u64) -> Self {
+        Self { draw, ..self }
+    }
+
+    /// The random number that all attempts go by: what is drawn by it is the same for each.
+    #[must_use]
+    pub const fn draw(&self) -> u64 {
+        self.draw
     }
 
     /// How often the call is offered, and until when.

@@ -45,23 +45,44 @@ pub fn is_drawn<R: Rng + ?Sized>(percent: u32, rng: &mut R) -> bool {
 
 /// The share that a call falls into, of those that are meant for it, in their order.
 pub fn choose<R: Rng + ?Sized>(shares: &[Share], rng: &mut R) -> Option<usize> {
-    for _ in 0..MAX_DRAWS {
-        let drawn = rng.random_range(0..POINTS);
-        let mut end = 0;
-        let found = shares.iter().position(|share| {
-            let start = end;
-            end += share.percent;
-            (start..end).contains(&share.point.unwrap_or(drawn))
-        });
-        match found {
-            Some(index) if !shares[index].is_elsewhere => return Some(index),
-            // A value has no other point.
-            Some(index) if shares[index].point.is_some() => return None,
-            Some(_) => {}
-            None => return None,
+    (0..MAX_DRAWS).find_map(|_| at(shares, rng.random_range(0..POINTS)))?
+}
+
+/// How many of a hundred calls fall into each share, and how many into none.
+#[must_use]
+pub fn parts(shares: &[Share]) -> (Vec<f64>, f64) {
+    let mut counts = vec![0_u32; shares.len()];
+    let mut n_none = 0;
+    for index in (0..POINTS).filter_map(|point| at(shares, point)) {
+        match index.and_then(|index| counts.get_mut(index)) {
+            Some(count) => *count += 1,
+            None => n_none += 1,
         }
     }
-    None
+    let sum = counts.iter().sum::<u32>() + n_none;
+    if sum == 0 {
+        return (vec![0.0; shares.len()], 100.0);
+    }
+    let percent = |count: u32| f64::from(count) * 100.0 / f64::from(sum);
+    (counts.into_iter().map(percent).collect(), percent(n_none))
+}
+
+/// The share of a call for which this point is drawn, if there is one; `None` if another point has
+/// to be drawn.
+fn at(shares: &[Share], drawn: u32) -> Option<Option<usize>> {
+    let mut end = 0;
+    let found = shares.iter().enumerate().find(|(_, share)| {
+        let start = end;
+        end += share.percent;
+        (start..end).contains(&share.point.unwrap_or(drawn))
+    });
+    match found {
+        Some((index, share)) if !share.is_elsewhere => Some(Some(index)),
+        // A value has no other point.
+        Some((_, share)) if share.point.is_some() => Some(None),
+        Some(_) => None,
+        None => Some(None),
+    }
 }
 
 #[cfg(test)]
@@ -106,6 +127,28 @@ mod tests {
         assert_eq!(counted[0], 0);
         assert!(is_near(counted[1], 1111), "{counted:?}");
         assert_eq!(counts(&[Share { percent: 100, ..gone }, share(100)])[2], 10_000);
+    }
+
+    #[test]
+    fn the_parts_are_those_that_are_drawn() {
+        let gone = Share { is_elsewhere: true, ..share(10) };
+        let pinned = Share { point: Some(15), ..share(20) };
+        for shares in [
+            &[share(10), share(25)][..],
+            &[],
+            &[share(100)],
+            &[gone, share(10)],
+            &[Share { percent: 100, ..gone }],
+            &[share(10), pinned, share(30)],
+            &[Share { point: Some(5), ..gone }, share(50)],
+        ] {
+            let (parts, none) = parts(shares);
+            let all: Vec<f64> = parts.into_iter().chain([none]).collect();
+            for (part, count) in all.iter().zip(counts(shares)) {
+                assert!((part * 100.0 - count as f64).abs() < 200.0, "{shares:?}: {all:?}");
+            }
+            assert_eq!(all.iter().sum::<f64>().round(), 100.0);
+        }
     }
 
     #[test]

@@ -140,7 +140,7 @@ fn changes_what_dubbo_changes() {
     let (mut n_compared, mut wrong) = (0, Vec::new());
     for rule in vectors["configurators"].as_array().unwrap() {
         let (name, text) = (rule["name"].as_str().unwrap(), rule["text"].as_str().unwrap());
-        let parsed = Configurators::parse(text);
+        let parsed = Configurators::parse("n", text);
         let expected = &vectors["changes"][name];
         if expected.is_null() != parsed.is_err() {
             wrong.push(format!("{name}: {parsed:?}, Dubbo {expected}"));

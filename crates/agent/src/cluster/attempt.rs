@@ -10,6 +10,7 @@ use dubbo_proto::{Serialization, Status};
 use flow::{AttemptEnd, Standing};
 
 use super::circuits::CircuitPass;
+use super::splits::CallDraw;
 use super::{Cluster, Member, ejections};
 use crate::call::{Outcome, ProviderReply, RoutedCall};
 use crate::error::{CallError, Code};
@@ -27,6 +28,8 @@ pub struct Attempt {
     /// Leave of the breaker of its method.
     pub(super) circuit: Option<CircuitPass>,
     pub(super) started: Instant,
+    /// What was drawn for the call, if it was begun at once.
+    pub(super) draw: CallDraw,
 }
 
 /// Leave to have a call at an endpoint. Dropped, the call was given up.

@@ -111,10 +111,19 @@ impl Circuits {
         is_news
     }
 
-    /// How the breakers of an endpoint stand that are not closed, by method.
-    pub(super) fn broken(&self, member: &Member, now: Instant) -> Vec<(Box<str>, &'static str)> {
+    /// How the breakers of an endpoint stand that are not closed, by method. `in_force` tells the
+    /// settings of a method: breakers with other ones were left behind by a reload.
+    fn broken(
+        &self,
+        member: &Member,
+        now: Instant,
+        in_force: impl Fn(&str) -> Option<BreakerSettings>,
+    ) -> Vec<(Box<str>, &'static str)> {
         let mut broken = Vec::new();
         for circuits in self.by_method.borrow().values().filter(|it| 0 < it.n_broken.get()) {
+            if in_force(&circuits.method) != Some(circuits.settings) {
+                continue;
+            }
             let breakers = circuits.breakers.borrow();
             let Some(entry) = breakers.get(&Rc::as_ptr(&member.0)) else { continue };
             if entry.breaker.is_broken() {
@@ -237,6 +246,11 @@ impl CircuitPass {
 }
 
 impl Cluster {
+    /// How the breakers of an endpoint stand that are in force and not closed, by method.
+    pub(super) fn broken(&self, member: &Member, now: Instant) -> Vec<(Box<str>, &'static str)> {
+        self.circuits.broken(member, now, |method| self.breaker_of(method))
+    }
+
     /// What a call may go to by the rules, together with the breakers of its method.
     #[cold]
     pub(super) fn narrow(

@@ -18,6 +18,8 @@ use crate::inspect::snapshot::{
 use crate::inspect::{Filter, First};
 use crate::upstream::AnyUpstream;
 
+/// Why an endpoint gets no calls that takes them otherwise.
+pub(super) const NO_WEIGHT: &str = "its weight is 0, so it gets no calls";
 /// Endpoints that are asked in which serialization a route's calls are written.
 const MAX_ASKED: usize = 16;
 /// At most so many bytes of a reason are shown: it may have a peer's words in it.
@@ -114,7 +116,8 @@ impl Cluster {
             let reason = "held: the registry no longer lists it, but it still answers";
             why.push(reason.to_owned());
         }
-        for (method, state) in self.circuits.broken(stats.key, Instant::now()) {
+        self.say_who_switched_off(stats.key, stats.weight, &mut why);
+        for (method, state) in self.broken(stats.key, Instant::now()) {
             let circuit = format!("circuit of method {method}: {state}");
             why.push(circuit.chars().take(MAX_REASON_LEN).collect());
         }
@@ -191,7 +194,7 @@ impl EndpointState {
                 ("ejected", Some(why))
             }
             (Standing::Ready | Standing::Full, None) if self.weight == 0 => {
-                ("ready", Some("its weight is 0, so it gets no calls".to_owned()))
+                ("ready", Some(NO_WEIGHT.to_owned()))
             }
             (Standing::Ready | Standing::Full, None) => ("ready", None),
             (Standing::Connecting, _) => ("connecting", None),

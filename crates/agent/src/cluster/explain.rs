@@ -1,15 +1,20 @@
 //! What would become of a call that nobody makes.
 
-use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 use balance::{Balancer, EndpointStats};
+use flow::rules::{Clause, WeightedDestination, WeightedDraw};
+use parameters::Parameters;
+use registry::{Endpoint, EndpointKey};
 
-use super::describe::EndpointState;
+use super::describe::{EndpointState, NO_WEIGHT};
+use super::rules::Change;
 use super::{Allowed, Cluster, Member, Standing};
 use crate::facts::CallFacts;
-use crate::inspect::snapshot::{ExplainedEndpoint, ExplanationSnapshot, StepSnapshot};
+use crate::inspect::snapshot::{
+    DestinationSnapshot, ExplainedEndpoint, ExplanationSnapshot, StepSnapshot,
+};
 
 /// Calls that are imagined to see who gets which share.
 const N_PICKS: usize = 200;
@@ -24,11 +29,11 @@ impl Cluster {
         let policy = self.policy.borrow();
         let max_in_flight = policy.max_in_flight;
         let balancer = self.balancer.borrow();
-        let listed_by = self.listed_by();
+        let (listed_by, changes) = (self.listed_by(), self.changes());
         let mut endpoints = BTreeMap::new();
         for one in &explained.members {
             let stats = balancer.stats().find(|stats| stats.key == &one.member);
-            let mut endpoint = self.explain_endpoint(&one.member, stats.as_ref());
+            let mut endpoint = self.explain_endpoint(&one.member, stats.as_ref(), now, method);
             if endpoint.weight != 0 && endpoint.weight < one.full_weight {
                 let why = format!("warming up: its weight will be {}", one.full_weight);
                 endpoint.why.push(why);
@@ -36,28 +41,27 @@ impl Cluster {
             if stats.is_some_and(|stats| max_in_flight <= stats.in_flight) {
                 endpoint.why.push(format!("at its limit: max_in_flight is {max_in_flight}"));
             }
-            for (of, state) in self.circuits.broken(&one.member, now) {
-                endpoint.why.push(format!("circuit of method {of}: {state}"));
-            }
             endpoint.removed_by.clone_from(&one.removed_by);
-            let registry = listed_by.get(&one.member.0.endpoint.key());
-            endpoint.listed_by = registry.map(ToString::to_string);
+            endpoint.allowed_percent = one.kept_percent;
+            let key = one.member.0.endpoint.key();
+            endpoint.listed_by = listed_by.get(&key).map(ToString::to_string);
+            endpoint.configured = changes.get(&key).into_iter().flatten().map(words).collect();
             endpoints.insert(one.member.0.upstream.address().to_string(), endpoint);
         }
-        let allowed = self.narrowed(explained.allowed.map(Rc::new), method);
-        self.look_at_circuits(allowed.as_deref(), now);
-        let point = self.preference.point(call);
-        let shares = self.shares(now, balancer.clone(), allowed.as_deref(), point);
-        for (member, share) in shares {
-            if let Some(endpoint) = endpoints.get_mut(&**member.0.upstream.address()) {
-                endpoint.share_percent = share;
+        let n_ways = explained.ways.len();
+        for (percent, allowed) in explained.ways {
+            let allowed = self.narrowed(allowed, method);
+            self.look_at_circuits(allowed.as_deref(), now);
+            let point = self.preference.point(call);
+            let shares = self.shares(now, &balancer, n_ways, allowed.as_deref(), point);
+            for (member, share) in shares {
+                if let Some(endpoint) = endpoints.get_mut(&**member.0.upstream.address()) {
+                    endpoint.share_percent += share * percent / 100.0;
+                }
             }
         }
-        let step = |step: &flow::rules::Step| StepSnapshot {
-            rule: format!("{}, {}", step.rule, step.clause),
-            effect: step.effect.name().to_owned(),
-            why: step.effect.to_string(),
-        };
+        let mut rules = configured(&explained.configurators, &changes, explained.members.len());
+        rules.extend(explained.steps.iter().map(|step| step_snapshot(step, &explained.draws)));
         ExplanationSnapshot {
             service: self.service_name.to_string(),
             registry: self.registry_name.to_string(),
@@ -65,16 +69,25 @@ impl Cluster {
             balance: policy.balance.name().to_owned(),
             workers: 1,
             method_policy: self.method_words(method),
-            rules: explained.steps.iter().map(step).collect(),
+            rules,
             unreadable: explained.unreadable,
             endpoints,
         }
+    }
+
+    /// What configurators change at endpoints, as the registry shows them.
+    fn changes(&self) -> HashMap<EndpointKey, Vec<Change>> {
+        let listed = self.listed.borrow();
+        let of = |endpoint| Some(self.rules.changes(endpoint)).filter(|it| !it.is_empty());
+        listed.endpoints.iter().filter_map(|one| Some((one.key(), of(one)?))).collect()
     }
 
     fn explain_endpoint(
         &self,
         member: &Member,
         stats: Option<&EndpointStats<'_, Member>>,
+        now: Instant,
+        method: &str,
     ) -> ExplainedEndpoint {
         let state = EndpointState {
             leaving: stats.is_none_or(|stats| stats.leaving),
@@ -83,23 +96,48 @@ impl Cluster {
             weight: stats.map_or(0, |stats| stats.weight),
         };
         let (standing, why) = state.explain(|| member.0.upstream.trouble(&self.service_name));
+        let mut why: Vec<String> = why.into_iter().collect();
+        self.say_who_switched_off(member, state.weight, &mut why);
+        for (of, state) in self.broken(member, now).iter().filter(|(of, _)| **of == *method) {
+            why.push(format!("circuit of method {of}: {state}"));
+        }
         ExplainedEndpoint {
             standing: BTreeMap::from([(standing.to_owned(), 1)]),
-            why: why.into_iter().collect(),
+            why,
             weight: state.weight,
             ..ExplainedEndpoint::default()
         }
     }
 
-    /// Who would get how many percent of calls that come at once. `balancer` is a copy.
+    /// Names the configurator, instead of a weight that nobody has set.
+    pub(super) fn say_who_switched_off(&self, member: &Member, weight: u32, why: &mut Vec<String>) {
+        if weight == 0
+            && let Some(configurator) = self.switched_off_by(member)
+        {
+            why.retain(|why| why != NO_WEIGHT);
+            why.push(format!("switched off by {configurator}"));
+        }
+    }
+
+    /// The configurator that switches an endpoint off, if one does.
+    pub(super) fn switched_off_by(&self, member: &Member) -> Option<String> {
+        let (listed, key) = (self.listed.borrow(), member.0.endpoint.key());
+        let at = listed.endpoints.binary_search_by_key(&key, Endpoint::key).ok()?;
+        self.rules.switched_off_by(listed.endpoints.get(at)?)
+    }
+
+    /// Who would get how many percent of calls that come at once. `balancer` is copied. It is asked
+    /// in `n_ways`.
     fn shares(
         &self,
         now: Instant,
-        mut balancer: Balancer<Member>,
+        balancer: &Balancer<Member>,
+        n_ways: usize,
         allowed: Option<&Allowed>,
         point: Option<u32>,
     ) -> Vec<(Member, f64)> {
-        let n_picks = (MAX_LOOKS / balancer.len().max(1)).clamp(1, N_PICKS);
+        let mut balancer = balancer.clone();
+        let n_picks = (MAX_LOOKS / balancer.len().max(1) / n_ways.max(1)).clamp(1, N_PICKS);
         let mut picked: Vec<(Member, usize)> = Vec::new();
         for _ in 0..n_picks {
             let standing = |member: &Member| self.standing_for(member, now, allowed);
@@ -115,5 +153,63 @@ impl Cluster {
         }
         let percent = |n: usize| n as f64 * 100.0 / n_picks as f64;
         picked.into_iter().map(|(member, n)| (member, percent(n))).collect()
+    }
+}
+
+/// What a change does, in words.
+fn words(change: &Change) -> String {
+    let Change { configurator, params } = change;
+    format!("{configurator} sets {}", list(params))
+}
+
+fn list(params: &Parameters) -> String {
+    let pairs: Vec<String> = params.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    pairs.join(", ")
+}
+
+/// What each configurator does.
+fn configured(
+    names: &[String],
+    changes: &HashMap<EndpointKey, Vec<Change>>,
+    n_endpoints: usize,
+) -> Vec<StepSnapshot> {
+    let step = |name: &String| {
+        let own = changes.values().flatten().filter(|change| *change.configurator == **name);
+        let mut all: Vec<String> = own.map(|change| list(&change.params)).collect();
+        let n_changed = all.len();
+        all.sort_unstable();
+        all.dedup();
+        let (effect, why) = match &*all {
+            [] => ("ignored", "changes no endpoint".to_owned()),
+            [same] => ("configured", format!("sets {same} at {n_changed} of {n_endpoints}")),
+            _ => ("configured", format!("changes {n_changed} of {n_endpoints}, each otherwise")),
+        };
+        StepSnapshot { rule: name.clone(), effect: effect.to_owned(), why, destinations: vec![] }
+    };
+    names.iter().map(step).collect()
+}
+
+fn step_snapshot(step: &flow::rules::Step, draws: &[WeightedDraw]) -> StepSnapshot {
+    let drawn = match &step.clause {
+        Clause::Destination { condition, .. } => {
+            draws.iter().find(|draw| draw.rule == step.rule && draw.condition == *condition)
+        }
+        _ => None,
+    };
+    let destination =
+        |draw: &WeightedDraw, index: usize, it: &WeightedDestination| DestinationSnapshot {
+            to: it.to.to_string(),
+            share_percent: it.percent,
+            is_drawn: draw.drawn == Some(index),
+        };
+    let destinations = drawn.into_iter().flat_map(|draw| {
+        let all = draw.destinations.iter().enumerate();
+        all.map(|(index, it)| destination(draw, index, it))
+    });
+    StepSnapshot {
+        rule: format!("{}, {}", step.rule, step.clause),
+        effect: step.effect.name().to_owned(),
+        why: step.effect.to_string(),
+        destinations: destinations.collect(),
     }
 }

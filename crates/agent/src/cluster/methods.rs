@@ -160,6 +160,11 @@ impl Cluster {
         }
     }
 
+    /// The settings of the breakers of a method, if it has any.
+    pub(super) fn breaker_of(&self, method: &str) -> Option<BreakerSettings> {
+        self.methods.of(method)?.breaker()
+    }
+
     /// What holds for a method, in words.
     pub fn method_words(&self, method: &str) -> Vec<String> {
         self.methods.of(method).map(|rule| rule.policy.words()).unwrap_or_default()

@@ -19,6 +19,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use super::methods::MethodRule;
+use super::splits::CallDraw;
 use super::{Attempt, Cluster, Member, Standing};
 use crate::call::{Outcome, RoutedCall, Times};
 use crate::config::{CallMode, HedgeDelay};
@@ -89,10 +90,12 @@ impl Cluster {
         let Times { mut now, deadline } = call.times;
         let all = self.attempts(deadline);
         let max_attempts = n.max(all.limits().max_attempts).max(2);
-        let mut attempts = Attempts::new(AttemptLimits { max_attempts, deadline });
+        let limits = AttemptLimits { max_attempts, deadline };
+        let mut attempts = Attempts::new(limits).with_draw(all.draw());
         let mut running = Running::default();
+        let draw = CallDraw(all.draw());
         // Those who wait in line come first.
-        let is_behind = self.lines.has_waiting(self.choice(&call).allowed.as_ref());
+        let is_behind = self.lines.has_waiting(self.choice(&call, draw).allowed.as_ref());
         while !is_behind
             && running.len() < n as usize
             && let Some(attempt) = self.begin_next(&mut attempts, now, &call)
@@ -166,7 +169,7 @@ impl Cluster {
         now: Instant,
         call: &RoutedCall<'_>,
     ) -> Option<Attempt> {
-        let choice = self.choice(call);
+        let choice = self.choice(call, CallDraw(attempts.draw()));
         let is_anybody = matches!(self.next(attempts, now, &choice), Next::Offer(_));
         if !is_anybody || !self.budget.borrow_mut().take() {
             return None;
@@ -181,7 +184,7 @@ impl Cluster {
         now: Instant,
         call: &RoutedCall<'_>,
     ) -> Option<Attempt> {
-        let choice = self.choice(call);
+        let choice = self.choice(call, CallDraw(attempts.draw()));
         let Next::Offer(slot) = self.next(attempts, now, &choice) else { return None };
         let attempt = self.attempt(slot, now, choice.allowed.as_deref())?;
         // What counts is that it is not chosen again.
@@ -208,7 +211,7 @@ impl Cluster {
         self.wait_for_endpoints(deadline).await?;
         let now = Instant::now();
         self.last_call.set(now);
-        let allowed = self.allowed(&call);
+        let allowed = self.allowed(&call, self.rules.draw());
         let is_allowed = |member: &Member| allowed.as_ref().is_none_or(|it| it.has(member));
         let slots: Vec<_> = {
             let balancer = self.balancer.borrow();

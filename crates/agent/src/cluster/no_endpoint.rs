@@ -1,10 +1,13 @@
 //! Why nobody can take a call, in words.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
+use balance::Balancer;
 use registry::{Freshness, unused_text, why_nobody};
 
-use super::{Allowed, Cluster, MemberState};
+use super::describe::NO_WEIGHT;
+use super::{Allowed, Cluster, Member, MemberState};
 use crate::error::{CallError, Code};
 
 /// Endpoints whose troubles a caller is told: there may be thousands.
@@ -47,10 +50,13 @@ impl Cluster {
         }
         let (service, registry) = (&self.service, &self.registry_name);
         let balancer = self.balancer.borrow();
+        if let Some(error) = self.all_switched_off(&balancer) {
+            return error;
+        }
         let mut down = balancer.stats().filter(|stats| !stats.leaving);
         let troubles = down.by_ref().take(MAX_TOLD);
         let told: Vec<String> =
-            troubles.map(|stats| stats.key.0.trouble(&self.service_name)).collect();
+            troubles.map(|stats| self.trouble(stats.key, stats.weight)).collect();
         if !told.is_empty() {
             let list = told.join(", ");
             let more = match down.count() {
@@ -87,6 +93,48 @@ impl Cluster {
                 };
                 CallError::new(Code::RegistryUnavailable, message)
             }
+        }
+    }
+}
+
+impl Cluster {
+    /// The failure of calls whose endpoints all have no weight.
+    fn all_switched_off(&self, balancer: &Balancer<Member>) -> Option<CallError> {
+        let mut all = balancer.stats().filter(|stats| !stats.leaving).peekable();
+        all.peek()?;
+        if !all.all(|stats| stats.weight == 0) {
+            return None;
+        }
+        let mut all = balancer.stats().filter(|stats| !stats.leaving).map(|stats| stats.key);
+        let by: BTreeSet<String> =
+            all.by_ref().take(MAX_TOLD).filter_map(|one| self.switched_off_by(one)).collect();
+        let service = &self.service;
+        let message = match by.is_empty() {
+            true => format!(
+                "every endpoint of {service} is registered with weight 0 or as disabled, so none \
+                 gets calls"
+            ),
+            false => {
+                let by: Vec<String> = by.into_iter().collect();
+                format!(
+                    "every endpoint of {service} is switched off by configurators ({}); see \
+                     dubmesh explain",
+                    by.join(", ")
+                )
+            }
+        };
+        Some(CallError::new(Code::NoEndpoint, message))
+    }
+
+    /// An endpoint's address, and why it gets no calls.
+    fn trouble(&self, member: &Member, weight: u32) -> String {
+        match weight {
+            0 => {
+                let mut why = vec![NO_WEIGHT.to_owned()];
+                self.say_who_switched_off(member, weight, &mut why);
+                format!("{} ({})", member.0.upstream.address(), why.join("; "))
+            }
+            _ => member.0.trouble(&self.service_name),
         }
     }
 }

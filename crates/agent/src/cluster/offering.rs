@@ -15,6 +15,7 @@ use registry::Freshness;
 use tracing::info;
 
 use super::attempt::Leave;
+use super::splits::CallDraw;
 use super::stuck::Moved;
 use super::{Allowed, Attempt, Cluster, Member};
 use crate::call::{Call, Outcome, Payload, RoutedCall, Times};
@@ -40,7 +41,8 @@ impl Cluster {
 
     /// A call that was not offered yet, and whose caller gives up at `deadline`.
     pub fn attempts(&self, deadline: Instant) -> Attempts<Member> {
-        Attempts::new(AttemptLimits { max_attempts: self.policy.borrow().max_attempts, deadline })
+        let limits = AttemptLimits { max_attempts: self.policy.borrow().max_attempts, deadline };
+        Attempts::new(limits).with_draw(self.rules.draw().0)
     }
 
     /// What a call may still try that [`Cluster::begin`] has begun and that failed.
@@ -54,9 +56,9 @@ impl Cluster {
         error: &CallError,
         facts: &dyn CallFacts,
     ) -> Result<Attempts<Member>, GiveUp> {
-        let mut attempts = self.attempts(times.deadline);
+        let mut attempts = self.attempts(times.deadline).with_draw(attempt.draw.0);
         attempts.failed(attempt.member.clone(), self.retry_of(error, facts));
-        match self.next(&attempts, times.now, &self.choice(facts)) {
+        match self.next(&attempts, times.now, &self.choice(facts, attempt.draw)) {
             Next::Offer(_) | Next::Wait | Next::Queue if !self.budget.borrow_mut().take() => {
                 Err(GiveUp::LastFailure)
             }
@@ -71,15 +73,15 @@ impl Cluster {
     /// Begins a call on an endpoint that is connected and has room; `None` if there is none now.
     pub fn begin(self: &Rc<Self>, now: Instant, facts: &dyn CallFacts) -> Option<Attempt> {
         self.last_call.set(now);
-        let choice = self.choice(facts);
+        let draw = self.rules.draw();
+        let choice = self.choice(facts, draw);
         if self.lines.has_waiting(choice.allowed.as_ref()) {
             return None;
         }
-        let attempt = self.begin_for(now, choice.allowed.as_deref(), choice.point);
-        if attempt.is_some() {
-            self.budget.borrow_mut().call();
-        }
-        attempt
+        let mut attempt = self.begin_for(now, choice.allowed.as_deref(), choice.point)?;
+        attempt.draw = draw;
+        self.budget.borrow_mut().call();
+        Some(attempt)
     }
 
     /// Begins a call that may go to these endpoints.
@@ -116,7 +118,8 @@ impl Cluster {
     /// Makes a call at one endpoint and no other.
     pub async fn call_once(self: &Rc<Self>, call: RoutedCall<'_>, caller: CallerId) -> Outcome {
         let limits = AttemptLimits { max_attempts: 1, deadline: call.times.deadline };
-        self.call_with(Attempts::new(limits), call, caller).await
+        let attempts = Attempts::new(limits).with_draw(self.rules.draw().0);
+        self.call_with(attempts, call, caller).await
     }
 
     /// The same, with what it may try, and for which caller.
@@ -199,7 +202,8 @@ impl Cluster {
         if attempts.is_first() {
             self.budget.borrow_mut().call();
         }
-        let mut choice = self.choice(facts);
+        let draw = CallDraw(attempts.draw());
+        let mut choice = self.choice(facts, draw);
         let is_behind = attempts.is_first() && self.lines.has_waiting(choice.allowed.as_ref());
         let mut next = match is_behind {
             true => Next::Queue,
@@ -218,7 +222,7 @@ impl Cluster {
                     // If none came, the next decision says so.
                     let _ = self.wait_for_endpoints(attempts.limits().deadline).await;
                     now = Instant::now();
-                    choice = self.choice(facts);
+                    choice = self.choice(facts, draw);
                     next = self.next(&attempts, now, &choice);
                     continue;
                 }
@@ -256,7 +260,7 @@ impl Cluster {
             attempts.failed(attempt.member.clone(), self.retry_of(&error, facts));
             attempt.failed(now, &error);
             // Endpoints and rules may be others by now.
-            choice = self.choice(facts);
+            choice = self.choice(facts, draw);
             next = self.next(&attempts, now, &choice);
             self.go_on(&next, error)?;
         }
@@ -307,9 +311,9 @@ impl Cluster {
 
     /// What a call says about where it goes.
     #[inline]
-    pub(super) fn choice(&self, facts: &dyn CallFacts) -> Choice {
+    pub(super) fn choice(&self, facts: &dyn CallFacts, draw: CallDraw) -> Choice {
         Choice {
-            allowed: self.with_circuits(self.allowed(facts), facts),
+            allowed: self.with_circuits(self.allowed(facts, draw), facts),
             point: self.preference.point(facts),
         }
     }
@@ -404,7 +408,8 @@ impl Cluster {
         self.stats(&member).started();
         let circuits = allowed.and_then(Allowed::circuits);
         let circuit = circuits.map(|circuits| circuits.begin(&member, now));
-        Some(Attempt { cluster: Rc::clone(self), member, ticket, leave, circuit, started: now })
+        let (cluster, draw) = (Rc::clone(self), CallDraw::default());
+        Some(Attempt { cluster, member, ticket, leave, circuit, started: now, draw })
     }
 
     #[inline]

@@ -11,15 +11,18 @@ use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
 use flow::rules::{
-    CallView, Configurators, Inputs, RuleSet, Selection, Step, Subset, TAG, UrlView, apply_subsets,
+    CallView, Configurators, Inputs, RuleSet, Selection, Subset, TAG, UrlView, apply_subsets,
 };
 use parameters::Parameters;
 use registry::Endpoint;
 
+use super::splits::CallDraw;
 use super::{Allowed, Member, splits};
 use crate::config::{RoutingPolicy, Split};
 use crate::facts::CallFacts;
 use crate::rule_documents::RegistryRules;
+
+mod explained;
 
 /// Kinds of calls that are remembered. Beyond these all are forgotten, and looked at again.
 const MAX_KNOWN: usize = 1024;
@@ -48,28 +51,22 @@ struct RuleState {
     subsets: Vec<Subset>,
 }
 
-/// What rules do to a call.
-pub(super) struct Explained {
-    pub(super) allowed: Option<Allowed>,
-    pub(super) members: Vec<ExplainedMember>,
-    pub(super) steps: Vec<Step>,
-    /// Documents of the registry that cannot be read.
-    pub(super) unreadable: Vec<String>,
-}
-
-/// What they do to an endpoint.
-pub(super) struct ExplainedMember {
-    pub(super) member: Member,
-    /// With what configurators make of it, and without its warm-up.
-    pub(super) full_weight: u32,
-    pub(super) removed_by: Option<String>,
-}
-
 /// An endpoint as rules see it.
 struct Placed {
     member: Member,
     /// As the registry shows it now.
     endpoint: Endpoint,
+}
+
+/// What a configurator changes at an endpoint.
+pub(super) struct Change {
+    pub(super) configurator: Arc<str>,
+    pub(super) params: Parameters,
+}
+
+/// All of both; what `other` has counts.
+fn joined(one: &Parameters, other: &Parameters) -> Parameters {
+    one.iter().chain(other.iter()).collect()
 }
 
 fn allowed_of(state: &RuleState, selection: &Selection) -> Allowed {
@@ -148,14 +145,9 @@ impl Rules {
         if state.configurators.is_empty() {
             return Cow::Borrowed(endpoint);
         }
-        let join = |one: &Parameters, other: &Parameters| one.iter().chain(other.iter()).collect();
-        let mut seen: Parameters = join(&endpoint.params, &state.caller);
         let mut params = endpoint.params.clone();
-        for configurators in &state.configurators {
-            let view = UrlView { params: &seen, ..view(endpoint, &self.service.interface) };
-            let changes = configurators.changes(&view, &state.routing.caller.host);
-            seen = join(&seen, &changes);
-            params = join(&params, &changes);
+        for change in state.changes(endpoint, &self.service.interface) {
+            params = joined(&params, &change.params);
         }
         if params == endpoint.params {
             return Cow::Borrowed(endpoint);
@@ -172,40 +164,26 @@ impl Rules {
         splits::detour(&self.state.borrow().routing.splits, call, &self.service)
     }
 
-    /// What the rules do to a call.
-    pub(super) fn explain(&self, call: &dyn CallFacts) -> Explained {
-        let state = self.state.borrow();
-        let split = splits::of_call(&state.routing.splits, call);
-        let mut selection = match self.is_active.get() {
-            true => state.select(call, split, &self.service.interface),
-            false => Selection::all(state.endpoints.len()),
-        };
-        let allowed = self.is_active.get().then(|| allowed_of(&state, &selection));
-        let members = state.endpoints.iter().enumerate().map(|(index, placed)| ExplainedMember {
-            member: placed.member.clone(),
-            full_weight: placed.endpoint.weight,
-            removed_by: selection.removal(index).map(ToString::to_string),
-        });
-        let (members, unreadable) = (members.collect(), state.registry.unreadable.clone());
-        let mut steps = splits::steps(&state.routing.splits, call, split);
-        steps.append(&mut selection.steps);
-        Explained { allowed, members, steps, unreadable }
-    }
-
     /// The endpoints that a call may go to; `None` means all of them.
     #[inline]
-    pub(super) fn allowed(&self, call: &dyn CallFacts) -> Option<Rc<Allowed>> {
+    pub(super) fn allowed(&self, call: &dyn CallFacts, draw: CallDraw) -> Option<Rc<Allowed>> {
         if !self.is_active.get() {
             return None;
         }
-        Some(self.look(call))
+        Some(self.look(call, draw))
+    }
+
+    /// What chance says of a new call: of use where there are rules.
+    #[inline]
+    pub(super) fn draw(&self) -> CallDraw {
+        if self.is_active.get() { CallDraw::new() } else { CallDraw::default() }
     }
 
     #[cold]
-    fn look(&self, call: &dyn CallFacts) -> Rc<Allowed> {
+    fn look(&self, call: &dyn CallFacts, draw: CallDraw) -> Rc<Allowed> {
         let mut state = self.state.borrow_mut();
         let routing = Arc::clone(&state.routing);
-        let split = splits::of_call(&routing.splits, call);
+        let split = splits::of_call(&routing.splits, call, &self.service, draw);
         let key = (!state.inputs.is_drawn).then(|| state.inputs_of(call, split));
         if let Some(known) = key.as_deref().and_then(|key| state.known.get(key)) {
             return Rc::clone(known);
@@ -223,6 +201,21 @@ impl Rules {
 }
 
 impl RuleState {
+    /// What each configurator that changes something changes at an endpoint.
+    fn changes(&self, endpoint: &Endpoint, interface: &str) -> Vec<Change> {
+        let mut seen: Parameters = joined(&endpoint.params, &self.caller);
+        let mut changes = Vec::new();
+        for configurators in &self.configurators {
+            let view = UrlView { params: &seen, ..view(endpoint, interface) };
+            let params = configurators.changes(&view, &self.routing.caller.host);
+            seen = joined(&seen, &params);
+            if !params.is_empty() {
+                changes.push(Change { configurator: Arc::clone(configurators.name()), params });
+            }
+        }
+        changes
+    }
+
     /// Puts the rules of the configuration and of the registry together.
     fn combine(&mut self, service: &ServiceKey) {
         let Self { routing, registry, .. } = self;
@@ -259,11 +252,40 @@ impl RuleState {
     }
 
     fn select(&self, call: &dyn CallFacts, split: Option<&Split>, interface: &str) -> Selection {
-        let views: Vec<UrlView<'_>> =
-            self.endpoints.iter().map(|placed| view(&placed.endpoint, interface)).collect();
+        let views = self.views(interface);
+        let mut selection = self.with_view(call, split, interface, |view| {
+            self.set.select(view, &views, &mut rand::rng())
+        });
+        self.apply_subsets(split, &views, &mut selection);
+        selection
+    }
+
+    fn views<'a>(&'a self, interface: &'a str) -> Vec<UrlView<'a>> {
+        self.endpoints.iter().map(|placed| view(&placed.endpoint, interface)).collect()
+    }
+
+    fn apply_subsets(
+        &self,
+        split: Option<&Split>,
+        views: &[UrlView<'_>],
+        selection: &mut Selection,
+    ) {
+        if !self.subsets.is_empty() {
+            apply_subsets(&self.subsets, split.and_then(Split::subset), views, selection);
+        }
+    }
+
+    /// Has `look` see a call as rules see it, if this split takes it.
+    fn with_view<T>(
+        &self,
+        call: &dyn CallFacts,
+        split: Option<&Split>,
+        interface: &str,
+        look: impl FnOnce(&CallView<'_>) -> T,
+    ) -> T {
         let method = call.method();
         let owned = |value: Option<Cow<'_, str>>| value.map(|text| Cow::Owned(text.into_owned()));
-        let view = CallView {
+        look(&CallView {
             consumer: UrlView {
                 protocol: "consumer",
                 host: &self.routing.caller.host,
@@ -276,12 +298,7 @@ impl RuleState {
                 splits::tagged(split, name).or_else(|| owned(call.attachment(name)))
             },
             argument: &|index| owned(call.argument(index)),
-        };
-        let mut selection = self.set.select(&view, &views, &mut rand::rng());
-        if !self.subsets.is_empty() {
-            apply_subsets(&self.subsets, split.and_then(Split::subset), &views, &mut selection);
-        }
-        selection
+        })
     }
 }
 
@@ -346,7 +363,9 @@ mod tests {
     #[test]
     fn calls_that_rules_cannot_tell_apart_share_one_look() {
         let rules = rules();
-        let look = |one, other| rules.allowed(&CallWithAttachments(one, other)).unwrap();
+        let look = |one, other| {
+            rules.allowed(&CallWithAttachments(one, other), CallDraw::default()).unwrap()
+        };
         assert!(Rc::ptr_eq(&look("a", "b"), &look("a", "b")));
         assert_eq!(n_known(&rules), 1);
         // The same texts in a row, divided elsewhere.
@@ -364,11 +383,13 @@ mod tests {
     fn few_and_short_kinds_of_calls_are_remembered() {
         let rules = rules();
         for n in 0..3 * MAX_KNOWN {
-            rules.allowed(&CallWithAttachments(&n.to_string(), "")).unwrap();
+            rules.allowed(&CallWithAttachments(&n.to_string(), ""), CallDraw::default()).unwrap();
             assert!(n_known(&rules) <= MAX_KNOWN);
         }
         let before = n_known(&rules);
-        rules.allowed(&CallWithAttachments(&"x".repeat(MAX_KEY_LEN), "")).unwrap();
+        rules
+            .allowed(&CallWithAttachments(&"x".repeat(MAX_KEY_LEN), ""), CallDraw::default())
+            .unwrap();
         assert_eq!(n_known(&rules), before);
     }
 
@@ -376,6 +397,6 @@ mod tests {
     fn without_rules_nothing_is_looked_at() {
         let rules = rules();
         rules.set_registry(RegistryRules::default());
-        assert!(rules.allowed(&CallWithAttachments("no", "")).is_none());
+        assert!(rules.allowed(&CallWithAttachments("no", ""), CallDraw::default()).is_none());
     }
 }

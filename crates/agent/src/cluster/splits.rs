@@ -5,15 +5,52 @@ use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
 use flow::rules::{Clause, Effect, FORCE_TAG, Step, TAG};
-use flow::split::{Share, choose, point_of};
+use flow::split::{Share, choose, parts, point_of};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
 
 use crate::config::{CallPart, CallTest, Split, SplitTarget};
 use crate::facts::CallFacts;
 
+/// What chance says of a call: the same for all of its attempts, so that a call that goes to a
+/// second endpoint stays in its part of the traffic.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CallDraw(pub(super) u64);
+
+impl CallDraw {
+    /// Of a new call.
+    pub(super) fn new() -> Self {
+        Self(rand::random())
+    }
+}
+
 /// The split that takes a call, among its own endpoints. Calls that go to another version or group
 /// have gone there before.
-pub(super) fn of_call<'a>(splits: &'a [Split], call: &dyn CallFacts) -> Option<&'a Split> {
-    chosen(splits, call, |split| matches!(split.to, SplitTarget::Service(_)))
+pub(super) fn of_call<'a>(
+    splits: &'a [Split],
+    call: &dyn CallFacts,
+    service: &ServiceKey,
+    CallDraw(seed): CallDraw,
+) -> Option<&'a Split> {
+    if splits.is_empty() {
+        return None;
+    }
+    let (fitting, shares) = shares(splits, call, service, is_detour);
+    let index = choose(&shares, &mut SmallRng::seed_from_u64(seed))?;
+    fitting.get(index).copied()
+}
+
+/// All that chance can make of a call among its own endpoints, each with its part of a hundred
+/// calls.
+pub(super) fn all_of_call<'a>(
+    splits: &'a [Split],
+    call: &dyn CallFacts,
+    service: &ServiceKey,
+) -> Vec<(f64, Option<&'a Split>)> {
+    let (fitting, shares) = shares(splits, call, service, is_detour);
+    let (parts, none) = parts(&shares);
+    let taken = parts.into_iter().zip(fitting).map(|(percent, split)| (percent, Some(split)));
+    taken.chain([(none, None)]).filter(|(percent, _)| *percent != 0.0).collect()
 }
 
 /// The service that a call goes to instead of `service`.
@@ -22,45 +59,72 @@ pub(super) fn detour(
     call: &dyn CallFacts,
     service: &ServiceKey,
 ) -> Option<ServiceKey> {
-    match &chosen(splits, call, |_| false)?.to {
+    let (fitting, shares) = shares(splits, call, service, |_| false);
+    match &fitting.get(choose(&shares, &mut rand::rng())?)?.to {
         SplitTarget::Service(other) => Some(other.of(service)).filter(|other| other != service),
         SplitTarget::Tag { .. } | SplitTarget::Endpoints(_) => None,
     }
 }
 
+fn is_detour(split: &Split) -> bool {
+    matches!(split.to, SplitTarget::Service(_))
+}
+
 /// Whether any of them leads to another version or group.
 pub(super) fn has_detour(splits: &[Split]) -> bool {
-    splits.iter().any(|split| matches!(split.to, SplitTarget::Service(_)))
+    splits.iter().any(is_detour)
 }
 
-fn chosen<'a>(
+/// The splits that are for calls like this one, and what each takes of them.
+fn shares<'a>(
     splits: &'a [Split],
     call: &dyn CallFacts,
+    service: &ServiceKey,
     is_elsewhere: impl Fn(&Split) -> bool,
-) -> Option<&'a Split> {
-    let fitting: Vec<&Split> = splits.iter().filter(|split| fits(split, call)).collect();
-    let share = |split: &&Split| Share {
+) -> (Vec<&'a Split>, Vec<Share>) {
+    let fitting = splits.iter().filter(|split| fits(split, call, service));
+    let share = |split: &Split| Share {
         percent: split.percent,
-        point: split.sticky.as_ref().and_then(|part| value(part, call)).map(|it| point_of(&it)),
+        point: split
+            .sticky
+            .as_ref()
+            .and_then(|part| value(part, call, service))
+            .map(|it| point_of(&it)),
         is_elsewhere: is_elsewhere(split),
     };
-    let shares: Vec<Share> = fitting.iter().map(share).collect();
-    fitting.get(choose(&shares, &mut rand::rng())?).copied()
+    fitting.map(|split| (split, share(split))).unzip()
 }
 
-/// Whether a split is for calls like this one.
-fn fits(split: &Split, call: &dyn CallFacts) -> bool {
+/// Whether a split is for calls like this one, of `service`.
+fn fits(split: &Split, call: &dyn CallFacts, service: &ServiceKey) -> bool {
     let passes = |CallTest { part, pattern }: &CallTest| {
-        value(part, call).is_some_and(|value| match pattern.strip_suffix('*') {
+        value(part, call, service).is_some_and(|value| match pattern.strip_suffix('*') {
             Some(beginning) => value.starts_with(beginning),
             None => *value == **pattern,
         })
     };
-    split.is_for(&call.method()) && split.when.iter().all(passes)
+    split.is_for(&call.method())
+        && split.when.iter().all(passes)
+        && !is_asked_for_otherwise(split, service)
 }
 
-fn value<'a>(part: &CallPart, call: &'a dyn CallFacts) -> Option<Cow<'a, str>> {
+/// Whether a split would give its callers another version or group than they ask for.
+fn is_asked_for_otherwise(split: &Split, service: &ServiceKey) -> bool {
+    let is_asked = |asked: &str| !matches!(asked, "" | "*");
+    let ServiceKey { version, group, .. } = service;
+    is_asked(version) && split.is_for_unasked(&CallPart::Version)
+        || is_asked(group) && split.is_for_unasked(&CallPart::Group)
+}
+
+fn value<'a>(
+    part: &CallPart,
+    call: &'a dyn CallFacts,
+    service: &'a ServiceKey,
+) -> Option<Cow<'a, str>> {
+    let asked = |text: &'a str| (!text.is_empty()).then_some(Cow::Borrowed(text));
     match part {
+        CallPart::Version => asked(&service.version),
+        CallPart::Group => asked(&service.group),
         CallPart::Header(name) => call.header(name),
         CallPart::Attachment(name) => call.attachment(name),
         CallPart::Argument(index, path) if path.is_empty() => call.argument(*index),
@@ -78,13 +142,17 @@ pub(super) fn tagged<'a>(split: Option<&'a Split>, name: &str) -> Option<Cow<'a,
 }
 
 /// What each split does to a call, if `taken` takes it among its own endpoints.
-pub(super) fn steps(splits: &[Split], call: &dyn CallFacts, taken: Option<&Split>) -> Vec<Step> {
+pub(super) fn steps(
+    splits: &[Split],
+    call: &dyn CallFacts,
+    service: &ServiceKey,
+    taken: Option<&Split>,
+) -> Vec<Step> {
     let step = |split: &Split| {
-        let is_detour = matches!(split.to, SplitTarget::Service(_));
-        let effect = match fits(split, call) {
+        let effect = match fits(split, call, service) {
             false => Effect::OtherCalls,
             // Whether it is one of those is drawn before its endpoints are looked at.
-            true if is_detour && split.percent == 100 => Effect::Drawn,
+            true if is_detour(split) && split.percent == 100 => Effect::Drawn,
             true if taken.is_some_and(|taken| taken.name == split.name) => Effect::Drawn,
             true => Effect::NotDrawn,
         };

@@ -15,6 +15,7 @@ use balance::EjectReason;
 use flow::{Attempts, Next, Retry};
 
 use super::offering::Choice;
+use super::splits::CallDraw;
 use super::{Attempt, Cluster, Member};
 use crate::call::Outcome;
 use crate::error::Code;
@@ -100,7 +101,8 @@ impl Cluster {
         now: Instant,
         facts: &dyn CallFacts,
     ) -> Option<Attempts<Member>> {
-        Some(self.moved(attempt, self.attempts(deadline), now, facts)?.attempts)
+        let attempts = self.attempts(deadline).with_draw(attempt.draw.0);
+        Some(self.moved(attempt, attempts, now, facts)?.attempts)
     }
 
     #[cold]
@@ -115,7 +117,7 @@ impl Cluster {
             return None;
         }
         attempts.failed(attempt.member.clone(), Retry::Elsewhere);
-        let choice = self.choice(facts);
+        let choice = self.choice(facts, CallDraw(attempts.draw()));
         let next = self.next(&attempts, now, &choice);
         let goes = match next {
             Next::Offer(slot) => !self.balancer.borrow().is_last_choice(slot, now),

@@ -155,8 +155,7 @@ pub(super) fn routing(
     let tags = section.text("tag_rule");
     let tags = tags.and_then(|path| read(section, "tag_rule", folder, path, TagRule::parse));
     let conditions = files(section, "condition_rules", folder, ConditionRule::parse);
-    let configurators =
-        files(section, "configurators", folder, |_, text| Configurators::parse(text));
+    let configurators = files(section, "configurators", folder, Configurators::parse);
     let from_registry = section.flag("registry_rules", base.from_registry);
     let caller = caller(section, &base.caller);
     let zone = section.text("zone").map(str::to_owned).or_else(|| base.zone.clone());

@@ -14,8 +14,8 @@ use super::section::Section;
 const MAX_SPLITS: usize = 64;
 /// The last parameter that a Java method can have.
 const MAX_INDEX: usize = 254;
-const PART_REMEDY: &str = "write \"header:NAME\", \"attachment:NAME\", \"argument:0\" or \
-                           \"argument:0.member\"";
+const PART_REMEDY: &str = "write \"header:NAME\", \"attachment:NAME\", \"argument:0\", \
+                           \"argument:0.member\", \"version\" or \"group\"";
 
 /// A part of the calls, and where it goes.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -77,6 +77,10 @@ pub enum CallPart {
     Attachment(String),
     /// An argument, or what is at this path in it.
     Argument(usize, Vec<String>),
+    /// The version that its caller asks for.
+    Version,
+    /// The group that its caller asks for.
+    Group,
 }
 
 impl OtherService {
@@ -142,6 +146,8 @@ impl fmt::Display for CallPart {
         match self {
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Attachment(name) => write!(f, "attachment:{name}"),
+            Self::Version => f.write_str("version"),
+            Self::Group => f.write_str("group"),
             Self::Argument(index, path) => {
                 write!(f, "argument:{index}")?;
                 path.iter().try_for_each(|member| write!(f, ".{member}"))
@@ -156,6 +162,11 @@ impl CallPart {
     /// # Errors
     /// What is wrong with it.
     fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "version" => return Ok(Self::Version),
+            "group" => return Ok(Self::Group),
+            _ => {}
+        }
         let unknown = || format!("\"{text}\" is not known");
         let (kind, name) = text.split_once(':').ok_or_else(unknown)?;
         match (kind, name) {
@@ -231,7 +242,23 @@ impl Split {
     /// Whether all calls that `other` is for are calls that this one is for.
     fn covers(&self, other: &Self) -> bool {
         let has_method = |name: &String| self.methods.iter().any(|wide| covers(wide, name));
-        other.methods.iter().all(has_method) && self.when.iter().all(|it| other.when.contains(it))
+        let is_as_wide = |part| !self.is_for_unasked(part) || other.is_for_unasked(part);
+        other.methods.iter().all(has_method)
+            && self.when.iter().all(|it| other.when.contains(it))
+            && [CallPart::Version, CallPart::Group].iter().all(is_as_wide)
+    }
+
+    /// Whether its calls get another version, or group, and ask for none: a caller gets what it
+    /// asks for, unless a test names that.
+    #[must_use]
+    pub fn is_for_unasked(&self, part: &CallPart) -> bool {
+        let SplitTarget::Service(other) = &self.to else { return false };
+        let changed = match part {
+            CallPart::Version => &other.version,
+            CallPart::Group => &other.group,
+            _ => return false,
+        };
+        changed.is_some() && !self.when.iter().any(|test| test.part == *part)
     }
 
     /// The subset of endpoints that its calls go to.
@@ -261,6 +288,10 @@ fn split(section: &mut Section<'_>) -> Option<Split> {
     if sticky.is_some() && percent.is_none_or(|percent| percent == 100) {
         let problem = "has no effect: all calls of the section go the same way";
         section.wrong("sticky", problem, "add percent, or remove this key");
+    }
+    if matches!(sticky, Some(CallPart::Version | CallPart::Group)) {
+        let problem = "is the same for all calls of a service, which would all go the same way";
+        section.wrong("sticky", problem, "name a header, an attachment or an argument");
     }
     let to = target(section, name.as_ref());
     let methods = methods.into_iter().map(str::to_owned).collect();
@@ -356,6 +387,7 @@ mod tests {
             ("when = { 'header:a b' = 'y' }\ntag = 'x'\n", "not the name of a header"),
             ("when = { 'header:a' = 'y' }\nsticky = 'header:a'\ntag = 'x'\n", "go the same way"),
             ("percent = 5\nversion = '1'\nforce = true\n", "force"),
+            ("percent = 5\ntag = 'x'\nsticky = 'version'\n", "the same for all calls"),
             (
                 "percent = 60\ntag = 'x'\n[[cluster.split]]\nname = 'b'\npercent = 41\ntag = 'y'\n",
                 "write at most 40",
@@ -380,5 +412,10 @@ mod tests {
                     when = { 'header:a' = 'y' }\ntag = 'x'\n\
                     [[cluster.split]]\nname = 'd'\nmethods = ['c']\npercent = 100\ntag = 'x'\n";
         assert_eq!(read(keys).unwrap().len(), 4);
+        // Of another version are calls that ask for none, and those of the version that is named.
+        let keys = "[[cluster.split]]\nname = 'a'\npercent = 100\nversion = '2.0'\n\
+                    [[cluster.split]]\nname = 'b'\nwhen = { version = '1.0' }\nversion = '2.0'\n\
+                    [[cluster.split]]\nname = 'c'\npercent = 100\ntag = 'x'\n";
+        assert_eq!(read(keys).unwrap().len(), 3);
     }
 }

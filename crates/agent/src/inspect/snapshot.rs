@@ -12,7 +12,9 @@ use crate::metrics::CallTotals;
 mod explanation;
 mod route;
 
-pub use self::explanation::{ExplainedEndpoint, ExplanationSnapshot, StepSnapshot};
+pub use self::explanation::{
+    DestinationSnapshot, ExplainedEndpoint, ExplanationSnapshot, StepSnapshot,
+};
 pub use self::route::RouteSnapshot;
 
 /// More reasons than this are left out.

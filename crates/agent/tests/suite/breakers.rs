@@ -3,7 +3,7 @@
 use crate::support::dubbo::DubboConsumer;
 use crate::support::{
     Behaviour, FakeProvider, Http, HttpResponse, SERVICE, STRING, consumer_with_metrics,
-    dubbo_consumer, metric, register, wait_until,
+    dubbo_consumer, metric, register, reload, wait_until,
 };
 use agent::Agent;
 use dubbo_proto::Status;
@@ -53,11 +53,20 @@ fn one_method_is_kept_from_one_endpoint() {
     let page = explained(&agent, &format!("/explain?service={SERVICE}&method=echo"));
     assert!(page.contains("circuit of method echo: open"), "{page}");
     assert!(explained(&agent, "/endpoints").contains("circuit of method echo: open"));
+    let other = explained(&agent, &format!("/explain?service={SERVICE}&method=nothing"));
+    assert!(!other.contains("circuit"), "of another method: {other}");
     // Other methods still go there.
     wait_until("the other method goes there", || {
         let _ = call(&agent, "nothing");
         (n_requests + 3 <= bad.n_requests()).then_some(())
     });
+    // A reload takes the section away, and what it has found out.
+    reload(&agent, &hub, "");
+    wait_until("the circuit is shown no longer", || {
+        let page = explained(&agent, &format!("/explain?service={SERVICE}&method=echo"));
+        (!page.contains("circuit")).then_some(())
+    });
+    assert!(!explained(&agent, "/endpoints").contains("circuit of"));
 }
 
 #[test]

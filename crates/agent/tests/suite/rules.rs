@@ -251,6 +251,141 @@ fn explain_shows_what_removes_each_endpoint_and_who_gets_which_share() {
     assert_eq!(fixture.shares(&mut call), (5, 5), "nothing of it is counted");
 }
 
+/// Two workers draw two destinations, and neither looks removed.
+#[test]
+fn explain_shows_weighted_destinations_with_their_shares() {
+    let fixture = GrayAndPlainProviders::new();
+    let other = FakeProvider::start(Behaviour::Good);
+    let _other = register_with(&fixture.hub, other.addr, &[("env", "blue")]);
+    let rule = "configVersion: v3.1\nconditions:\n- from: {match: 'method=echo'}\n  \
+                to: [{match: 'env=gray', weight: 30}, {match: 'env=blue', weight: 90}, \
+                {match: 'env=none', weight: 500}]\n";
+    fixture.hub.set_rule(CONDITIONS, Some(rule));
+    let agent = consumer_with_metrics(&fixture.hub, IN_TURN);
+    let mut call = echo(&agent, &[]);
+    wait_until("all are connected", || {
+        call();
+        let told = explained(&agent, "method=other");
+        told.endpoints
+            .values()
+            .all(|it| 0.0 < it.share_percent && it.share_percent < 50.0)
+            .then_some(())
+    });
+    for _ in 0..20 {
+        let told = explained(&agent, "method=echo");
+        let [gray, blue, plain] =
+            [&fixture.gray, &other, &fixture.plain].map(|it| &told.endpoints[&it.addr.to_string()]);
+        assert_eq!((gray.share_percent, blue.share_percent), (25.0, 75.0), "{told:?}");
+        assert_eq!((gray.allowed_percent, blue.allowed_percent), (25.0, 75.0));
+        assert_eq!((&gray.removed_by, &blue.removed_by), (&None, &None));
+        let removed = format!("{CONDITIONS}, condition 1");
+        assert_eq!((&plain.removed_by, plain.allowed_percent), (&Some(removed), 0.0));
+        let shown: Vec<(&str, f64)> =
+            told.rules[0].destinations.iter().map(|it| (&*it.to, it.share_percent)).collect();
+        assert_eq!(shown, [("env=gray", 25.0), ("env=blue", 75.0), ("env=none", 0.0)]);
+        let n_drawn = told.rules[0].destinations.iter().filter(|it| it.is_drawn).count();
+        assert_eq!(n_drawn, 1);
+    }
+    // The same of a split by chance.
+    fixture.hub.set_rule(CONDITIONS, None);
+    let split = "[[defaults.split]]\nname = \"canary\"\npercent = 20\n\
+                 endpoints = { env = \"gray\" }\n";
+    reload(&agent, &fixture.hub, &format!("{IN_TURN}{split}"));
+    let told = wait_until("the split holds", || {
+        let told = explained(&agent, "method=echo");
+        (told.endpoints[&fixture.gray.addr.to_string()].share_percent < 25.0).then_some(told)
+    });
+    let [gray, blue] = [&fixture.gray, &other].map(|it| &told.endpoints[&it.addr.to_string()]);
+    assert_eq!((gray.share_percent, &gray.removed_by), (20.0, &None));
+    assert_eq!((blue.share_percent, &blue.removed_by), (40.0, &None));
+    assert_eq!((gray.allowed_percent, blue.allowed_percent), (20.0, 80.0));
+}
+
+/// Configurators are shown with what they set; calls that none is left for name the one that
+/// switched them off.
+#[test]
+fn explain_and_errors_name_configurators() {
+    let fixture = GrayAndPlainProviders::new();
+    let agent = consumer_with_metrics(&fixture.hub, IN_TURN);
+    let mut call = echo(&agent, &[]);
+    wait_until("both are connected", || (fixture.shares(&mut call) == (5, 5)).then_some(()));
+    let set = |which: &str, parameters: &str| {
+        let rule = format!(
+            "configVersion: v2.7\nscope: service\nkey: {SERVICE}\nconfigs:\n- side: consumer\n  \
+             {which}parameters: {{{parameters}}}\n"
+        );
+        fixture.hub.set_rule(CONFIGURATORS, Some(&rule));
+    };
+    let plain = fixture.plain.addr.to_string();
+    set(&format!("providerAddresses: ['{plain}']\n  "), "timeout: 700");
+    let told = wait_until("it is shown", || {
+        let told = explained(&agent, "method=echo");
+        (told.rules.first()?.effect == "configured").then_some(told)
+    });
+    assert_eq!(
+        (&*told.rules[0].rule, &*told.rules[0].why),
+        (CONFIGURATORS, "sets timeout=700 at 1 of 2")
+    );
+    let sets = format!("{CONFIGURATORS} sets timeout=700");
+    assert_eq!(told.endpoints[&plain].configured, [sets]);
+    assert!(told.endpoints[&fixture.gray.addr.to_string()].configured.is_empty());
+
+    set("", "disabled: true");
+    fixture.wait_for("all are switched off", (0, 0), &mut call);
+    let off = format!("switched off by {CONFIGURATORS}");
+    let told = explained(&agent, "method=echo");
+    assert_eq!(told.endpoints[&plain].why, [&*off], "{told:?}");
+    let answer = Http::to(&agent).post(&format!("/{SERVICE}/echo"), &[STRING], "[\"a\"]");
+    let said =
+        format!("every endpoint of {SERVICE} is switched off by configurators ({CONFIGURATORS})");
+    assert!(answer.status == 503 && answer.body.contains(&said), "{answer:?}");
+}
+
+/// What was drawn for a call holds for all of its attempts: who reaches the full canary gets no
+/// second draw.
+#[test]
+fn a_call_that_goes_to_a_second_endpoint_stays_in_its_split() {
+    let hub = MemoryHub::new();
+    let [gray, plain] = [Behaviour::Busy, Behaviour::Good].map(FakeProvider::start);
+    let _gray = register_with(&hub, gray.addr, &[("env", "gray")]);
+    let _plain = register_with(&hub, plain.addr, &[]);
+    let split = "[defaults]\neject_max_percent = 0\nendpoint_capacity = 0\n[[defaults.split]]\n\
+                 name = \"canary\"\npercent = 50\nendpoints = { env = \"gray\" }\n";
+    let json = consumer(&hub, split);
+    let mut of_json = echo(&json, &[]);
+    let dubbo = dubbo_consumer(&hub, split);
+    let mut session = DubboConsumer::to(&dubbo);
+    let mut of_dubbo = || session.call("echo", "a", &[]).status == Status::Ok;
+    for call in [&mut of_json as &mut dyn FnMut() -> bool, &mut of_dubbo] {
+        let before = gray.n_requests();
+        let n_failed = (0..60).filter(|_| !call()).count();
+        assert_eq!(n_failed, gray.n_requests() - before, "none came back from the canary");
+        assert!((10..50).contains(&n_failed), "{n_failed}");
+    }
+}
+
+/// Who asks for a version gets it, unless the split says that it is meant.
+#[test]
+fn a_split_by_version_leaves_callers_alone_that_ask_for_one() {
+    let fixture = GrayAndPlainProviders::new();
+    let [one, two] = [(), ()].map(|()| FakeProvider::start(Behaviour::Good));
+    let _one = support::register_service(&fixture.hub, &format!("{SERVICE}:1.0"), one.addr);
+    let _two = support::register_service(&fixture.hub, &format!("{SERVICE}:2.0"), two.addr);
+    let split = "[[defaults.split]]\nname = \"canary\"\nversion = \"2.0\"\npercent = 100\n";
+    let of = |split: &str| {
+        let agent = consumer(&fixture.hub, split);
+        let before = [&one, &two].map(FakeProvider::n_requests);
+        for version in ["", "1.0", "2.0"] {
+            let header = format!("x-dubbo-service-version: {version}");
+            let headers = if version.is_empty() { vec![] } else { vec![&*header] };
+            assert!(echo(&agent, &headers)(), "{version}");
+        }
+        [one.n_requests() - before[0], two.n_requests() - before[1]]
+    };
+    assert_eq!(of(split), [1, 2]);
+    assert_eq!(of(&format!("{split}when = {{ version = \"1.*\" }}\n")), [0, 2]);
+}
+
 /// A part of the calls, and certain calls, go to a subset; a reload changes it.
 #[test]
 fn a_split_sends_some_calls_to_a_subset_and_all_others_elsewhere() {

@@ -89,6 +89,27 @@ fn tags_come_first_and_a_ban_leaves_nobody() {
     assert!(!out.contains("  left\n"), "{out}");
 }
 
+/// Whatever is drawn, each destination is shown with its share, and no endpoint of one is removed.
+#[test]
+fn weighted_destinations_have_shares() {
+    let folder = folder();
+    let rule = "configVersion: v3.1\nconditions:\n- to:\n  - {match: 'region=north', weight: 20}\n  \
+                - {match: 'region=south', weight: 80}\n  - {match: 'region=west', weight: 0}\n";
+    std::fs::write(folder.path().join("weighted.yaml"), rule).unwrap();
+    for _ in 0..5 {
+        let (status, out, _) = explain(folder.path(), &["--conditions", "weighted.yaml"]);
+        let lines = [
+            "    20% of these calls: region=north",
+            "    80% of these calls: region=south",
+            "    0% of these calls: region=west\n",
+            "10.0.0.1:20880  left for 20% of such calls\n",
+            "10.0.0.2:20880  left for 80% of such calls\n",
+        ];
+        assert!(status == 0 && lines.iter().all(|line| out.contains(line)), "{out}");
+        assert_eq!(out.matches("(drawn for this answer)").count(), 1, "{out}");
+    }
+}
+
 #[test]
 fn wrong_rules_are_told_with_their_place() {
     let folder = folder();
@@ -145,6 +166,7 @@ fn a_running_agent_explains_itself() {
     let (status, text) = explain(&["--attachment", "dubbo.tag=gray"]);
     assert_eq!(status, 3, "nobody is there: {text}");
     let lines = [
+        "service com.acme.Orders\nmethod findAll\nregistry ",
         "rules\n  tags.yaml, tag gray: keeps 1\n",
         "  127.0.0.1:1  removed by tags.yaml, tag gray",
         "  127.0.0.1:2  0%; ",

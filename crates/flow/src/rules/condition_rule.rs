@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rand::Rng;
 
+use super::chances::{ByChance, Chooser, DrawnOf};
 use super::condition::Condition;
 use super::error::{RuleError, RuleProblem};
 use super::header::Header;
@@ -16,7 +17,7 @@ use super::rule_set::Inputs;
 use super::selection::{Clause, Effect, Selection};
 use super::yaml::{self, YamlNode};
 
-/// Share of a destination that says nothing about it.
+/// Share of a destination that says nothing about it, or 0, or less.
 const DEFAULT_WEIGHT: u32 = 100;
 /// Destinations of one condition.
 const MAX_DESTINATIONS: usize = 64;
@@ -48,6 +49,8 @@ enum Then {
 #[derive(Clone, Debug)]
 struct Destination {
     to: Condition,
+    /// How it is written.
+    text: Arc<str>,
     weight: u32,
 }
 
@@ -100,6 +103,17 @@ impl ConditionRule {
         rng: &mut R,
         selection: &mut Selection,
     ) {
+        self.apply_by(call, endpoints, &mut ByChance(rng), selection);
+    }
+
+    /// The same, where `chooser` draws.
+    pub(super) fn apply_by(
+        &self,
+        call: &CallView<'_>,
+        endpoints: &[UrlView<'_>],
+        chooser: &mut dyn Chooser,
+        selection: &mut Selection,
+    ) {
         if !self.header.is_on {
             return selection.note(&self.name, Clause::Condition(0), Effect::Off);
         }
@@ -125,7 +139,7 @@ impl ConditionRule {
                     self.keep(selection, endpoints, clause, is_meant);
                 }
                 Then::Weighted(destinations) => {
-                    self.draw(selection, endpoints, call, index, destinations, rng);
+                    self.draw(selection, endpoints, call, index, destinations, chooser);
                 }
             }
         }
@@ -151,29 +165,32 @@ impl ConditionRule {
         selection.note(&self.name, clause, effect);
     }
 
-    fn draw<R: Rng + ?Sized>(
+    fn draw(
         &self,
         selection: &mut Selection,
         endpoints: &[UrlView<'_>],
         call: &CallView<'_>,
         condition: usize,
         destinations: &[Destination],
-        rng: &mut R,
+        chooser: &mut dyn Chooser,
     ) {
         let has_any = |to: &Condition| {
             let mut kept = selection.kept().filter_map(|index| endpoints.get(index));
             kept.any(|endpoint| to.is_endpoint(endpoint, call.consumer))
         };
-        let able: Vec<(usize, &Destination)> =
-            destinations.iter().enumerate().filter(|(_, one)| has_any(&one.to)).collect();
-        let sum: u64 = able.iter().map(|(_, one)| u64::from(one.weight)).sum();
-        let mut point = if 1 < able.len() { rng.random_range(0..sum) } else { 0 };
-        let drawn = able.iter().find(|(_, one)| {
-            let is_here = point < u64::from(one.weight);
-            point = point.saturating_sub(u64::from(one.weight));
-            is_here
+        let weight = |one: &Destination| if has_any(&one.to) { u64::from(one.weight) } else { 0 };
+        let weights: Vec<u64> = destinations.iter().map(weight).collect();
+        let text = |index: usize| {
+            destinations.get(index).map_or_else(Arc::default, |one: &Destination| one.text.clone())
+        };
+        let drawn = chooser.choose(DrawnOf {
+            rule: &self.name,
+            condition,
+            texts: &text,
+            weights: &weights,
         });
-        let clause = Clause::Destination { condition, destination: drawn.map(|(index, _)| *index) };
+        let drawn = drawn.and_then(|index| Some((index, destinations.get(index)?)));
+        let clause = Clause::Destination { condition, destination: drawn.map(|(index, _)| index) };
         let is_meant = |endpoint: &UrlView<'_>| {
             drawn.is_some_and(|(_, one)| one.to.is_endpoint(endpoint, call.consumer))
         };
@@ -237,12 +254,14 @@ fn destination(node: &YamlNode) -> Result<Destination, RuleError> {
             let text = weight.plain().unwrap_or_default();
             match text.parse::<i32>().map(u32::try_from) {
                 Ok(Ok(positive)) if 0 < positive => positive,
+                // As in Dubbo's `ConditionSubSet`.
                 Ok(_) => DEFAULT_WEIGHT,
                 Err(_) => return Err(weight.error(RuleProblem::Number { key: "weight", text })),
             }
         }
     };
-    Ok(Destination { to: condition(node, &matched(node), "false")?, weight })
+    let text = matched(node);
+    Ok(Destination { to: condition(node, &text, "false")?, text: text.trim().into(), weight })
 }
 
 fn matched(node: &YamlNode) -> String {

@@ -7,6 +7,7 @@
 //! other than `general` without `enabled: true`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use parameters::Parameters;
 
@@ -42,6 +43,7 @@ const NOT_CHANGED: [&str; 12] = [
 /// Overrides, in the order in which they are applied.
 #[derive(Clone, Debug, Default)]
 pub struct Configurators {
+    name: Arc<str>,
     overrides: Vec<Override>,
 }
 
@@ -83,11 +85,12 @@ struct Address {
 }
 
 impl Configurators {
-    /// Reads a document, a list of URLs, or one URL.
+    /// Reads a document, a list of URLs, or one URL. `name` is what it is called when it is
+    /// explained, such as its key.
     ///
     /// # Errors
     /// [`RuleError`] if Dubbo would leave the rule out, or if it is over a limit.
-    pub fn parse(text: &str) -> Result<Self, RuleError> {
+    pub fn parse(name: &str, text: &str) -> Result<Self, RuleError> {
         let document = yaml::parse(text)?;
         let mut overrides = Vec::new();
         match (document.items(), document.plain()) {
@@ -101,7 +104,13 @@ impl Configurators {
         }
         // Dubbo compares hosts as text, so that what holds for all comes first.
         overrides.sort_by(|a, b| a.host.cmp(&b.host).then(a.priority().cmp(&b.priority())));
-        Ok(Self { overrides })
+        Ok(Self { name: name.into(), overrides })
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     /// What changes at an endpoint, for a caller at the address `own_host`.

@@ -19,6 +19,7 @@
 //! - With `force: false` no condition rule leaves a call without endpoints, except for a ban.
 
 mod address;
+mod chances;
 mod condition;
 mod condition_rule;
 mod configurator;
@@ -32,6 +33,7 @@ mod subset;
 mod tag_rule;
 mod yaml;
 
+pub use chances::{Chance, Chances, WeightedDestination, WeightedDraw};
 pub use condition_rule::ConditionRule;
 pub use configurator::Configurators;
 pub use error::{RuleError, RuleProblem};

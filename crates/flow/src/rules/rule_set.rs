@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use rand::Rng;
 
+use super::chances::{ByChance, Chances, Chooser};
 use super::condition_rule::ConditionRule;
 use super::parties::{CallView, UrlView};
 use super::selection::Selection;
@@ -54,13 +55,29 @@ impl RuleSet {
         endpoints: &[UrlView<'_>],
         rng: &mut R,
     ) -> Selection {
+        self.select_by(call, endpoints, &mut ByChance(rng))
+    }
+
+    /// The endpoints that calls like this one may go to, whatever is drawn for them. At most `max`
+    /// draws are gone through: conditions multiply them.
+    #[must_use]
+    pub fn chances(&self, call: &CallView<'_>, endpoints: &[UrlView<'_>], max: usize) -> Chances {
+        Chances::new(max, |chooser| self.select_by(call, endpoints, chooser))
+    }
+
+    fn select_by(
+        &self,
+        call: &CallView<'_>,
+        endpoints: &[UrlView<'_>],
+        chooser: &mut dyn Chooser,
+    ) -> Selection {
         let mut selection = Selection::all(endpoints.len());
         match &self.tags {
             Some(tags) => tags.apply(call, endpoints, &mut selection),
             None => TagRule::apply_own(call, endpoints, &mut selection),
         }
         for rule in &self.conditions {
-            rule.apply(call, endpoints, rng, &mut selection);
+            rule.apply_by(call, endpoints, chooser, &mut selection);
         }
         selection
     }

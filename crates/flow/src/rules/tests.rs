@@ -44,6 +44,66 @@ fn says_what_removed_an_endpoint() {
     assert_eq!(effects, [Effect::Kept(1), Effect::Ignored], "the second one finds nobody");
 }
 
+const WEIGHTED: &str = "configVersion: v3.1\nconditions:\n\
+    - from: {match: ''}\n  to:\n  - {match: env=gray, weight: 10}\n\
+    \x20 - {match: env=prod, weight: 90}\n  - {match: env=none, weight: 50}\n";
+
+/// All draws are gone through: no endpoint of a destination with a share is shown as removed.
+#[test]
+fn tells_the_share_of_each_destination() {
+    let (consumer, gray) = (params(&[]), params(&[("env", "gray"), ("zone", "a")]));
+    let (prod, other) = (params(&[("env", "prod"), ("zone", "b")]), params(&[("env", "other")]));
+    let endpoints = [view("h1", &gray), view("h2", &prod), view("h3", &prod), view("h4", &other)];
+    let chances = |texts: &[&str]| {
+        let rule = |text: &&str| ConditionRule::parse("r", text).unwrap();
+        let conditions = texts.iter().map(rule).collect();
+        let rules = RuleSet { conditions, ..RuleSet::default() };
+        with_call(view("h9", &consumer), "", |call| rules.chances(call, &endpoints, 256))
+    };
+    let kept = |chances: &Chances| [0, 1, 2, 3].map(|index| chances.kept_percent(index).round());
+    let one = chances(&[WEIGHTED]);
+    assert_eq!(kept(&one), [10.0, 90.0, 90.0, 0.0]);
+    let removed = [0, 1, 2, 3].map(|index| one.removal(index).map(|it| it.to_string()));
+    assert_eq!(removed, [None, None, None, Some("r, condition 1".to_owned())]);
+    let draw = &one.all()[0].draws[0];
+    let shares: Vec<(&str, f64)> =
+        draw.destinations.iter().map(|it| (&*it.to, it.percent)).collect();
+    assert_eq!(shares, [("env=gray", 10.0), ("env=prod", 90.0), ("env=none", 0.0)]);
+    assert_eq!((one.all().len(), draw.drawn, one.all()[1].draws[0].drawn), (2, Some(0), Some(1)));
+    // What another rule removes whatever is drawn, it has removed.
+    let two = chances(&[WEIGHTED, "conditions: ['=> zone=b']"]);
+    assert_eq!(kept(&two), [10.0, 90.0, 90.0, 0.0], "it does nothing where it leaves nobody");
+    let two = chances(&["conditions: ['=> zone=b']", WEIGHTED]);
+    assert_eq!(kept(&two), [0.0, 100.0, 100.0, 0.0]);
+    let twice = chances(&[&WEIGHTED.replace("env=gray", ""), WEIGHTED]);
+    let sum: f64 = twice.all().iter().map(|chance| chance.percent).sum();
+    assert_eq!((twice.all().len(), sum.round()), (3, 100.0));
+    // 10% draw all, and of these a tenth env=gray.
+    assert_eq!(kept(&twice), [1.0, 99.0, 99.0, 0.0]);
+    // Without a draw there is one chance, which is sure.
+    let none = chances(&[SHOP]);
+    assert_eq!((none.all().len(), none.all()[0].percent), (1, 100.0));
+    let many = chances(&[WEIGHTED; 12]);
+    assert_eq!(many.all().len(), 2, "what is left has no further choice");
+}
+
+/// What is gone through has a bound, and nothing is said of what was not seen.
+#[test]
+fn many_draws_are_not_all_gone_through() {
+    let all: String = (0..20).map(|n| format!("  - {{match: 'env!=e{n}', weight: 1}}\n")).collect();
+    let text = format!("configVersion: v3.1\nconditions:\n- from: {{match: ''}}\n  to:\n{all}");
+    let rule = ConditionRule::parse("r", &text).unwrap();
+    let rules =
+        RuleSet { conditions: vec![rule.clone(), rule.clone(), rule], ..RuleSet::default() };
+    let envs: Vec<Parameters> = (0..30).map(|n| params(&[("env", &format!("e{n}"))])).collect();
+    let endpoints: Vec<UrlView<'_>> = envs.iter().map(|env| view("h", env)).collect();
+    let none = params(&[]);
+    let chances = with_call(view("h9", &none), "", |call| rules.chances(call, &endpoints, 256));
+    assert_eq!(chances.all().len(), 256);
+    assert!((0..30).all(|index| chances.removal(index).is_none()));
+    assert!((99.0..=100.1).contains(&chances.kept_percent(29)));
+}
+
 #[test]
 fn says_that_nobody_has_the_tag() {
     let (consumer, none, blue) = (params(&[]), params(&[]), params(&[(TAG, "blue")]));
@@ -152,7 +212,7 @@ proptest! {
     fn any_text_is_safe(text in "(tags|conditions|to|from|name|match|addresses|[-:{}\\[\\],&* \n'\"~0-9/.|])*") {
         let _ = ConditionRule::parse("r", &text);
         let _ = TagRule::parse("r", &text);
-        let _ = Configurators::parse(&text);
+        let _ = Configurators::parse("n", &text);
     }
 
     #[test]

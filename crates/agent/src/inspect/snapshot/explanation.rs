@@ -22,7 +22,8 @@ pub struct ExplanationSnapshot {
     /// What holds for its method besides, by `[[cluster.method]]`.
     #[serde(default)]
     pub method_policy: Vec<String>,
-    /// What each part of each routing rule does, in their order.
+    /// What each configurator does, and each part of each routing rule, in their order. Where
+    /// something is drawn, this is one draw.
     pub rules: Vec<StepSnapshot>,
     /// Rules of the registry that cannot be read, and why.
     pub unreadable: Vec<String>,
@@ -35,17 +36,38 @@ pub struct ExplanationSnapshot {
 pub struct StepSnapshot {
     /// The rule, and which part of it.
     pub rule: String,
-    /// `kept`, `ignored`, `other-calls`, `off`, `nobody` or `banned`.
+    /// `kept`, `ignored`, `other-calls`, `off`, `nobody`, `banned`, `drawn`, `not-drawn` or
+    /// `configured`.
     pub effect: String,
     /// The same in a sentence.
     pub why: String,
+    /// The weighted destinations of a condition, of which one is drawn for each call.
+    #[serde(default)]
+    pub destinations: Vec<DestinationSnapshot>,
+}
+
+/// A weighted destination.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct DestinationSnapshot {
+    /// The endpoints that it means, as the rule has it; empty: all.
+    pub to: String,
+    /// How many percent of the calls it is drawn for: 0 if it has no endpoint.
+    pub share_percent: f64,
+    /// Whether it was drawn for this explanation.
+    pub is_drawn: bool,
 }
 
 /// What becomes of an endpoint.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct ExplainedEndpoint {
-    /// The rule that removes it, and which part of it.
+    /// The rule that removes it from all such calls, and which part of it.
     pub removed_by: Option<String>,
+    /// For how many percent of such calls the rules leave it: some of them draw.
+    #[serde(default)]
+    pub allowed_percent: f64,
+    /// What configurators set at it.
+    #[serde(default)]
+    pub configured: Vec<String>,
     /// Which registry lists it, if that one is made of several.
     #[serde(default)]
     pub listed_by: Option<String>,
@@ -73,6 +95,8 @@ impl Snapshot for ExplanationSnapshot {
         for (address, endpoint) in other.endpoints {
             let own = self.endpoints.entry(address).or_default();
             own.removed_by = own.removed_by.take().or(endpoint.removed_by);
+            own.allowed_percent = own.allowed_percent.max(endpoint.allowed_percent);
+            merge_reasons(&mut own.configured, endpoint.configured);
             own.listed_by = own.listed_by.take().or(endpoint.listed_by);
             merge_standing(&mut own.standing, endpoint.standing);
             merge_reasons(&mut own.why, endpoint.why);
