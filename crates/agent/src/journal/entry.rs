@@ -70,6 +70,7 @@ impl Entry {
             peer,
             service: None,
             method: None,
+            path: None,
             code: None,
             message: None,
             endpoint: None,
@@ -111,7 +112,23 @@ impl Entry {
         if let Some(record) = &mut self.record {
             record.service = Some(cut(named.service, MAX_NAME_LEN));
             record.method = Some(cut(named.method, MAX_NAME_LEN));
+            record.path = None;
             record.trace = named.trace.map(|trace| cut(trace, MAX_NAME_LEN));
+        }
+    }
+
+    /// Notes the path of a request that is not read yet, and the length that it announces.
+    pub fn asked_for(&mut self, path: &str, len: usize) {
+        if let Some(record) = &mut self.record {
+            record.path = Some(cut(path, MAX_NAME_LEN));
+            record.request_len = len;
+        }
+    }
+
+    /// Notes how much of the body has come, if that is more than was announced.
+    pub fn read_so_far(&mut self, len: usize) {
+        if let Some(record) = &mut self.record {
+            record.request_len = record.request_len.max(len);
         }
     }
 

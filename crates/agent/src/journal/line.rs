@@ -25,6 +25,9 @@ pub struct CallLine {
     /// The method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
+    /// The path that was asked for over HTTP, if it is not known what that calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// `ok`, or the name of the error.
     pub code: String,
     /// How long it took, in milliseconds.
@@ -63,6 +66,7 @@ impl CallLine {
             }),
             service: text(&record.service),
             method: text(&record.method),
+            path: text(&record.path),
             code: record.code.map_or("ok", |code| code.row().name).to_owned(),
             // Whole microseconds.
             ms: ms(record.latency),
@@ -80,12 +84,14 @@ impl CallLine {
     pub fn to_text(&self) -> String {
         let or_dash = |text: &Option<String>| plain(text.as_deref().unwrap_or("-"));
         let mut out = format!(
-            "{} {:<5} {} {}/{} {} {:.3}ms",
+            "{} {:<5} {} {} {} {:.3}ms",
             self.time,
             self.protocol,
             or_dash(&self.peer),
-            or_dash(&self.service),
-            or_dash(&self.method),
+            match &self.path {
+                Some(path) => plain(path),
+                None => format!("{}/{}", or_dash(&self.service), or_dash(&self.method)),
+            },
             self.code,
             self.ms,
         );
@@ -173,6 +179,7 @@ pub(super) mod tests {
             peer: None,
             service: Some("gray/com.acme.Echo:1.0".into()),
             method: Some("echo".into()),
+            path: None,
             code: None,
             message: None,
             endpoint: Some("10.0.0.7:20880".into()),
@@ -204,6 +211,12 @@ pub(super) mod tests {
             CallLine::new(&failed, true).to_text(),
             "2026-02-28T13:05:59.120Z http  - -/a\u{fffd}b\u{fffd}[2J timeout 1.234ms 12B>34B \
              message=\"too \\\"late\\\"\\n\" [1]"
+        );
+        let unread = Record { path: Some("/favicon.ico".into()), service: None, ..record() };
+        let unread = Record { method: None, endpoint: None, ..unread };
+        assert_eq!(
+            CallLine::new(&unread, false).to_text(),
+            "2026-02-28T13:05:59.120Z http  - /favicon.ico ok 1.234ms 12B>34B"
         );
     }
 

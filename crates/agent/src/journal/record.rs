@@ -30,13 +30,16 @@ pub struct Record {
     pub service: Option<Box<str>>,
     /// The method; `None` as above.
     pub method: Option<Box<str>>,
+    /// The path that an HTTP request asked for, while it is not known what it calls.
+    pub path: Option<Box<str>>,
     /// What went wrong; `None` if nothing did.
     pub code: Option<Code>,
     /// What was said of that.
     pub message: Option<Box<str>>,
     /// Where it was answered, or has failed.
     pub endpoint: Option<Box<str>>,
-    /// Bytes of the request's body.
+    /// Bytes of the request's body: as announced, or as have come, if it was refused before all
+    /// was there.
     pub request_len: usize,
     /// Bytes of the provider's reply.
     pub reply_len: usize,

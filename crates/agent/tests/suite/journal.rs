@@ -85,6 +85,41 @@ fn every_call_by_http_has_a_line() {
     assert!(bad[0]["message"].as_str().unwrap().contains("not JSON"), "{bad:?}");
 }
 
+/// A request that is refused before it is read is told of with what is known of it.
+#[test]
+fn a_request_that_is_not_read_is_named() {
+    let (folder, hub) = (tempfile::tempdir().unwrap(), MemoryHub::new());
+    let path = folder.path().join("access.log");
+    let limits = "max_body_bytes = 100\nbody_timeout_ms = 50\n";
+    let agent = consumer(&hub, &format!("{limits}{}", log(&path, "all")));
+    let long = format!("[\"{}\"]", "x".repeat(200));
+    let of = [STRING, "x-dubbo-service-version: 1.0"];
+    assert_eq!(Http::to(&agent).post(&format!("/{SERVICE}/echo"), &of, &long).status, 413);
+    let mut late = Http::to(&agent);
+    let head = format!("POST /{SERVICE}/slow HTTP/1.1\r\nhost: a\r\n");
+    late.send(format!("{head}transfer-encoding: chunked\r\n\r\n5\r\n[\"abc\r\n"));
+    assert_eq!(late.read().status, 408);
+    let mut get = Http::to(&agent);
+    get.send("GET /favicon.ico HTTP/1.1\r\nhost: a\r\n\r\n".to_owned());
+    assert_eq!(get.read().status, 405);
+    drain(agent);
+    let all = lines(&path, 3);
+    let line = |code: &str| all.iter().find(|line| line["code"] == code).unwrap();
+    let called =
+        |line: &Value| [&line["service"], &line["method"], &line["path"]].map(Clone::clone);
+    let too_long = line("body_too_large");
+    let of_version = format!("{SERVICE}:1.0");
+    assert_eq!(called(too_long), [Value::from(of_version), "echo".into(), Value::Null]);
+    assert_eq!(too_long["request_bytes"], long.len());
+    let late = line("request_timeout");
+    assert_eq!(called(late), [SERVICE.into(), "slow".into(), Value::Null]);
+    assert_eq!(late["request_bytes"], 5, "so much has come");
+    assert_eq!(
+        called(line("method_not_allowed")),
+        [Value::Null, Value::Null, "/favicon.ico".into()]
+    );
+}
+
 /// One call has a line at each agent that it passes, under the same trace.
 #[test]
 fn a_call_from_dubbo_over_a_link_has_a_line_at_both_agents() {

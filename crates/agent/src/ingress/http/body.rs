@@ -1,5 +1,6 @@
 //! The bodies of requests, put together within the limits of their listener.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
@@ -23,15 +24,16 @@ const MIN_ROOM_LEN: usize = 64 * 1024;
 const PIECE_LEN: usize = 1024 * 1024;
 
 /// The whole body, within the listener's limits of length and time. If that took a while, the call
-/// counts as `started` only now.
+/// counts as `started` only now. `n_read` tells how much has come, also if that is not all.
 pub(super) async fn read_body(
     body: Incoming,
     session: &HttpSession,
     config: &HttpIngressConfig,
     started: &mut Instant,
     threads: &Threads,
+    n_read: &Cell<usize>,
 ) -> Result<(Bytes, Hold), CallError> {
-    let mut whole = pin!(collect(body, session, config.max_body_len));
+    let mut whole = pin!(collect(body, session, config.max_body_len, n_read));
     // Most bodies came along with their head; those need no timer.
     let polled = poll_fn(|cx| Poll::Ready(session.poll_body(|| whole.as_mut().poll(cx)))).await;
     let (data, hold) = match polled {
@@ -124,6 +126,7 @@ async fn collect(
     mut body: Incoming,
     session: &HttpSession,
     max_len: usize,
+    n_read: &Cell<usize>,
 ) -> Result<(Data, Hold), CallError> {
     let announced_len = match usize::try_from(body.size_hint().lower()) {
         Ok(len) if len <= max_len => len,
@@ -137,6 +140,7 @@ async fn collect(
         })?;
         let Ok(data) = frame.into_data() else { continue };
         let arrived_len = first.len() + pieces.len() + data.len();
+        n_read.set(arrived_len);
         if max_len < arrived_len {
             return Err(too_large(max_len));
         }

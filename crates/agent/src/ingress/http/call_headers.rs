@@ -36,7 +36,7 @@ pub(super) struct CallHeaders<'a> {
 }
 
 pub(super) const VERSION: &str = "x-dubbo-service-version";
-const GROUP: &str = "x-dubbo-service-group";
+pub(super) const GROUP: &str = "x-dubbo-service-group";
 const TYPES: &str = "x-dubbo-parameter-types";
 pub(super) const GENERIC: &str = "x-dubbo-generic";
 pub(super) const TIMEOUT: &str = "x-dubbo-timeout-ms";

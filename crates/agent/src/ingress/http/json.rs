@@ -31,6 +31,11 @@ impl<'a> MethodPath<'a> {
         Ok(Self { interface: decode(interface)?, method: decode(method)? })
     }
 
+    /// What is called, by the path alone: the interface and the method.
+    pub(super) fn names(&self) -> (&str, &str) {
+        (&self.interface, &self.method)
+    }
+
     /// The call that path, headers and body describe.
     pub(super) fn invocation(
         &'a self,

@@ -29,6 +29,7 @@ mod prepared_answers;
 mod session;
 pub(crate) mod web_pages;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -37,7 +38,7 @@ use dubbo_proto::ServiceKey;
 use hessian::transcode::{JsonOptions, RefStyle};
 use http::request::Parts;
 use http::{Method, Response};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use tracing::debug;
 use wire::Group;
 
@@ -112,6 +113,9 @@ async fn handle(
     let mut entry = worker.journal.begin("http", Some(session.peer()), started);
     if let Some(clock) = entry.as_ref().and_then(|entry| entry.clock()) {
         active.keep(clock);
+    }
+    if let Some(entry) = entry.as_mut().filter(|entry| entry.is_told()) {
+        note_head(entry, head, &body);
     }
     let result = match page {
         Ok((facts, _)) => {
@@ -211,6 +215,23 @@ fn tell(entry: Box<Entry>, reply: &ProviderReply, error: Option<&CallError>) {
     }
 }
 
+/// Notes what a request's head says, which may be all that is ever read of it.
+#[cold]
+fn note_head(entry: &mut Entry, head: &Parts, body: &Incoming) {
+    let path = head.uri.path();
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    entry.asked_for(path, announced);
+    let Ok(target) = json::MethodPath::parse(path) else { return };
+    let (interface, method) = target.names();
+    let of = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+    let (version, group) = (of(call_headers::VERSION), of(call_headers::GROUP));
+    let service =
+        ServiceKey::new(interface, version.unwrap_or_default(), group.unwrap_or_default());
+    let service = service.map_or_else(|_| interface.to_owned(), |service| service.to_string());
+    let trace = of(call_headers::TRACE[0]);
+    entry.named(journal::Named { service: &service, method, trace });
+}
+
 /// Notes what is called.
 #[cold]
 fn name(entry: &mut Entry, invocation: &Invocation<'_>, len: usize) {
@@ -256,7 +277,12 @@ async fn answer_request(
     let options = options::read(head, facts.has_ours)?;
     let headers = CallHeaders::read(head, facts.has_ours)?;
     let more = headers.more_attachments()?;
-    let (body, _hold) = read_body(body, session, config, &mut started, worker.threads()).await?;
+    let n_read = Cell::new(0);
+    let read = read_body(body, session, config, &mut started, worker.threads(), &n_read).await;
+    if let Some(entry) = entry {
+        entry.read_so_far(n_read.get());
+    }
+    let (body, _hold) = read?;
     session.read_whole(head);
     let (form, target);
     let (style, mut invocation) = match head.uri.path() {
