@@ -102,6 +102,10 @@ pub struct Times {
 /// The attachment by which a caller says that it waits for no reply, as Dubbo for Java has it.
 pub const ONE_WAY: (&str, &str) = ("return", "false");
 
+/// The attachment by which an agent tells the provider's agent that the app is not to be told how
+/// much time the call has left (`tell_time_left` of its configuration).
+pub const UNTOLD: (&str, &str) = ("dubmesh.tell-time-left", "false");
+
 /// How a call ended.
 pub type Outcome = Result<ProviderReply, CallError>;
 

@@ -59,6 +59,21 @@ pub struct ClientConnection<T> {
     is_finished: bool,
 }
 
+/// When a call is given up.
+#[derive(Clone, Copy, Debug)]
+pub struct CallDeadline {
+    /// When.
+    pub at: Instant,
+    /// Whether the provider is told how long that is, if it is told of any call.
+    pub is_told: bool,
+}
+
+impl From<Instant> for CallDeadline {
+    fn from(at: Instant) -> Self {
+        Self { at, is_told: true }
+    }
+}
+
 impl<T> ClientConnection<T> {
     /// A fresh connection.
     #[must_use]
@@ -86,7 +101,8 @@ impl<T> ClientConnection<T> {
         new
     }
 
-    /// Writes a call. Its token comes back with the reply, or when `deadline` passes.
+    /// Writes a call. Its token comes back with the reply, or when `deadline` passes: an `Instant`,
+    /// or one that the provider is not told.
     ///
     /// # Errors
     /// The token and a [`SendError`] when the call was not accepted.
@@ -97,14 +113,16 @@ impl<T> ClientConnection<T> {
         template: &RequestTemplate,
         args: &[u8],
         extra: &[(&str, &str)],
-        deadline: Instant,
+        deadline: impl Into<CallDeadline>,
         token: T,
     ) -> Result<RequestId, (T, SendError)> {
+        let CallDeadline { at: deadline, is_told } = deadline.into();
         if let Err(error) = self.check_room(true, args.len()) {
             return Err((token, error));
         }
         let id = self.pending.next_id();
-        let left = self.config.tells_time_left.then(|| deadline.saturating_duration_since(now));
+        let is_told = is_told && self.config.tells_time_left;
+        let left = is_told.then(|| deadline.saturating_duration_since(now));
         let written = template.encode_within(left, id, true, args, extra, &mut self.out);
         if let Err(error) = written {
             return Err((token, SendError::Encode(error)));

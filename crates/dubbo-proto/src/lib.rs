@@ -51,7 +51,9 @@ mod values;
 
 pub use attachment::AttachmentValue;
 pub use body::{AttachmentMap, BodyLimits, Routing};
-pub use client::{ClientConfig, ClientConnection, ClientEvent, ClientStats, DeadReason, SendError};
+pub use client::{
+    CallDeadline, ClientConfig, ClientConnection, ClientEvent, ClientStats, DeadReason, SendError,
+};
 pub use credentials::{is_secret_parameter, without_credentials};
 pub use definition::ServiceDefinition;
 pub use error::{FrameError, ProtoError};

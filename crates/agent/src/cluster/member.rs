@@ -13,6 +13,7 @@ use tracing::warn;
 
 use super::Cluster;
 use super::preference::ZONE;
+use crate::call::UNTOLD;
 use crate::config::{AppCapacity, ClusterPolicy, TlsEndpoints};
 use crate::gate::AppGate;
 use crate::metrics::CallStats;
@@ -151,6 +152,9 @@ impl Cluster {
             looks: Notify::new(),
         };
         state.attachments.extend(token);
+        if state.endpoint.protocol == Protocol::Link && !policy.tells_time_left {
+            state.attachments.push((UNTOLD.0, UNTOLD.1.to_owned()));
+        }
         // A provider's agent knows no other way to its app's path.
         if let (Protocol::Link, Some(path)) =
             (state.endpoint.protocol, state.path(&self.service.interface).map(str::to_owned))

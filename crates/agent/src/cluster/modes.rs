@@ -55,7 +55,7 @@ impl Cluster {
         match mode {
             CallMode::Failfast => {
                 let limits = AttemptLimits { max_attempts: 1, ..all.limits() };
-                self.call_with(Attempts::new(limits), call, caller).await
+                self.call_with(Attempts::new(limits).with_draw(all.draw()), call, caller).await
             }
             CallMode::Broadcast => self.broadcast(call).await,
             CallMode::Forking(n) if !call.one_way && self.is_idempotent(&call) => {

@@ -13,7 +13,7 @@ use wire::Conn;
 use super::journal_entry::note;
 use super::{LinkSession, PeerRoute, RouteBackend, Way};
 use crate::backend::{self, AppMethod, DubboApp, HttpApp};
-use crate::call::{Call, Encoded, LinkCaller, Outcome, ReplyTo, Times, Whole, error_reply};
+use crate::call::{Call, Encoded, LinkCaller, Outcome, ReplyTo, Times, UNTOLD, Whole, error_reply};
 use crate::codec;
 use crate::error::{CallError, Code};
 use crate::facts::WholeFacts;
@@ -274,7 +274,8 @@ impl LinkSession {
             Some(def) => {
                 let constant = def.attachments.iter();
                 let constant = constant.map(|(name, value)| (name.as_str(), value.as_str()));
-                let attachments: Vec<(&str, &str)> = constant.chain(&call.meta).collect();
+                let all = constant.chain(&call.meta).filter(|one| *one != UNTOLD);
+                let attachments: Vec<(&str, &str)> = all.collect();
                 let (name, descriptor) = (&*def.method, &*def.descriptor);
                 let method = AppMethod { name, descriptor, takes_attachments: true };
                 let payload = Encoded { serialization, bytes: &call.payload };

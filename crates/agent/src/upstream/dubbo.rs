@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use dubbo_proto::{
-    ClientConfig, ClientConnection, ClientEvent, DeadReason, ProtoError, RequestId,
+    CallDeadline, ClientConfig, ClientConnection, ClientEvent, DeadReason, ProtoError, RequestId,
     RequestTemplate, SendError, Serialization, Status, error_text,
 };
 use tokio::sync::oneshot;
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::call::{
     Call, Came, DubboAnswer, Encoded, Outcome, Payload, ProviderReply, ReplyTo, RoutedCall, Times,
-    Whole, note_end, wait,
+    UNTOLD, Whole, note_end, wait,
 };
 use crate::connections::Activity;
 use crate::error::{CallError, Code};
@@ -406,6 +406,17 @@ pub fn send(
     debug_assert_eq!(call.one_way, to.is_none());
     let Call { method, payload: Encoded { bytes, .. }, attachments, times, .. } = *call;
     let Times { now, deadline } = times;
+    let is_told = !attachments.contains(&UNTOLD);
+    let deadline = CallDeadline { at: deadline, is_told };
+    let others: Vec<(&str, &str)>;
+    let attachments = match is_told {
+        true => attachments,
+        // It is for this agent.
+        false => {
+            others = attachments.iter().copied().filter(|one| *one != UNTOLD).collect();
+            &others
+        }
+    };
     let sent = conn.with(|machine| match to {
         Some(to) => machine
             .0

@@ -324,6 +324,12 @@ fn a_provider_is_told_how_much_time_is_left() {
     });
     let ms = left(&attached(&agent, "30000")).unwrap();
     assert!((1..=30_000).contains(&ms), "{ms}");
+    wait_until("the provider's agent, for the other one", || {
+        (call(&silent, "nothing", &[], "[]").status == 200).then_some(())
+    });
+    let untold = attached(&silent, "30000");
+    assert_eq!(left(&untold), None, "the caller's agent says so, over a link, too: {untold}");
+    assert!(!untold.to_string().contains("dubmesh."), "the app has no use for it: {untold}");
     // Who knows better may say so.
     let types = "x-dubbo-parameter-types: ";
     let answer = call(&agent, "attached", &[types, "x-dubbo-attachments: {\"_TO\":\"7\"}"], "[]");
