@@ -63,6 +63,8 @@ pub struct Balancer<K> {
     listed: Vec<u32>,
     live: Vec<u32>,
     cumulative: Vec<u64>,
+    /// Whether all of `live` have the same weight.
+    is_even: bool,
     /// Where rotations begin, drawn at the first pick: workers that start together must not all
     /// begin with the same endpoint.
     phase: Option<usize>,
@@ -98,6 +100,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
             listed: Vec::new(),
             live: Vec::new(),
             cumulative: Vec::new(),
+            is_even: true,
             phase: None,
             warmed_at: None,
             now: None,
@@ -251,7 +254,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
             }
             Policy::LeastInFlight => {
                 self.gather(rng, usable);
-                self.keep_least(|entry| entry.queue(now));
+                self.keep_least_loaded(|entry| entry.queue(now));
                 self.rotate()
             }
             Policy::PowerOfTwo => self.better_of_two(now, rng, usable),

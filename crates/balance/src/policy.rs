@@ -11,7 +11,8 @@ pub enum Policy {
     /// Smooth weighted round robin: over one cycle (as many calls as the weights sum up to) each
     /// endpoint gets exactly its weight, spread evenly over the cycle.
     RoundRobin,
-    /// The endpoint with the lowest `(in flight + 1) / weight`; equal ones take turns.
+    /// The endpoint with the fewest calls in flight. Where weights differ: one of those that have
+    /// less than their share of the calls in flight. Equal ones take turns, by weight.
     LeastInFlight,
     /// The better of two endpoints drawn by weight. Better is the lower expected wait: a
     /// peak-sensitive average of the latency, times the calls in flight relative to the weight.

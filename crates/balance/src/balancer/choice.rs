@@ -6,7 +6,8 @@ use std::time::Instant;
 use rand::Rng;
 
 use super::Balancer;
-use super::entry::Entry;
+use super::entry::{Entry, Queue};
+use crate::score::ONE;
 
 /// Draws by weight before we fall back to looking at every endpoint. Eight misses in a row mean
 /// that most of the traffic's share is unavailable, and then the scan is what it takes.
@@ -112,7 +113,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
     ) -> Option<u32> {
         if self.live.len() <= ADAPT_ALL_MAX {
             self.gather(rng, usable);
-            self.keep_least(|entry| entry.slowed_queue(now));
+            self.keep_least_loaded(|entry| entry.slowed_queue(now));
             return self.rotate();
         }
         let mut best = self.draw(rng, &usable)?;
@@ -174,6 +175,30 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
         let mut candidates = std::mem::take(&mut self.candidates);
         let least = candidates.iter().filter_map(|index| self.at(*index)).map(&measure).min();
         candidates.retain(|index| self.at(*index).map(&measure) == least);
+        self.candidates = candidates;
+    }
+
+    /// Keeps of the candidates those with the shortest queues relative to their weights.
+    ///
+    /// Where weights differ, these are all that have less than their share of the calls, one more
+    /// counted. A queue of one relative to the weight would say that an idle endpoint of little
+    /// weight has a longer one than others: it would get no call at all while load is low.
+    pub(super) fn keep_least_loaded(&mut self, queue: impl Fn(&Entry<K>) -> Queue) {
+        if self.is_even {
+            return self.keep_least(queue);
+        }
+        let mut candidates = std::mem::take(&mut self.candidates);
+        let (mut calls, mut weights) = (u128::from(ONE), 0_u128);
+        for entry in candidates.iter().filter_map(|index| self.at(*index)) {
+            let queue = queue(entry);
+            calls += u128::from(queue.before());
+            weights += u128::from(queue.weight());
+        }
+        candidates.retain(|index| {
+            self.at(*index).map(&queue).is_some_and(|queue| {
+                u128::from(queue.before()) * weights < calls * u128::from(queue.weight())
+            })
+        });
         self.candidates = candidates;
     }
 

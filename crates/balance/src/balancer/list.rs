@@ -118,7 +118,8 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
         self.live.clear();
         self.cumulative.clear();
         self.warmed_at = None;
-        let mut sum = 0_u64;
+        self.is_even = true;
+        let (mut sum, mut first) = (0_u64, None);
         for &index in &self.listed {
             let place = self.places.get_mut(index as usize);
             let Some(entry) = place.and_then(|place| place.entry.as_mut()) else { continue };
@@ -133,6 +134,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
                 self.warmed_at = Some(now);
             }
             if 0 < entry.weight {
+                self.is_even &= *first.get_or_insert(entry.weight) == entry.weight;
                 sum += u64::from(entry.weight);
                 self.live.push(index);
                 self.cumulative.push(sum);

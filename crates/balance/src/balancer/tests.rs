@@ -146,6 +146,48 @@ fn three_providers_share_by_capacity() {
     }
 }
 
+/// A weight is a share of the calls, also while hardly any are in flight.
+#[test]
+fn weights_are_shares_at_any_load() {
+    for (weights, callers) in [
+        (&[50, 100][..], 1),
+        (&[50, 100], 2),
+        (&[50, 100], 7),
+        (&[1, 100], 1),
+        (&[1, 100], 2),
+        (&[1, 100], 10),
+        (&[1, 10, 100, 100], 3),
+        (&[200, 100, 100], 500),
+    ] {
+        for policy in [Policy::Adaptive, Policy::LeastInFlight] {
+            let (work, threads) = (vec![10 * MS; weights.len()], vec![1000; weights.len()]);
+            let cluster = Cluster { work, threads, callers };
+            let mut balancer = balancer(policy, weights, test_start());
+            let done = cluster.run(&mut balancer, 20_000, 8).done;
+            let (sum, all) = (weights.iter().sum::<u32>(), done.iter().sum::<u64>());
+            for (weight, done) in weights.iter().zip(&done) {
+                let share = *done as f64 / all as f64;
+                let wanted = f64::from(*weight) / f64::from(sum);
+                // Two calls in flight cannot be shared out by thirds.
+                let is_near = (share - wanted).abs() <= wanted * 0.26;
+                assert!(is_near, "{policy} {weights:?} {callers}: {share}, not {wanted}");
+            }
+        }
+    }
+}
+
+/// Where weights differ, an endpoint that has become slow is left alone all the same.
+#[test]
+fn a_slow_endpoint_gets_few_calls_whatever_its_weight() {
+    for callers in [1, 30] {
+        let cluster =
+            Cluster { work: vec![100 * MS, 10 * MS, 10 * MS], threads: vec![1000; 3], callers };
+        let mut balancer = balancer(Policy::Adaptive, &[100, 100, 50], test_start());
+        let done = cluster.run(&mut balancer, 20_000, 9).done;
+        assert!(done[0] * 4 < done[1] && 0 < done[0], "{callers}: {done:?}");
+    }
+}
+
 /// Equal weights, but the first provider has half the threads: its queue shows in its latency.
 #[test]
 fn power_of_two_finds_the_small_provider() {
