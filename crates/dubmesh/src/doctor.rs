@@ -37,7 +37,8 @@ Examples:
 
 Exit status:
   0  nothing was found
-  1  the agent or the sockets cannot be read
+  1  the agent or the sockets cannot be read, or there was nothing to watch:
+     nothing has that port, or the process has no connection
   2  the arguments are wrong
   3  something was found";
 
@@ -123,12 +124,18 @@ fn report(seen: &WatchResult, as_json: bool) -> Exit {
         notes: &seen.notes,
         findings: &findings,
     };
+    let is_blind = seen.is_blind();
     let text = if as_json {
         serde_json::to_string_pretty(&report).map(|text| text + "\n").unwrap_or_default()
     } else {
-        text(&report, !seen.agent.is_empty())
+        text(&report, !seen.agent.is_empty(), is_blind)
     };
-    output::print("doctor", &text, if findings.is_empty() { Exit::Ok } else { Exit::Refused })
+    let exit = match findings.is_empty() {
+        true if is_blind => Exit::Failure,
+        true => Exit::Ok,
+        false => Exit::Refused,
+    };
+    output::print("doctor", &text, exit)
 }
 
 /// What to do where sockets show no trouble.
@@ -139,9 +146,8 @@ its log (\"Threadpool is exhausted\"), its threads (jstack PID; those of Dubbo a
 DubboServerHandler), its garbage collector.
 ";
 
-/// `has_agent` if an agent was asked, too.
-fn text(report: &Report<'_>, has_agent: bool) -> String {
-    let is_blind = report.connections + report.listeners == 0 && !has_agent;
+/// `has_agent` if an agent was asked, too; `is_blind` if there was nothing to look at.
+fn text(report: &Report<'_>, has_agent: bool, is_blind: bool) -> String {
     let Report { seconds, looks, connections, listeners, notes, findings } = report;
     let sockets = counted(*connections as u64, "connection", "connections");
     let listeners = counted(*listeners as u64, "listening socket", "listening sockets");

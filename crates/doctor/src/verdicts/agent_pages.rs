@@ -117,7 +117,7 @@ fn full_pools(looks: &[AgentLook], first: &AgentLook, last: &AgentLook) -> Vec<F
                     counted(capacity.into(), "call", "calls"),
                     app.source
                 ),
-                format!("at most {waiting} waited at its gate; {shed} were shed meanwhile"),
+                at_gate(waiting, shed),
             ],
             remedy: "add providers or threads, or find out what its calls wait for (a database, \
                      a lock); more connections or larger buffers change nothing"
@@ -125,6 +125,18 @@ fn full_pools(looks: &[AgentLook], first: &AgentLook, last: &AgentLook) -> Vec<F
         })
     };
     last.apps.iter().filter_map(finding).collect()
+}
+
+/// What was seen of an app's gate. Looks are rare beside how long calls wait there.
+fn at_gate(waiting: u64, shed: u64) -> String {
+    match (waiting, shed) {
+        (0, 0) => "no call was seen waiting at its gate, and none was shed".to_owned(),
+        (0, _) => {
+            let shed = counted(shed, "call was", "calls were");
+            format!("{shed} shed at its gate, at once or between two looks")
+        }
+        _ => format!("up to {waiting} were seen waiting at its gate; {shed} were shed meanwhile"),
+    }
 }
 
 /// Calls that failed in a way while the agent was watched.

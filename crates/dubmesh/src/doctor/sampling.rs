@@ -44,6 +44,12 @@ pub(super) struct WatchResult {
 }
 
 impl WatchResult {
+    /// Whether there was nothing to look at, so that nothing is known.
+    pub(super) fn is_blind(&self) -> bool {
+        let n_seen = self.connections.len() + self.listeners.len() + self.attempts.len();
+        n_seen == 0 && self.agent.is_empty()
+    }
+
     /// What is wrong, by cause.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let mut findings = of_listeners(&self.listeners);

@@ -16,6 +16,33 @@ const MAX_FIGURES: usize = 1_000_000;
 /// How many other machines are named.
 const MAX_PLACES: usize = 3;
 
+/// What was asked for and not there.
+fn unseen(wanted: &Wanted, seen: &WatchResult) -> Vec<String> {
+    let unseen = |port: &u16| {
+        let is_open = seen.connections.iter().any(|it| {
+            let SocketId { local, remote } = &it.id;
+            [local.port(), remote.port()].contains(port)
+        });
+        let is_heard = seen.listeners.iter().any(|it| it.address.port() == *port);
+        let is_tried = seen.attempts.iter().any(|it| it.remote.port() == *port);
+        match (is_open, is_heard || is_tried) {
+            (true, _) => None,
+            (false, true) => Some(format!("no connection from or to port {port} was open")),
+            (false, false) => Some(format!(
+                "no connection from or to port {port} was open, and nothing listens there, in this \
+                 network namespace"
+            )),
+        }
+    };
+    let mut notes: Vec<String> = wanted.ports.iter().filter_map(unseen).collect();
+    if seen.connections.is_empty() && seen.agent.is_empty() && !wanted.pids.is_empty() {
+        let pids = wanted.pids.iter().map(|pid| format!("of process {pid}"));
+        let what = pids.collect::<Vec<_>>().join(", or ");
+        notes.push(format!("no connection {what} was open"));
+    }
+    notes
+}
+
 /// What is watched so far.
 pub(super) struct Watching<'a> {
     wanted: &'a Wanted,
@@ -146,12 +173,7 @@ impl<'a> Watching<'a> {
             let note = format!("{hidden} of other users {verb} not named; root sees them");
             seen.notes.push(note);
         }
-        if seen.connections.is_empty() && seen.agent.is_empty() {
-            let ports = self.wanted.ports.iter().map(|port| format!("from or to port {port}"));
-            let pids = self.wanted.pids.iter().map(|pid| format!("of process {pid}"));
-            let what = ports.chain(pids).collect::<Vec<_>>().join(", or ");
-            seen.notes.push(format!("no connection {what} was open"));
-        }
+        seen.notes.extend(unseen(self.wanted, seen));
         seen.notes.extend(half_seen(&seen.connections));
         seen.notes.extend(remarks(&seen.connections));
     }

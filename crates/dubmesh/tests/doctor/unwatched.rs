@@ -25,9 +25,23 @@ fn what_cannot_be_watched_is_told() {
     assert!(err.contains("write the address of its admin listener after --admin"), "{err}");
     let port = free_port().to_string();
     let (status, out, _) = doctor(&["--port", &port, "--for", "500ms", "--every", "50ms"]);
-    assert_eq!(status, 0);
-    assert!(out.contains(&format!("note: no connection from or to port {port} was open")), "{out}");
+    assert_eq!(status, 1, "a script must not take it for health");
+    let note = format!("note: no connection from or to port {port} was open, and nothing listens");
+    assert!(out.contains(&note), "{out}");
     assert!(out.ends_with("\nNothing was watched, so nothing is known.\n"), "{out}");
+}
+
+/// Of several ports, those that nobody has are named.
+#[test]
+fn a_port_that_nobody_has_is_named_beside_one_that_is_watched() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (port, other) = (listener.local_addr().unwrap().port(), free_port());
+    let ports = [port, other].map(|port| port.to_string());
+    let args = ["--port", &ports[0], "--port", &ports[1], "--for", "500ms", "--every", "50ms"];
+    let (status, out, _) = doctor(&args);
+    assert_eq!(status, 0, "{out}");
+    assert!(out.contains(&format!("no connection from or to port {port} was open\n")), "{out}");
+    assert!(out.contains(&format!("port {other} was open, and nothing listens there")), "{out}");
 }
 
 /// Something else listens there. It is told once, in one short line.

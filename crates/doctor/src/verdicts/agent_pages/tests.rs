@@ -41,7 +41,24 @@ fn a_full_pool_is_named_and_one_that_is_full_now_and_then_is_not() {
     let [finding] = of_agent(&looks([150, 200, 200, 200, 200])).try_into().unwrap();
     assert_eq!((finding.cause, &*finding.verdict), (Cause::PoolFull, full));
     assert_eq!(finding.evidence[0], "the capacity of 200 calls is configured");
-    assert_eq!(finding.evidence[1], "at most 17 waited at its gate; 100 were shed meanwhile");
+    assert_eq!(
+        finding.evidence[1],
+        "up to 17 were seen waiting at its gate; 100 were shed meanwhile"
+    );
+    // A look that meets nobody there does not say that nobody waited.
+    let unseen = [(0, 0), (0, 100)].map(|(from, to)| {
+        let n_shed = [from, from, from, from, to];
+        let apps = |n: u64| vec![AppSnapshot { waiting: 0, shed: n, ..app(200, 0) }];
+        let looks = n_shed.map(|n| AgentLook { apps: apps(n), ..AgentLook::default() });
+        of_agent(&looks)[0].evidence[1].clone()
+    });
+    assert_eq!(
+        unseen,
+        [
+            "no call was seen waiting at its gate, and none was shed",
+            "100 calls were shed at its gate, at once or between two looks"
+        ]
+    );
     // It has room again just when the doctor ends.
     let [finding] = of_agent(&looks([200, 200, 200, 200, 0])).try_into().unwrap();
     assert_eq!(finding.verdict, full);
