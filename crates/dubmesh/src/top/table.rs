@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::sample::{CallFigures, Figures};
 use crate::admin_pages::plain;
@@ -320,13 +321,13 @@ fn compare(a: &TableLine, b: &TableLine, order: SortOrder) -> Ordering {
     by_column.then_with(names)
 }
 
-/// How wide columns are that together may take `width` characters, with a space between them.
+/// How wide columns are that together may take `width` cells of a terminal, with a space between them.
 /// Columns of words share what numbers leave, by what stands in them. `None` for those at the right
 /// that a narrow terminal has no room for: without its name a line says nothing.
 pub(super) fn widths(view: View, lines: &[TableLine], width: usize) -> Vec<Option<usize>> {
     let columns: Vec<&Column> = view.columns().collect();
     let wanted = |nth: usize| {
-        let longest = lines.iter().map(|line| line.cells[nth].text.chars().count()).max();
+        let longest = lines.iter().map(|line| line.cells[nth].text.width()).max();
         longest.unwrap_or(0).max(columns[nth].name.len())
     };
     let room = |n_shown: usize| {
@@ -358,21 +359,36 @@ pub(super) fn widths(view: View, lines: &[TableLine], width: usize) -> Vec<Optio
     widths.into_iter().map(Some).chain(hidden).collect()
 }
 
-/// A text in `width` characters. What is too long loses its beginning if the end tells more, as
-/// that of a class does.
+/// A text in `width` cells of a terminal. What is too long loses its beginning if the end tells
+/// more, as that of a class does.
 pub(super) fn fitted(text: &str, width: usize, column: &Column) -> String {
-    let len = text.chars().count();
-    if len <= width {
-        return match column.is_number {
-            true => format!("{text:>width$}"),
-            false => format!("{text:<width$}"),
-        };
+    let text_width = text.width();
+    if text_width <= width {
+        let room = " ".repeat(width - text_width);
+        return if column.is_number { room + text } else { text.to_owned() + &room };
     }
     let kept = width.saturating_sub(1);
     let mark = if width == 0 { "" } else { "~" };
+    let fitting = |characters: &mut dyn Iterator<Item = char>| {
+        let mut left = kept;
+        let fits = |c: &char| {
+            let rest = left.checked_sub(c.width().unwrap_or(0));
+            left = rest.unwrap_or(left);
+            rest.is_some()
+        };
+        let fitting: Vec<char> = characters.take_while(fits).collect();
+        // A wide character may leave a cell.
+        (fitting, " ".repeat(left))
+    };
     match column.name {
-        "service" => mark.to_owned() + &text.chars().skip(len - kept).collect::<String>(),
-        _ => text.chars().take(kept).collect::<String>() + mark,
+        "service" => {
+            let (end, room) = fitting(&mut text.chars().rev());
+            mark.to_owned() + &end.into_iter().rev().collect::<String>() + &room
+        }
+        _ => {
+            let (beginning, room) = fitting(&mut text.chars());
+            beginning.into_iter().collect::<String>() + mark + &room
+        }
     }
 }
 

@@ -144,6 +144,29 @@ fn any_width_will_do() {
     assert!(narrow.contains("\n10.0.0.8:20880"), "{narrow}");
 }
 
+/// Characters of other scripts take two cells of a terminal.
+#[test]
+fn wide_characters_take_the_room_that_they_have() {
+    let mut figures = figures();
+    figures.endpoints[0].service = "com.acme.\u{8ba2}\u{5355}\u{670d}\u{52a1}".to_owned();
+    figures.endpoints[1].service = "\u{8ba2}\u{5355}".to_owned();
+    let all = text(&figures, &shown("rate", ""), 80);
+    let states: Vec<usize> = all
+        .lines()
+        .skip(2)
+        .map(|line| line[..line.find(" ready").or(line.find(" ejected")).unwrap()].width())
+        .collect();
+    assert_eq!(states, [states[0]; 3], "{all}");
+    assert!(all.lines().all(|line| line.width() <= 80), "{all}");
+    for width in 0..20 {
+        for view in View::ALL {
+            for column in view.columns() {
+                assert_eq!(fitted("a\u{8ba2}\u{5355}b\u{670d}", width, column).width(), width);
+            }
+        }
+    }
+}
+
 #[test]
 fn lines_are_sorted_and_filtered() {
     let by = |sort, filter| addresses(&shown(sort, filter));
