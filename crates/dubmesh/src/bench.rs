@@ -12,6 +12,7 @@ use lab::rpc::{self, Codec, RpcError, RpcPlan, RpcServer};
 use link::Connections;
 
 use crate::Exit;
+use crate::duration::duration;
 use crate::output;
 
 const RPC_HELP: &str = "\
@@ -169,8 +170,30 @@ fn connections(text: &str) -> Result<Connections, String> {
     }
 }
 
+/// A time: as elsewhere, or a fraction of a second such as `0.3s`, or none at all: `0s`.
 fn seconds(text: &str) -> Result<Duration, String> {
+    if let Ok(duration) = duration(text) {
+        return Ok(duration);
+    }
     let number = text.strip_suffix('s').unwrap_or(text).parse().ok();
     let duration = number.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| "not a number of seconds, such as 5s or 0.5s".to_owned())
+    duration.ok_or_else(|| "write a time such as 5s, 500ms, 0.5s or 2m".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_as_elsewhere_and_may_be_fractions_or_none() {
+        let ms = Duration::from_millis;
+        for (text, time) in
+            [("500ms", 500), ("5s", 5000), ("2m", 120_000), ("0.3s", 300), ("0.3", 300), ("0s", 0)]
+        {
+            assert_eq!(seconds(text), Ok(ms(time)), "{text}");
+        }
+        for text in ["", "s", "-1s", "1d", "xms", "1e400"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
 }

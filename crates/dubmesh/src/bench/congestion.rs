@@ -1,5 +1,6 @@
 //! `dubmesh bench congestion`: how connections and socket buffers decide how long calls wait.
 
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -106,6 +107,9 @@ struct Buffer(Option<usize>);
 /// # Errors
 /// Why nothing was measured, or cannot be printed.
 pub(super) fn run(args: &CongestionArgs) -> Result<(), String> {
+    if let Some(path) = &args.svg {
+        check_writable(path)?;
+    }
     let (_provider, callee) = match (&args.connect, &args.service) {
         (Some(url), Some(service)) => (None, remote(url, service, args)),
         _ => {
@@ -208,6 +212,13 @@ fn plot(
     draw(path, Labels::by_connections(&title), &curves.collect::<Vec<_>>())
 }
 
+/// Measuring takes minutes: whether the plot can be written is known before.
+fn check_writable(path: &Path) -> Result<(), String> {
+    // What is there stays as it is until there is a plot.
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    opened.map(drop).map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
 /// What is measured goes on, for the plot, when nobody reads the lines any more.
 fn say(line: &str) -> Result<(), String> {
     output::write(format!("{line}\n").as_bytes()).map(drop)
@@ -266,6 +277,19 @@ mod tests {
         let told = cut(MAX_BUFFER_LEN).expect("no kernel gives so much");
         assert!(told.contains("1073741824 bytes are asked for, and this kernel gives "), "{told}");
         assert_eq!(cut(8192), None);
+    }
+
+    #[test]
+    fn a_plot_that_cannot_be_written_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("plot.svg");
+        std::fs::write(&file, "old").unwrap();
+        assert_eq!(check_writable(&file), Ok(()));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "old", "it is kept meanwhile");
+        let missing = folder.path().join("none/plot.svg");
+        let error = check_writable(&missing).unwrap_err();
+        assert!(error.contains("none/plot.svg: No such file"), "{error}");
+        assert!(check_writable(folder.path()).is_err());
     }
 
     #[test]
