@@ -49,6 +49,8 @@ pub struct Call<'a, M, P> {
     pub clock: Option<&'a Rc<StageClock>>,
     /// The headers that it came with, if it came by HTTP.
     pub headers: Option<&'a HeaderMap>,
+    /// The address of an endpoint that it was at, and that it does not go to again.
+    pub not_at: Option<&'a str>,
 }
 
 /// A call on its way to an endpoint.
@@ -85,8 +87,8 @@ pub struct Encoded<'a> {
 impl<'a, M, P> Call<'a, M, P> {
     /// The same call of what the receiver knows by another form, with the payload in another form.
     pub fn with<N, Q>(&self, method: N, payload: Q) -> Call<'a, N, Q> {
-        let Self { attachments, times, one_way, clock, headers, .. } = *self;
-        Call { method, payload, attachments, times, one_way, clock, headers }
+        let Self { attachments, times, one_way, clock, headers, not_at, .. } = *self;
+        Call { method, payload, attachments, times, one_way, clock, headers, not_at }
     }
 }
 

@@ -30,6 +30,7 @@ mod attempt;
 mod circuits;
 mod describe;
 mod ejections;
+mod elsewhere;
 mod explain;
 mod failback;
 mod holding;

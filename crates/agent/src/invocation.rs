@@ -34,6 +34,8 @@ pub struct Invocation<'a> {
     pub clock: Option<Rc<StageClock>>,
     /// Whether it is a copy of a call, and goes by no rule for methods.
     pub is_copy: bool,
+    /// The address of an endpoint whose answer was of no use.
+    pub not_at: Option<Rc<str>>,
 }
 
 /// The caller of what an agent sends of its own accord: copies, and calls that it makes again.
@@ -62,6 +64,7 @@ impl<'a> Invocation<'a> {
         let one_way = attachments.contains(&ONE_WAY);
         let (payload, clock) = (Payload::Json(args), self.clock.as_ref());
         let headers = self.origin.headers;
-        Call { method: route, payload, attachments, times, one_way, clock, headers }
+        let not_at = self.not_at.as_deref();
+        Call { method: route, payload, attachments, times, one_way, clock, headers, not_at }
     }
 }

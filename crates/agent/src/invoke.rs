@@ -16,6 +16,7 @@ use crate::call::{Outcome, ProviderReply, Times};
 use crate::error::{CallError, Code};
 use crate::invocation::Invocation;
 use crate::outbound::Outbound;
+use crate::reply;
 use crate::resolve::by_maps::{self, MapForm};
 use crate::resolve::refusal::RefusedCall;
 use crate::resolve::{self, refusal};
@@ -55,6 +56,29 @@ pub async fn invoke(
         told(&invocation.name, started, error);
     }
     outcome
+}
+
+/// Makes a call once more, elsewhere, whose answer from `reply`'s endpoint cannot be read; `None`
+/// if it may not be carried out twice, or if that gives no answer either.
+#[cold]
+pub async fn invoke_elsewhere(
+    outbound: &Rc<Outbound>,
+    registry: usize,
+    invocation: &mut Invocation<'_>,
+    reply: &ProviderReply,
+    error: &CallError,
+) -> Option<ProviderReply> {
+    let (now, deadline) = (Instant::now(), reply.deadline?);
+    if !reply::is_broken(error) || invocation.not_at.is_some() || deadline <= now {
+        return None;
+    }
+    let route = find_route(outbound, registry, invocation, now).await.ok()?;
+    if !route.cluster.goes_elsewhere(error, invocation.name.method) {
+        return None;
+    }
+    invocation.not_at = Some(Rc::clone(&reply.endpoint));
+    invocation.timeout = Some(deadline - now);
+    invoke(outbound, registry, invocation, now).await.ok()
 }
 
 #[cold]
@@ -139,6 +163,7 @@ async fn divert(
         origin: invocation.origin,
         clock: invocation.clock.clone(),
         is_copy: false,
+        not_at: invocation.not_at.clone(),
     };
     let route = find_route(outbound, registry, invocation, started).await?;
     make(outbound, registry, invocation, route, started).await

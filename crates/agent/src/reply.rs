@@ -206,8 +206,15 @@ pub fn json_of(reply: &ProviderReply) -> Result<Vec<u8>, CallError> {
     ReplyReader::new(reply, &JsonOptions::default()).json()
 }
 
+const UNREADABLE: &str = "the reply cannot be read";
+
 fn unreadable(error: impl Display) -> CallError {
-    CallError::new(Code::BadReply, format!("the reply cannot be read: {error}"))
+    CallError::new(Code::BadReply, format!("{UNREADABLE}: {error}"))
+}
+
+/// Whether a reply is broken, rather than one that cannot be told in the form that was asked for.
+pub fn is_broken(error: &CallError) -> bool {
+    error.code == Code::BadReply && error.message.starts_with(UNREADABLE)
 }
 
 /// A value that contains itself can be read, but not be told without references.

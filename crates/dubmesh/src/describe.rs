@@ -206,6 +206,7 @@ async fn is_offered(place: &ServiceLocation, service: &ServiceKey) -> Result<(),
         origin: agent::invocation::CallOrigin::default(),
         clock: None,
         is_copy: false,
+        not_at: None,
     };
     // Dubbo 3 says only that it cannot read the request, and it can read this one for any service.
     let is_no = |error: &CallError| {

@@ -216,6 +216,7 @@ impl Question {
             one_way: false,
             clock: None,
             headers: None,
+            not_at: None,
         };
         let form = DubboForm { serialization: self.serialization, path: None };
         dubbo::call(&self.lanes, &call, form).await

@@ -124,7 +124,16 @@ impl Cluster {
                 let method = &later.route;
                 let attachments = &attachments;
                 let (one_way, clock, headers) = (false, None, None);
-                let call = Call { method, payload, attachments, times, one_way, clock, headers };
+                let call = Call {
+                    method,
+                    payload,
+                    attachments,
+                    times,
+                    one_way,
+                    clock,
+                    headers,
+                    not_at: None,
+                };
                 self.call(call, THIS_AGENT).await
             };
             let now = Instant::now();

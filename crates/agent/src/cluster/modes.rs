@@ -50,7 +50,7 @@ impl Cluster {
         caller: CallerId,
     ) -> Outcome {
         let mode = rule.policy().mode;
-        let all = self.attempts(call.times.deadline);
+        let all = self.attempts_of(&call);
         // Nobody hears how a one-way call ends, so that there is nothing to choose.
         match mode {
             CallMode::Failfast => {

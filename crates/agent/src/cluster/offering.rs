@@ -111,7 +111,7 @@ impl Cluster {
     /// Makes a call, on another endpoint if one refuses it before it has begun. Calls of the same
     /// `caller` take turns with those of others where they wait.
     pub async fn call(self: &Rc<Self>, call: RoutedCall<'_>, caller: CallerId) -> Outcome {
-        let attempts = self.attempts(call.times.deadline);
+        let attempts = self.attempts_of(&call);
         self.call_with(attempts, call, caller).await
     }
 

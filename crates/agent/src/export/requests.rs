@@ -65,7 +65,7 @@ impl Received {
         attachments: &'a [(&'a str, &'a str)],
     ) -> Call<'a, M, P> {
         let (times, one_way, clock) = (self.times, self.one_way, self.clock.as_ref());
-        Call { method, payload, attachments, times, one_way, clock, headers: None }
+        Call { method, payload, attachments, times, one_way, clock, headers: None, not_at: None }
     }
 
     /// How much it matters while it waits.

@@ -77,6 +77,7 @@ pub(super) fn of_json(
             attachments,
             origin: CallOrigin::default(),
             is_copy: true,
+            not_at: None,
         };
         let outcome =
             Box::pin(super::invoke(&outbound, registry, &invocation, Instant::now())).await;
@@ -143,7 +144,16 @@ impl WholeCopy {
         let (payload, one_way) = (Payload::Whole(whole), self.one_way);
         let method = &route.route;
         let (clock, headers) = (None, None);
-        let call = Call { method, payload, attachments: &[], times, one_way, clock, headers };
+        let call = Call {
+            method,
+            payload,
+            attachments: &[],
+            times,
+            one_way,
+            clock,
+            headers,
+            not_at: None,
+        };
         route.cluster.call_once(call, THIS_AGENT).await.map(drop)
     }
 }

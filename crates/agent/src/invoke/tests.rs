@@ -26,6 +26,7 @@ fn invocation<'a>(types: Option<&'a str>, body: &'a str) -> Invocation<'a> {
         origin: CallOrigin::default(),
         clock: None,
         is_copy: false,
+        not_at: None,
     }
 }
 

@@ -100,7 +100,7 @@ fn a_request_that_is_not_read_is_named() {
     late.send(format!("{head}transfer-encoding: chunked\r\n\r\n5\r\n[\"abc\r\n"));
     assert_eq!(late.read().status, 408);
     let mut get = Http::to(&agent);
-    get.send("GET /favicon.ico HTTP/1.1\r\nhost: a\r\n\r\n".to_owned());
+    get.send("GET /favicon.ico HTTP/1.1\r\nhost: a\r\n\r\n");
     assert_eq!(get.read().status, 405);
     drain(agent);
     let all = lines(&path, 3);

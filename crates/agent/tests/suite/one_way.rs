@@ -80,6 +80,7 @@ fn sent_by_a_client(hub: &MemoryHub, argument: &str) {
             origin: CallOrigin::default(),
             clock: None,
             is_copy: false,
+            not_at: None,
         };
         let answer = client.call(&invocation, &JsonOptions::default()).await.unwrap();
         assert_eq!(answer, b"null");

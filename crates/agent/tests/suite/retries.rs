@@ -42,6 +42,24 @@ fn only_idempotent_calls_are_made_again_that_may_have_begun() {
     assert_eq!(n_failed(&hub, &providers, no_budget, 5), 5);
 }
 
+/// An answer that cannot be read is asked for elsewhere, if the call may be carried out twice.
+#[test]
+fn an_unreadable_reply_of_an_idempotent_call_is_asked_for_elsewhere() {
+    let hub = MemoryHub::new();
+    let providers = [Behaviour::BrokenValue, Behaviour::Good].map(FakeProvider::start);
+    let registered = providers.each_ref().map(|it| register(&hub, it.addr));
+    assert_eq!(n_failed(&hub, &providers, "", 5), 5);
+    assert_eq!(n_failed(&hub, &providers, "idempotent = [\"echo\"]\n", 5), 0);
+    let no_budget = "idempotent = [\"echo\"]\nretry_budget_percent = 0\n";
+    assert_eq!(n_failed(&hub, &providers, no_budget, 5), 5);
+    // Where there is nobody else, the caller hears of the first answer.
+    let [_broken, good] = registered;
+    drop(good);
+    let agent = consumer(&hub, &format!("{BASE}idempotent = [\"echo\"]\n"));
+    let answer = Http::to(&agent).post(&format!("/{SERVICE}/echo"), &[STRING], "[\"a\"]");
+    assert!(answer.status == 502 && answer.body.contains("bad_reply"), "{answer:?}");
+}
+
 #[test]
 fn dubbo_consumers_calls_are_made_again_too() {
     let (hub, providers, _registered) = estate();

@@ -356,7 +356,10 @@ fn a_call_that_goes_to_a_second_endpoint_stays_in_its_split() {
     let dubbo = dubbo_consumer(&hub, split);
     let mut session = DubboConsumer::to(&dubbo);
     let mut of_dubbo = || session.call("echo", "a", &[]).status == Status::Ok;
-    for call in [&mut of_json as &mut dyn FnMut() -> bool, &mut of_dubbo] {
+    let failfast = "[[defaults.method]]\ncluster = \"failfast\"\n";
+    let failfast = consumer(&hub, &format!("{split}{failfast}"));
+    let mut once = echo(&failfast, &[]);
+    for call in [&mut of_json as &mut dyn FnMut() -> bool, &mut of_dubbo, &mut once] {
         let before = gray.n_requests();
         let n_failed = (0..60).filter(|_| !call()).count();
         assert_eq!(n_failed, gray.n_requests() - before, "none came back from the canary");

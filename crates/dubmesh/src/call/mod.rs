@@ -334,6 +334,7 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, C
         origin: CallOrigin::default(),
         clock: None,
         is_copy: false,
+        not_at: None,
     };
     let began = Instant::now();
     let mut result = client.call(&invocation, &json).await;

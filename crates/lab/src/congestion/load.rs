@@ -182,6 +182,7 @@ impl Callers {
             origin: CallOrigin::default(),
             clock: None,
             is_copy: false,
+            not_at: None,
         };
         self.client.call(&invocation, &JsonOptions::default()).await.map(drop)
     }

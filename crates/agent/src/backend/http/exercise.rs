@@ -131,6 +131,7 @@ pub fn call(data: &[u8], now: Instant) {
         one_way: false,
         clock: None,
         headers: None,
+        not_at: None,
     };
     APP.with(|one| make(&one.0, &call));
 }

@@ -96,7 +96,16 @@ impl Received {
         let payload = Whole { serialization: self.to.serialization, body: &self.body };
         let times = Times { now: self.now, deadline };
         let (one_way, clock) = (!self.two_way, self.clock.as_ref());
-        Call { method, payload, attachments: &[], times, one_way, clock, headers: None }
+        Call {
+            method,
+            payload,
+            attachments: &[],
+            times,
+            one_way,
+            clock,
+            headers: None,
+            not_at: None,
+        }
     }
 }
 

@@ -89,6 +89,7 @@ impl<'a> Form<'a> {
             origin: CallOrigin::default(),
             clock: None,
             is_copy: false,
+            not_at: None,
         }
     }
 }

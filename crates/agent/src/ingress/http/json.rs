@@ -63,6 +63,7 @@ impl<'a> MethodPath<'a> {
             origin: CallOrigin::default(),
             clock: None,
             is_copy: false,
+            not_at: None,
         })
     }
 }

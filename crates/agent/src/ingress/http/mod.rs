@@ -35,7 +35,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use dubbo_proto::ServiceKey;
-use hessian::transcode::{JsonOptions, RefStyle};
+use hessian::transcode::RefStyle;
 use http::request::Parts;
 use http::{Method, Response};
 use hyper::body::{Body, Incoming};
@@ -52,7 +52,7 @@ use crate::call::ProviderReply;
 use crate::config::HttpIngressConfig;
 use crate::error::{CallError, Code, clip};
 use crate::invocation::{CallOrigin, Invocation};
-use crate::invoke::invoke;
+use crate::invoke::{invoke, invoke_elsewhere};
 use crate::journal::{self, Entry};
 use crate::metrics::CallStats;
 use crate::route::RouteName;
@@ -154,14 +154,12 @@ async fn call(
     started: Instant,
     entry: &mut Option<Box<Entry>>,
 ) -> Result<HttpAnswer, CallError> {
-    let session = request.session;
     let replied = answer_request(worker, &listener.config, request, started, entry).await;
     match replied {
-        Ok((style, options, reply)) => {
-            let (account, threads) = (session.account(), worker.threads());
-            let value = answer::value(style, &options, &reply, account, threads)
-                .await
-                .inspect_err(|error| told(listener, error));
+        Ok((reply, value)) => {
+            if let Err(error) = &value {
+                told(listener, error);
+            }
             if let Some(entry) = entry.take() {
                 tell(entry, &reply, value.as_ref().err());
             }
@@ -259,7 +257,7 @@ async fn answer_request(
     request: CallRequest<'_>,
     mut started: Instant,
     entry: &mut Option<Box<Entry>>,
-) -> Result<(Style, JsonOptions, ProviderReply), RequestFailure> {
+) -> Result<(ProviderReply, Result<HttpAnswer, CallError>), RequestFailure> {
     let CallRequest { head, facts, body, session } = request;
     if head.method != Method::POST {
         let method = clip(head.method.as_str());
@@ -304,8 +302,19 @@ async fn answer_request(
         invocation.clock = entry.clock().cloned();
         name(entry, &invocation, body.len());
     }
-    let outcome = invoke(&worker.outbound, config.registry, &invocation, started).await;
-    Ok((style, options, outcome.map_err(RequestFailure::Call)?))
+    let (outbound, registry) = (&worker.outbound, config.registry);
+    let outcome = invoke(outbound, registry, &invocation, started).await;
+    let mut reply = outcome.map_err(RequestFailure::Call)?;
+    let (account, threads) = (session.account(), worker.threads());
+    let mut value = answer::value(style, &options, &reply, account, threads).await;
+    if let Err(error) = &value {
+        let again = invoke_elsewhere(outbound, registry, &mut invocation, &reply, error);
+        if let Some(other) = Box::pin(again).await {
+            value = answer::value(style, &options, &other, account, threads).await;
+            reply = other;
+        }
+    }
+    Ok((reply, value))
 }
 
 #[cfg(test)]

@@ -134,6 +134,7 @@ impl<'a> BackendCall<'a> {
             one_way: false,
             clock: None,
             headers: None,
+            not_at: None,
         };
         let (done, outcome) = oneshot::channel();
         let handle = app.call(&call, move |outcome| drop(done.send(outcome)));
