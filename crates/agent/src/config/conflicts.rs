@@ -128,9 +128,10 @@ fn purpose(places: &Places, problems: &Problems<'_>) {
             problems.add(&place, "an export needs a listener", remedy);
         }
         Some(_) => {}
+        // A reload may take the last one away, and add another.
         None => present.for_each(|place| {
             let remedy = format!("add [[export]], or remove [{}]", place.key);
-            problems.add(place, "nothing is exported over this listener", remedy);
+            problems.warn(place, "nothing is exported over this listener", remedy);
         }),
     }
     if places.is_idle {

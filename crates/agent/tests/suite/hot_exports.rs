@@ -116,6 +116,27 @@ fn services_come_and_go() {
     }
 }
 
+/// The last one may go as well, and others may come where there was none.
+#[test]
+fn the_last_export_can_be_removed() {
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Good);
+    let exporting = start(&agent(""), &hub);
+    let calling = consumer(&hub, "");
+    for _ in 0..2 {
+        let changed = reload(&exporting, &hub, &agent(&dubbo(&provider)));
+        assert_eq!(changed, [format!("new export of {SERVICE}")]);
+        wait_until("an answer", || {
+            (call(&calling, "echo", &[STRING], "[\"x\"]").status == 200).then_some(())
+        });
+        let changed = reload(&exporting, &hub, &agent(""));
+        assert_eq!(changed, [format!("removed export of {SERVICE}")]);
+        wait_until("its end", || {
+            (call(&calling, "echo", &[STRING], "[\"x\"]").status != 200).then_some(())
+        });
+    }
+}
+
 /// Another agent offers the service, too: callers go there, and none of their calls fails.
 #[test]
 fn a_removed_export_costs_no_call() {

@@ -1,6 +1,7 @@
 //! What contradicts between sections.
 
 use super::share_a_port;
+use crate::config::parse;
 use crate::config::tests::{GOOD, assert_errors, assert_errors_behind_good, errors};
 
 #[test]
@@ -50,12 +51,12 @@ fn exports_and_the_link_belong_together() {
         &["a.toml:7: link: an export needs a listener; add [link] with listen = \"IP:PORT\" \
            for other agents, or [dubbo] for Dubbo's own consumers"],
     );
-    assert_errors_behind_good(
-        link,
-        &[
-            "a.toml:6: link: nothing is exported over this listener; add [[export]], or remove [link]",
-        ],
-    );
+    assert_errors_behind_good(link, &[]);
+    let text = format!("[[registry]]\nkind = 'etcd'\n{link}");
+    let warnings = parse(&text, "a.toml").unwrap().warnings;
+    let said =
+        "a.toml:3: link: nothing is exported over this listener; add [[export]], or remove [link]";
+    assert_eq!(warnings.iter().map(ToString::to_string).collect::<Vec<_>>(), [said]);
     assert_errors_behind_good(
         &format!("{link}{export}{export}"),
         &[
