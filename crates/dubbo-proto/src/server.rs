@@ -85,6 +85,11 @@ pub enum ServerEvent {
         /// The request's body as it came: [`crate::Routing`] and [`Request`] read it.
         body: Bytes,
     },
+    /// A request was longer than it may be. It has been answered, and its body passed over.
+    TooLong {
+        /// The length that its header has announced.
+        len: usize,
+    },
     /// The connection is of no use any more.
     Dead(DeadReason),
 }
@@ -418,6 +423,7 @@ impl ServerConnection {
             return Ok(());
         }
         self.stats.bad_requests += 1;
+        self.events.push_back(ServerEvent::TooLong { len: header.body_len });
         if !header.two_way {
             return Ok(());
         }

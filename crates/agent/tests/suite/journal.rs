@@ -120,6 +120,21 @@ fn a_request_that_is_not_read_is_named() {
     );
 }
 
+/// Of a long request of Dubbo's only the header is read.
+#[test]
+fn a_dubbo_request_that_is_too_long_has_a_line() {
+    let (folder, hub) = (tempfile::tempdir().unwrap(), MemoryHub::new());
+    let path = folder.path().join("access.log");
+    let agent = dubbo_consumer(&hub, &format!("max_body_bytes = 10000\n{}", log(&path, "failed")));
+    let mut consumer = DubboConsumer::to(&agent);
+    let answer = consumer.call("echo", &"x".repeat(20_000), &[]);
+    assert_eq!(answer.status, dubbo_proto::Status::BadRequest);
+    drain(agent);
+    let all = lines(&path, 1);
+    assert_eq!((&all[0]["protocol"], &all[0]["code"]), (&"dubbo".into(), &"body_too_large".into()));
+    assert!(20_000 < all[0]["request_bytes"].as_u64().unwrap(), "{all:?}");
+}
+
 /// One call has a line at each agent that it passes, under the same trace.
 #[test]
 fn a_call_from_dubbo_over_a_link_has_a_line_at_both_agents() {

@@ -172,6 +172,10 @@ fn long_requests_are_refused_and_stepped_over() {
         crate::error_text(Serialization::Fastjson, &frame.body),
         "Data length too large: 5000, max payload: 100; nothing was called"
     );
+    for _ in 0..2 {
+        let told = server.poll_event();
+        assert!(matches!(told, Some(ServerEvent::TooLong { len: 5000 })), "{told:?}");
+    }
     assert_eq!(next_request(&mut server).0.id, RequestId::without_slot(1).get());
     assert!(server.transmit().is_empty());
     assert_eq!(server.stats().bad_requests, 2);

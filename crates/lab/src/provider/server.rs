@@ -369,7 +369,7 @@ impl ProviderWorker {
                 }
             }
             // Only a connection that passes requests on hands out whole bodies.
-            ServerEvent::Body { .. } => {}
+            ServerEvent::Body { .. } | ServerEvent::TooLong { .. } => {}
             ServerEvent::Dead(reason) => debug!(?reason, "consumer is gone"),
         }
     }

@@ -52,6 +52,7 @@ pub struct DubboSession {
     account: Rc<Account>,
     taking: Rc<Taking>,
     write_timeout: Duration,
+    max_body_len: usize,
     pub(super) services: Services,
     pub(super) stats: Arc<CallStats>,
     pub(super) flights: RefCell<Flights>,
@@ -133,6 +134,7 @@ impl DubboSession {
             account,
             taking: Taking::new(),
             write_timeout: listener.limits.write_timeout,
+            max_body_len: listener.limits.max_body_len,
             stats: Arc::clone(&listener.stats[worker.index]),
             services: Services::new(Rc::clone(worker), listener),
             flights: RefCell::default(),
@@ -164,9 +166,26 @@ impl DubboSession {
                 let entry = Cell::new(entry);
                 self.request(&Received { to, two_way, body, now, entry, clock });
             }
+            ServerEvent::TooLong { len } => self.note_too_long(now, len),
             ServerEvent::Dead(reason) => debug!(?reason, "consumer is gone"),
             ServerEvent::Request { .. } => debug_assert!(false, "bodies are passed on unread"),
         }
+    }
+
+    /// Counts a request that was refused before it was read, and tells of it.
+    #[cold]
+    fn note_too_long(&self, now: Instant, len: usize) {
+        let max_len = self.max_body_len;
+        let message = format!("the body is longer than the limit of {max_len} bytes");
+        let error = CallError::new(Code::BodyTooLarge, message);
+        debug!(%error, len, "request refused");
+        if let Some(mut entry) = self.services.worker().journal.begin("dubbo", Some(self.peer), now)
+        {
+            entry.asked(len, |_| None);
+            entry.failed(&error, None);
+        }
+        self.stats.started();
+        self.stats.finished(now.elapsed(), Some(error.code as u8));
     }
 
     #[inline]
