@@ -196,9 +196,11 @@ async fn ask(args: &ExplainArgs, admin: &str) -> Result<(String, bool), Trouble>
         show_agent(&mut text, explained);
     }
     let gets_calls = |one: &ExplainedEndpoint| 0.0 < one.share_percent;
-    let is_any_left =
-        page.items.iter().any(|explained| explained.endpoints.values().any(gets_calls));
-    Ok((text, is_any_left))
+    let is_left = |it: &&ExplanationSnapshot| it.endpoints.values().any(gets_calls);
+    // An interface alone stands for all of its versions, unless it is a service itself.
+    let has_own = page.items.iter().any(|it| it.service == service);
+    let mut asked = page.items.iter().filter(|it| !has_own || it.service == service);
+    Ok((text, asked.any(|it| is_left(&it))))
 }
 
 fn show_agent(text: &mut String, explained: &ExplanationSnapshot) {
@@ -255,7 +257,11 @@ fn show_agent(text: &mut String, explained: &ExplanationSnapshot) {
 fn show_destination(text: &mut String, to: &str, share_percent: f64, is_drawn: bool) {
     let to = if to.is_empty() { "all endpoints" } else { to };
     let _ = write!(text, "    {share_percent:.0}% of these calls: {to}");
-    text.push_str(if is_drawn { " (drawn for this answer)\n" } else { "\n" });
+    text.push_str(match is_drawn {
+        true => " (drawn for this answer)\n",
+        false if share_percent == 0.0 => " (no endpoint is left there)\n",
+        false => "\n",
+    });
 }
 
 fn rules(args: &ExplainArgs) -> Result<RuleSet, String> {

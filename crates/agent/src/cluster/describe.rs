@@ -51,6 +51,7 @@ impl Cluster {
             workers: 1,
             endpoints: balancer.len(),
             ready: balancer.stats().filter(is_ready).count(),
+            weightless: balancer.stats().filter(|it| !it.leaving && it.weight == 0).count(),
             held: holding.held().count(),
             unused: holding.unused_list().iter().map(ToString::to_string).collect(),
             waiting: self.lines.n_waiting(),

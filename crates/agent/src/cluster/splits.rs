@@ -153,6 +153,7 @@ pub(super) fn steps(
             false => Effect::OtherCalls,
             // Whether it is one of those is drawn before its endpoints are looked at.
             true if is_detour(split) && split.percent == 100 => Effect::Drawn,
+            true if is_detour(split) => Effect::Detour,
             true if taken.is_some_and(|taken| taken.name == split.name) => Effect::Drawn,
             true => Effect::NotDrawn,
         };

@@ -171,6 +171,10 @@ pub struct ServiceSnapshot {
     pub endpoints: usize,
     /// Those of them that one worker at least is connected to.
     pub ready: usize,
+    /// Those of them that get no calls because their weight is 0, as that of those that a
+    /// configurator switches off.
+    #[serde(default)]
+    pub weightless: usize,
     /// Those of them that the registry no longer lists.
     pub held: usize,
     /// What else is registered, and why it is not used.
@@ -227,6 +231,7 @@ impl Snapshot for ServiceSnapshot {
         self.endpoints = self.endpoints.max(other.endpoints);
         self.ready = self.ready.max(other.ready);
         self.held = self.held.max(other.held);
+        self.weightless = self.weightless.max(other.weightless);
         self.waiting += other.waiting;
         self.in_flight += other.in_flight;
         // The alphabet has the worst last, by chance.

@@ -286,6 +286,13 @@ fn explain_shows_weighted_destinations_with_their_shares() {
         let n_drawn = told.rules[0].destinations.iter().filter(|it| it.is_drawn).count();
         assert_eq!(n_drawn, 1);
     }
+    // A share that goes to another version is told as such.
+    let other_version = "[[defaults.split]]\nname = \"two\"\npercent = 20\nversion = \"2.0\"\n";
+    reload(&agent, &fixture.hub, &format!("{IN_TURN}{other_version}"));
+    wait_until("the split is shown", || {
+        let told = explained(&agent, "method=echo");
+        (told.rules.first()?.effect == "detour").then_some(())
+    });
     // The same of a split by chance.
     fixture.hub.set_rule(CONDITIONS, None);
     let split = "[[defaults.split]]\nname = \"canary\"\npercent = 20\n\
@@ -332,6 +339,9 @@ fn explain_and_errors_name_configurators() {
 
     set("", "disabled: true");
     fixture.wait_for("all are switched off", (0, 0), &mut call);
+    let mut http = Http::connect(agent.addresses().admin.unwrap());
+    http.send("GET /services HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");
+    assert!(http.read().body.contains("\"weightless\":2"), "both");
     let off = format!("switched off by {CONFIGURATORS}");
     let told = explained(&agent, "method=echo");
     assert_eq!(told.endpoints[&plain].why, [&*off], "{told:?}");

@@ -217,6 +217,11 @@ impl Sample {
             };
             let is_current = it.freshness == "current";
             let freshness = (!is_current).then(|| format!("list is {}", it.freshness));
+            let weightless = match it.weightless {
+                0 => None,
+                n if n == it.endpoints => Some("no endpoint has a weight".to_owned()),
+                n => Some(format!("{n} without weight")),
+            };
             let held = (it.held != 0).then(|| format!("{} held", it.held));
             let unused = it.unused.iter().cloned();
             ServiceView {
@@ -227,6 +232,7 @@ impl Sample {
                 waiting: it.waiting,
                 note: freshness
                     .into_iter()
+                    .chain(weightless)
                     .chain(held)
                     .chain(unused)
                     .collect::<Vec<_>>()

@@ -101,7 +101,7 @@ fn weighted_destinations_have_shares() {
         let lines = [
             "    20% of these calls: region=north",
             "    80% of these calls: region=south",
-            "    0% of these calls: region=west\n",
+            "    0% of these calls: region=west (no endpoint is left there)\n",
             "10.0.0.1:20880  left for 20% of such calls\n",
             "10.0.0.2:20880  left for 80% of such calls\n",
         ];

@@ -68,6 +68,8 @@ pub enum Effect {
     NotDrawn,
     /// It takes the call.
     Drawn,
+    /// It has taken its share of these calls, before the others were looked at.
+    Detour,
     /// It kept this many endpoints.
     Kept(usize),
     /// It matches no endpoint, and does nothing because it is not forced.
@@ -95,6 +97,7 @@ impl Effect {
             Self::OtherCalls => "other-calls",
             Self::NotDrawn => "not-drawn",
             Self::Drawn => "drawn",
+            Self::Detour => "detour",
             Self::Kept(_) => "kept",
             Self::Ignored => "ignored",
             Self::Nobody => "nobody",
@@ -143,6 +146,7 @@ impl fmt::Display for Effect {
             Self::OtherCalls => f.write_str("does not apply to this call"),
             Self::NotDrawn => f.write_str("leaves this call to others"),
             Self::Drawn => f.write_str("takes this call"),
+            Self::Detour => f.write_str("go there; all else is about the others"),
             Self::Kept(n) => write!(f, "keeps {n}"),
             Self::Ignored => f.write_str("matches no endpoint: ignored, because it is not forced"),
             Self::Nobody => f.write_str("matches no endpoint: none is left"),

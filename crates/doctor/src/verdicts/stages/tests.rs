@@ -131,6 +131,7 @@ fn waiting_service(waiting: usize) -> ServiceSnapshot {
         workers: 1,
         endpoints: 1,
         ready: 1,
+        weightless: 0,
         held: 0,
         unused: Vec::new(),
         waiting,
