@@ -1,6 +1,7 @@
 //! What would become of a call that nobody makes.
 
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 use std::time::Instant;
 
 use balance::{Balancer, EndpointStats};
@@ -30,10 +31,12 @@ impl Cluster {
         let max_in_flight = policy.max_in_flight;
         let balancer = self.balancer.borrow();
         let (listed_by, changes) = (self.listed_by(), self.changes());
+        let by_member: HashMap<_, _> =
+            balancer.stats().map(|stats| (Rc::as_ptr(&stats.key.0), stats)).collect();
         let mut endpoints = BTreeMap::new();
         for one in &explained.members {
-            let stats = balancer.stats().find(|stats| stats.key == &one.member);
-            let mut endpoint = self.explain_endpoint(&one.member, stats.as_ref(), now, method);
+            let stats = by_member.get(&Rc::as_ptr(&one.member.0));
+            let mut endpoint = self.explain_endpoint(&one.member, stats, now, method);
             if endpoint.weight != 0 && endpoint.weight < one.full_weight {
                 let why = format!("warming up: its weight will be {}", one.full_weight);
                 endpoint.why.push(why);

@@ -203,8 +203,11 @@ impl Rules {
 impl RuleState {
     /// What each configurator that changes something changes at an endpoint.
     fn changes(&self, endpoint: &Endpoint, interface: &str) -> Vec<Change> {
-        let mut seen: Parameters = joined(&endpoint.params, &self.caller);
         let mut changes = Vec::new();
+        if self.configurators.is_empty() {
+            return changes;
+        }
+        let mut seen: Parameters = joined(&endpoint.params, &self.caller);
         for configurators in &self.configurators {
             let view = UrlView { params: &seen, ..view(endpoint, interface) };
             let params = configurators.changes(&view, &self.routing.caller.host);
