@@ -16,6 +16,8 @@ use registry::{Registry, RuleDocument, RuleSubscription};
 use tokio::sync::watch;
 use tracing::warn;
 
+const UNREADABLE: &str = "cannot read the rule; its previous version stays in force";
+
 /// Documents whose problem is remembered, so that it is said once. There are a few for each service
 /// that is called.
 const MAX_SAID: usize = 4096;
@@ -248,7 +250,7 @@ impl WatchedDocument {
             Ok(Err(error)) => {
                 let rule = &self.name.name;
                 if is_news(rule, Some(&error.to_string())) {
-                    warn!(%rule, %error, "cannot read the rule; its previous version stays in force");
+                    warn!(%rule, %error, "{UNREADABLE}");
                 }
                 self.problem = Some(error);
             }

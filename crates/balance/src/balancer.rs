@@ -23,7 +23,6 @@ use crate::outlier::{Change, Ejection, Outlier, OutlierPolicy, Verdict};
 use crate::policy::Policy;
 use crate::ring::Affinity;
 use crate::score::Usual;
-
 use entry::{Entry, ReusableEntry};
 
 mod choice;
@@ -63,8 +62,7 @@ pub struct Balancer<K> {
     listed: Vec<u32>,
     live: Vec<u32>,
     cumulative: Vec<u64>,
-    /// Whether all of `live` have the same weight.
-    is_even: bool,
+    is_even: bool, // all of `live` have the same weight
     /// Where rotations begin, drawn at the first pick: workers that start together must not all
     /// begin with the same endpoint.
     phase: Option<usize>,

@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 
-pub use self::config::ClientConfig;
+pub use self::config::{CallDeadline, ClientConfig};
 pub use self::outcome::{ClientEvent, ClientStats, DeadReason, SendError};
 use crate::event::{self, EventFrame};
 use crate::frame::{Frame, Frames, HEADER_LEN, Header, Incoming};
@@ -57,21 +57,6 @@ pub struct ClientConnection<T> {
     has_answered: bool,
     is_readonly: bool,
     is_finished: bool,
-}
-
-/// When a call is given up.
-#[derive(Clone, Copy, Debug)]
-pub struct CallDeadline {
-    /// When.
-    pub at: Instant,
-    /// Whether the provider is told how long that is, if it is told of any call.
-    pub is_told: bool,
-}
-
-impl From<Instant> for CallDeadline {
-    fn from(at: Instant) -> Self {
-        Self { at, is_told: true }
-    }
 }
 
 impl<T> ClientConnection<T> {

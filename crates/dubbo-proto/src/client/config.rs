@@ -1,6 +1,6 @@
 //! What a connection toward a provider may hold, and for how long.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::DEFAULT_PAYLOAD_LIMIT;
 
@@ -48,5 +48,20 @@ impl Default for ClientConfig {
             // As Dubbo: `enable-timeout-countdown` is off.
             tells_time_left: false,
         }
+    }
+}
+
+/// When a call is given up.
+#[derive(Clone, Copy, Debug)]
+pub struct CallDeadline {
+    /// When.
+    pub at: Instant,
+    /// Whether the provider is told how long that is, if it is told of any call.
+    pub is_told: bool,
+}
+
+impl From<Instant> for CallDeadline {
+    fn from(at: Instant) -> Self {
+        Self { at, is_told: true }
     }
 }

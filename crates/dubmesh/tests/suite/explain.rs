@@ -93,7 +93,8 @@ fn tags_come_first_and_a_ban_leaves_nobody() {
 #[test]
 fn weighted_destinations_have_shares() {
     let folder = folder();
-    let rule = "configVersion: v3.1\nconditions:\n- to:\n  - {match: 'region=north', weight: 20}\n  \
+    let rule = "configVersion: v3.1\nconditions:\n- to:\n  \
+                - {match: 'region=north', weight: 20}\n  \
                 - {match: 'region=south', weight: 80}\n  - {match: 'region=west', weight: 0}\n";
     std::fs::write(folder.path().join("weighted.yaml"), rule).unwrap();
     for _ in 0..5 {

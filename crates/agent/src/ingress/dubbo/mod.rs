@@ -16,6 +16,7 @@ mod metadata;
 mod send;
 mod services;
 mod session;
+mod too_long;
 mod waiting;
 
 use std::sync::Arc;

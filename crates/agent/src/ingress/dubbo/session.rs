@@ -52,7 +52,7 @@ pub struct DubboSession {
     account: Rc<Account>,
     taking: Rc<Taking>,
     write_timeout: Duration,
-    max_body_len: usize,
+    pub(super) max_body_len: usize,
     pub(super) services: Services,
     pub(super) stats: Arc<CallStats>,
     pub(super) flights: RefCell<Flights>,
@@ -97,16 +97,8 @@ impl Received {
         let payload = Whole { serialization: self.to.serialization, body: &self.body };
         let times = Times { now: self.now, deadline };
         let (one_way, clock) = (!self.two_way, self.clock.as_ref());
-        Call {
-            method,
-            payload,
-            attachments: &[],
-            times,
-            one_way,
-            clock,
-            headers: None,
-            not_at: None,
-        }
+        let (attachments, headers, not_at) = (&[], None, None);
+        Call { method, payload, attachments, times, one_way, clock, headers, not_at }
     }
 }
 
@@ -170,22 +162,6 @@ impl DubboSession {
             ServerEvent::Dead(reason) => debug!(?reason, "consumer is gone"),
             ServerEvent::Request { .. } => debug_assert!(false, "bodies are passed on unread"),
         }
-    }
-
-    /// Counts a request that was refused before it was read, and tells of it.
-    #[cold]
-    fn note_too_long(&self, now: Instant, len: usize) {
-        let max_len = self.max_body_len;
-        let message = format!("the body is longer than the limit of {max_len} bytes");
-        let error = CallError::new(Code::BodyTooLarge, message);
-        debug!(%error, len, "request refused");
-        if let Some(mut entry) = self.services.worker().journal.begin("dubbo", Some(self.peer), now)
-        {
-            entry.asked(len, |_| None);
-            entry.failed(&error, None);
-        }
-        self.stats.started();
-        self.stats.finished(now.elapsed(), Some(error.code as u8));
     }
 
     #[inline]
