@@ -93,16 +93,15 @@ impl Looking<'_> {
         }
         let (_, at) = summary.only_value.filter(|_| named.is_of_value())?;
         let value = JsonReader::new(text.get(at..)?, Limits::default()).skip_value().ok()?;
-        Some(match (ty, named.builtin, named.into_type(&[])) {
-            (declared, _, named) if is_same(declared, &named) => match self.value(value, &named) {
-                Fit::None => Fit::None,
-                _ => Fit::Natural,
-            },
-            (JavaType::Class(declared), builtin, _) => match declared.builtin() {
-                Some(Builtin::Any) => Fit::Possible,
-                Some(declared) if is_subclass(declared, builtin) => Fit::Possible,
-                _ => Fit::None,
-            },
+        // Primitive types and arrays have no long form where they are declared.
+        let JavaType::Class(declared) = ty else { return Some(Fit::None) };
+        if declared.name() == named.class {
+            let fit = self.value(value, &named.into_type(&[]));
+            return Some(if fit == Fit::None { Fit::None } else { Fit::Natural });
+        }
+        Some(match declared.builtin() {
+            Some(Builtin::Any) => Fit::Possible,
+            Some(declared) if is_subclass(declared, named.builtin) => Fit::Possible,
             _ => Fit::None,
         })
     }
@@ -171,22 +170,6 @@ fn map(reader: &JsonReader<'_>, text: &[u8]) -> Fit {
     match summary.class.as_deref() {
         Some(name) if !Named::is_of_map(Some(name)) => Fit::Possible,
         _ => Fit::Natural,
-    }
-}
-
-/// Whether a value of the class that an object names is one of the declared type itself: a box is
-/// its primitive.
-fn is_same(declared: &JavaType, named: &JavaType) -> bool {
-    let class = |ty: &JavaType| match ty {
-        JavaType::Array(_) | JavaType::Class(_) => None,
-        primitive => Some(of_primitive(primitive)),
-    };
-    match (declared, named) {
-        (JavaType::Class(declared), JavaType::Class(named)) => declared.name() == named.name(),
-        (JavaType::Class(box_), primitive) | (primitive, JavaType::Class(box_)) => {
-            class(primitive).is_some() && box_.builtin() == class(primitive)
-        }
-        (declared, named) => declared.to_descriptor() == named.to_descriptor(),
     }
 }
 
