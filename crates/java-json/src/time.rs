@@ -6,7 +6,7 @@ mod zone;
 
 pub use amount::{parse_duration, parse_period};
 pub use fields::TimeFields;
-pub use zone::is_zone;
+pub use zone::{Zone, parse_zone};
 
 /// A calendar day.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -46,11 +46,9 @@ pub(super) fn from_text(enc: &mut Encoder<'_>, builtin: Builtin, text: &str) -> 
             Some(())
         }
         Builtin::ZoneId => {
-            if !time::is_zone(text) {
-                return None;
-            }
+            let zone = time::parse_zone(text)?;
             enc.object_begin(&handle("ZoneId"), &["zoneId"]);
-            enc.string(text);
+            enc.string(&zone.name);
             Some(())
         }
         Builtin::Year => {
@@ -98,14 +96,19 @@ fn zoned(enc: &mut Encoder<'_>, text: &str) -> Option<()> {
     let ((date, time), rest) = date_time(text.as_bytes())?;
     let rest = text.get(text.len() - rest.len()..)?;
     let (offset, zone) = match rest.split_once('[') {
-        Some((offset, zone)) => (offset, zone.strip_suffix(']').filter(|it| time::is_zone(it))?),
+        Some((offset, zone)) => (offset, zone.strip_suffix(']')?),
+        None if rest == "z" => (rest, "Z"),
         None => (rest, rest),
     };
-    let seconds = time::parse_offset(offset.as_bytes())?;
+    let (seconds, zone) = (time::parse_offset(offset.as_bytes())?, time::parse_zone(zone)?);
+    // Java would take the local time for one of the zone: another instant.
+    if zone.offset.is_some_and(|of_zone| of_zone != seconds) {
+        return None;
+    }
     enc.object_begin(&handle("ZonedDateTime"), &["dateTime", "offset", "zoneId"]);
     write_date_time(enc, date, time)?;
     write_offset(enc, seconds);
-    enc.string(zone);
+    enc.string(&zone.name);
     Some(())
 }
 

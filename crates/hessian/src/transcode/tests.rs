@@ -743,6 +743,20 @@ fn checks_hold_on_texts_with_types() {
     }
     assert!(crate::check::from_json(b"java.time.Duration\n\"PT1H-2M3.5S\""));
     assert!(crate::check::from_json(b"java.time.ZonedDateTime\n\"2024-02-29T13:05Z[UTC]\""));
+    for (zone, is_good) in [
+        ("z", true),
+        ("+08:00[Asia/Shanghai]", true),
+        ("+08:00[UTC+8]", true),
+        ("Z[GMT]", true),
+        // Java knows no such zone, or would make another instant of it.
+        ("+08:00[Mars/Olympus]", false),
+        ("+08:00[]", false),
+        ("+08:00[UTC]", false),
+        ("+08:00[+07:00]", false),
+    ] {
+        let json = format!("java.time.ZonedDateTime\n\"2024-02-29T13:05{zone}\"");
+        assert_eq!(crate::check::from_json(json.as_bytes()), is_good, "{zone}");
+    }
 }
 
 /// As a generic call has it: what comes out without `class=yes` shows what was an object, and what

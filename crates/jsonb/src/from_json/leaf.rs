@@ -224,7 +224,7 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
                 self.enc.binary(&bytes);
                 return Ok(());
             }
-            Builtin::ZoneId if !time::is_zone(&text) => return Err(wrong(iso)),
+            Builtin::ZoneId if time::parse_zone(&text).is_none() => return Err(wrong(iso)),
             Builtin::Year | Builtin::YearMonth | Builtin::MonthDay => {
                 let fields = calendar_fields(builtin, &text).ok_or_else(|| wrong(iso))?;
                 return self.fields_of(name, &fields);
@@ -287,8 +287,14 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
                     let ((date, time), rest) = date_time(bytes)?;
                     let rest = text.get(text.len() - rest.len()..)?;
                     let zone = match rest.split_once('[') {
-                        Some((_, zone)) if builtin == Builtin::ZonedDateTime => {
-                            Cow::Borrowed(zone.strip_suffix(']').filter(|it| time::is_zone(it))?)
+                        Some((at, zone)) if builtin == Builtin::ZonedDateTime => {
+                            let zone = time::parse_zone(zone.strip_suffix(']')?)?;
+                            let seconds = time::parse_offset(at.as_bytes())?;
+                            // As by hessian2, whose reader would make another instant of it.
+                            if zone.offset.is_some_and(|of_zone| of_zone != seconds) {
+                                return None;
+                            }
+                            zone.name
                         }
                         _ => Cow::Owned(offset(rest.as_bytes())?),
                     };

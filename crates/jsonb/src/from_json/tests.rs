@@ -297,6 +297,14 @@ fn checks_hold_on_texts_with_types() {
     }
     assert!(check::from_json(b"java.time.Duration\n\"PT1H-2M3.5S\""));
     assert!(check::from_json(b"java.time.ZonedDateTime\n\"2024-02-29T13:05Z[UTC]\""));
+    for (ty, json) in [
+        ("java.time.ZonedDateTime", "\"2024-02-29T13:05+08:00[Mars/Olympus]\""),
+        ("java.time.ZonedDateTime", "\"2024-02-29T13:05+08:00[UTC]\""),
+        ("java.time.ZoneId", "\"utc\""),
+    ] {
+        let error = bytes(ty, json).unwrap_err().to_string();
+        assert!(error.contains("that Java knows"), "{json}: {error}");
+    }
 }
 
 fn by(json: &str, refs: bool, root: &str) -> Result<Vec<u8>, JsonbError> {

@@ -12,7 +12,8 @@
 //! - What needs no other form is copied as it is.
 //! - An object is looked through once before it is written, and nothing in it at every level.
 
-use hessian::transcode::TranscodeError;
+use hessian::transcode::{TranscodeError, hessian_to_json, json_to_hessian};
+use hessian::{Decoder, Encoder};
 use java_json::builtin::Builtin;
 use java_json::declared::DeclaredForm;
 use java_json::json::{self, JsonKind, JsonReader};
@@ -21,7 +22,7 @@ use java_json::number::InGenericCall;
 use java_json::passed::{ObjectSummary, Passed};
 use java_json::scalars::{self, Misfit};
 use java_json::write::write_base64;
-use java_json::{ClassType, JavaType, Limits, Schema};
+use java_json::{ClassType, JavaType, JsonOptions, Limits, Schema};
 use memchr::memmem;
 
 use crate::values::ValueError;
@@ -192,6 +193,10 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
                 self.put(start, |out| json::write_i64(out, ms));
                 Ok(())
             }
+            // It reads offsets with a colon alone: `+08:00`.
+            (Builtin::OffsetDateTime | Builtin::OffsetTime | Builtin::ZonedDateTime, _) => {
+                self.as_java_writes_it(start, name)
+            }
             (Builtin::Float, JsonKind::Number) => self.float(start),
             (Builtin::Year | Builtin::YearMonth | Builtin::MonthDay | Builtin::ZoneOffset, _) => {
                 Err(self.not_read(name))
@@ -204,6 +209,17 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
             (Builtin::Locale, _) => Ok(()),
             _ => self.skip(),
         }
+    }
+
+    /// A value as the text that its class makes of it.
+    fn as_java_writes_it(&mut self, start: usize, class: &str) -> Result<(), ValueError> {
+        let (ty, mut bytes) = (JavaType::class(class), Vec::new());
+        json_to_hessian(&mut self.json, Some(&ty), &mut Encoder::new(&mut bytes))?;
+        let (mut text, options) = (Vec::new(), JsonOptions::default());
+        let mut decoder = Decoder::new(&bytes, Limits::default());
+        hessian_to_json(&mut decoder, &mut text, &options)?;
+        self.put(start, |out| out.extend_from_slice(&text));
+        Ok(())
     }
 
     /// fastjson reads no number that is zero as a float and is written as another.

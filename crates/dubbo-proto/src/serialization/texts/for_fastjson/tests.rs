@@ -239,3 +239,19 @@ fn nothing_is_looked_through_at_every_level() {
     // When it is passed, looked through and written.
     assert!(n_read <= 3 * 3 * 60, "{n_read}");
 }
+
+/// fastjson makes null of the others.
+#[test]
+fn offsets_have_a_colon() {
+    for (ty, json, expected) in [
+        ("OffsetDateTime", "2024-02-29T13:05:59.5+0800", "2024-02-29T13:05:59.500+08:00"),
+        ("OffsetTime", "13:05+08", "13:05+08:00"),
+        ("ZonedDateTime", "2024-02-29T13:05+0800", "2024-02-29T13:05+08:00"),
+        ("ZonedDateTime", "2024-02-29T13:05+08:00[UTC+8]", "2024-02-29T13:05+08:00[UTC+08:00]"),
+    ] {
+        let (mut out, ty) = (Vec::new(), JavaType::class(&format!("java.time.{ty}")));
+        let known = Known { schema: &(), refs: false };
+        write(format!("\"{json}\"").as_bytes(), Some(&ty), known, &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), format!("\"{expected}\""));
+    }
+}
