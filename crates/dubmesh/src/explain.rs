@@ -301,6 +301,7 @@ fn chances(
             port: 0,
             path: interface,
             params: &params,
+            is_down: false,
         },
         method: &args.method,
         attachment: &attachment,
@@ -314,6 +315,7 @@ fn chances(
             port: endpoint.port,
             path: endpoint.params.get("path").unwrap_or(interface),
             params: &endpoint.params,
+            is_down: false,
         })
         .collect();
     rules.chances(&call, &views, MAX_DRAWS)

@@ -42,7 +42,7 @@ impl Url {
 
     fn view(&self) -> UrlView<'_> {
         let Self { protocol, host, port, path, params } = self;
-        UrlView { protocol, host, port: *port, path, params }
+        UrlView { protocol, host, port: *port, path, params, is_down: false }
     }
 }
 

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
+use flow::Standing;
 use flow::rules::{
     CallView, Configurators, Inputs, RuleSet, Selection, Subset, TAG, UrlView, apply_subsets,
 };
@@ -38,6 +39,7 @@ pub(super) struct Rules {
 }
 
 struct RuleState {
+    service: ServiceKey,
     routing: Arc<RoutingPolicy>,
     registry: RegistryRules,
     set: RuleSet,
@@ -80,6 +82,7 @@ fn allowed_of(state: &RuleState, selection: &Selection) -> Allowed {
 impl Rules {
     pub(super) fn new(service: &ServiceKey, routing: &Arc<RoutingPolicy>) -> Self {
         let mut state = RuleState {
+            service: service.clone(),
             routing: Arc::clone(routing),
             registry: RegistryRules::default(),
             set: RuleSet::default(),
@@ -264,7 +267,16 @@ impl RuleState {
     }
 
     fn views<'a>(&'a self, interface: &'a str) -> Vec<UrlView<'a>> {
-        self.endpoints.iter().map(|placed| view(&placed.endpoint, interface)).collect()
+        let name = self.inputs.is_drawn.then(|| self.service.to_string());
+        let is_down = |member: &Member| {
+            let standing = |name: &String| member.0.upstream.standing(name);
+            name.as_ref().map(standing) == Some(Standing::Down)
+        };
+        let views = self.endpoints.iter().map(|placed| UrlView {
+            is_down: is_down(&placed.member),
+            ..view(&placed.endpoint, interface)
+        });
+        views.collect()
     }
 
     fn apply_subsets(
@@ -295,6 +307,7 @@ impl RuleState {
                 port: 0,
                 path: interface,
                 params: &self.caller,
+                is_down: false,
             },
             method: &method,
             attachment: &|name| {
@@ -314,6 +327,7 @@ fn view<'a>(endpoint: &'a Endpoint, interface: &'a str) -> UrlView<'a> {
         port,
         path: endpoint.params.get(super::PATH).unwrap_or(interface),
         params: &endpoint.params,
+        is_down: false,
     }
 }
 

@@ -174,12 +174,18 @@ impl ConditionRule {
         destinations: &[Destination],
         chooser: &mut dyn Chooser,
     ) {
-        let has_any = |to: &Condition| {
-            let mut kept = selection.kept().filter_map(|index| endpoints.get(index));
-            kept.any(|endpoint| to.is_endpoint(endpoint, call.consumer))
+        let weights = |may_be_down: bool| {
+            let has_any = |to: &Condition| {
+                let kept = selection.kept().filter_map(|index| endpoints.get(index));
+                let mut usable = kept.filter(|endpoint| may_be_down || !endpoint.is_down);
+                usable.any(|endpoint| to.is_endpoint(endpoint, call.consumer))
+            };
+            let weight = |one: &Destination| u64::from(one.weight) * u64::from(has_any(&one.to));
+            destinations.iter().map(weight).collect::<Vec<u64>>()
         };
-        let weight = |one: &Destination| if has_any(&one.to) { u64::from(one.weight) } else { 0 };
-        let weights: Vec<u64> = destinations.iter().map(weight).collect();
+        let of_up = weights(false);
+        let is_any_up = of_up.iter().any(|weight| 0 < *weight);
+        let weights = if is_any_up { of_up } else { weights(true) };
         let text = |index: usize| {
             destinations.get(index).map_or_else(Arc::default, |one: &Destination| one.text.clone())
         };

@@ -17,6 +17,9 @@ pub struct UrlView<'a> {
     pub path: &'a str,
     /// Its parameters.
     pub params: &'a Parameters,
+    /// Nobody can reach it now. A destination that has only such endpoints is not drawn while
+    /// another one has better ones.
+    pub is_down: bool,
 }
 
 impl<'a> UrlView<'a> {

@@ -78,6 +78,7 @@ mod tests {
                 port: 20880,
                 path: "a.B",
                 params,
+                is_down: false,
             })
             .collect();
         let mut selection = Selection::all(endpoints.len());

@@ -14,7 +14,14 @@ fn params(pairs: &[(&str, &str)]) -> Parameters {
 }
 
 fn view<'a>(host: &'a str, params: &'a Parameters) -> UrlView<'a> {
-    UrlView { protocol: "dubbo", host, port: 20880, path: "com.acme.Orders", params }
+    UrlView {
+        protocol: "dubbo",
+        host,
+        port: 20880,
+        path: "com.acme.Orders",
+        params,
+        is_down: false,
+    }
 }
 
 fn with_call<T>(consumer: UrlView<'_>, tag: &str, run: impl FnOnce(&CallView<'_>) -> T) -> T {
@@ -135,6 +142,31 @@ fn shares_follow_the_weights() {
         (0..10_000).filter(drawn).count()
     });
     assert!((2_350..2_650).contains(&n_gray), "{n_gray} of 10,000, a quarter expected");
+}
+
+/// Dubbo's routers do not see providers that it cannot connect to.
+#[test]
+fn a_destination_of_which_nobody_can_be_reached_is_not_drawn() {
+    let rule = ConditionRule::parse("canary", WEIGHTED).unwrap();
+    let (consumer, gray, prod) =
+        (params(&[]), params(&[("env", "gray")]), params(&[("env", "prod")]));
+    for (gray_is_down, prod_is_down) in [(false, true), (true, false), (true, true)] {
+        let gray = UrlView { is_down: gray_is_down, ..view("10.0.0.1", &gray) };
+        let prod = UrlView { is_down: prod_is_down, ..view("10.0.0.2", &prod) };
+        let mut rng = StdRng::seed_from_u64(12);
+        with_call(view("10.0.0.9", &consumer), "", |call| {
+            let (mut n_gray, mut n_prod) = (0, 0);
+            for _ in 0..200 {
+                let mut selection = Selection::all(2);
+                rule.apply(call, &[gray, prod], &mut rng, &mut selection);
+                n_gray += u32::from(selection.is_kept(0));
+                n_prod += u32::from(selection.is_kept(1));
+            }
+            assert_eq!(n_gray + n_prod, 200, "one of them");
+            assert_eq!(0 < n_gray, !gray_is_down || prod_is_down);
+            assert_eq!(0 < n_prod, !prod_is_down || gray_is_down);
+        });
+    }
 }
 
 #[test]
