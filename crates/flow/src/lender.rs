@@ -23,6 +23,8 @@ use crate::credit::Allocator;
 
 /// How often credits are dealt anew.
 pub const DEAL_INTERVAL: Duration = Duration::from_millis(100);
+/// They are dealt sooner if the gate does not use its own while links wait: at first it has all.
+const SOON: Duration = Duration::from_millis(5);
 /// What a link has said of its waiting calls counts for so long.
 const MEMORY: Duration = Duration::from_secs(1);
 /// A link that has confirmed nothing for so long has returned all that was taken back.
@@ -238,7 +240,9 @@ impl Lender {
 
     /// Deals anew if it is time to. To be called every few milliseconds.
     pub fn look(&mut self, now: Instant, own: Own) {
-        let is_due = DEAL_INTERVAL <= now.saturating_duration_since(self.dealt_at);
+        let age = now.saturating_duration_since(self.dealt_at);
+        let is_unused = own.demand < self.own_limit && 0 < self.n_waiting();
+        let is_due = DEAL_INTERVAL <= age || is_unused && SOON <= age;
         match is_due {
             true => self.deal(now, own),
             false => self.set_own(now, own),

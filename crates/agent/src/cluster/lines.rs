@@ -257,11 +257,17 @@ impl Cluster {
             if !is_allowed {
                 continue;
             }
+            let mut by_credits = Pace::default();
             for purse in stats.key.0.upstream.purses(&self.service_name) {
-                pace = pace.with(purse.pace());
+                by_credits = by_credits.with(purse.pace());
                 if purse.is_measured() {
                     policy = LinePolicy::PATIENT;
                 }
+            }
+            if 0.0 < by_credits.reach {
+                // Credits are few at first, while calls end that need none.
+                by_credits.reach = by_credits.reach.max(f64::from(stats.in_flight));
+                pace = pace.with(by_credits);
             }
             let Some(gate) = stats.key.gate() else { continue };
             pace = pace.with(gate.pace());

@@ -239,3 +239,26 @@ proptest! {
         }
     }
 }
+
+/// Lending begins while the gate has calls of links that needed no credits. Their callers call
+/// again, and find credits as those calls end.
+#[test]
+fn what_the_gate_has_at_first_goes_to_links_as_its_calls_end() {
+    let start = test_start();
+    let own = |n| Own { in_flight: n, demand: n };
+    let mut lender = Lender::new(180, own(170), start);
+    lender.join(start, 1, 0);
+    lender.deal(start, own(170));
+    let (mut credits, mut n_told) = (0, 0);
+    for (step, left) in (1_u32..).zip([110, 50, 0]) {
+        let now = start + 20 * MS * step;
+        let demand = Demand { n_waiting: 170 - left, n_seen: n_told };
+        lender.demand(now, 1, demand);
+        lender.look(now, own(left));
+        while let Some(told) = lender.poll_told() {
+            (credits, n_told) = (told.credits, n_told + 1);
+        }
+        assert!(170 - left <= credits, "after {step} steps: {credits}");
+        assert!(credits + lender.own_limit().max(left) <= 180);
+    }
+}
