@@ -236,6 +236,11 @@ pub trait ValueCodec: fmt::Debug + Sync {
         out: &mut Vec<u8>,
     ) -> Result<(), ValueError>;
 
+    /// Whether providers make what a field of an object declares of a text in it: a date, an enum.
+    fn converts_texts(&self) -> bool {
+        false
+    }
+
     /// Whether a value shows where it ends, so that it may be read with what follows it.
     fn shows_end(&self) -> bool;
 

@@ -10,7 +10,7 @@
 
 use std::rc::Rc;
 
-use dubbo_proto::Serialization;
+use dubbo_proto::{Serialization, ValueCodec};
 use hessian::JavaType;
 use java_json::unknown::Unreadable;
 use registry::Endpoint;
@@ -79,7 +79,9 @@ pub(crate) fn form_for(endpoints: &[Endpoint]) -> Option<MapForm> {
         return None;
     }
     let reads_texts = |endpoint: &Endpoint| {
-        is_http(endpoint) || endpoint.serializations.first() == Some(&Serialization::Fastjson2)
+        let first = endpoint.serializations.first().copied();
+        let values = first.and_then(Serialization::values);
+        is_http(endpoint) || values.is_some_and(ValueCodec::converts_texts)
     };
     let unreadable = match !endpoints.is_empty() && endpoints.iter().all(reads_texts) {
         true => Unreadable::Fractions,

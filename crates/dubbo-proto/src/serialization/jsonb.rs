@@ -91,6 +91,10 @@ impl ValueCodec for Jsonb {
         Ok(json_to_jsonb_with(&mut reader, ty, &mut Encoder::new(out), schema)?)
     }
 
+    fn converts_texts(&self) -> bool {
+        true
+    }
+
     fn shows_end(&self) -> bool {
         false
     }
