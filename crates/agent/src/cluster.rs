@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use balance::{Balancer, EndpointSpec};
-use dubbo_proto::ServiceKey;
+use dubbo_proto::{Serialization, ServiceKey};
 use flow::RetryBudget;
 use registry::{Endpoint, Freshness, Snapshot};
 use tokio::sync::Notify;
@@ -360,6 +360,11 @@ impl Cluster {
     /// Whether another cluster has to be asked for.
     pub fn is_forgotten(&self) -> bool {
         self.is_forgotten.get()
+    }
+
+    /// How calls are written for endpoints that say nothing about it.
+    pub fn serialization(&self) -> Serialization {
+        self.policy.borrow().serialization
     }
 
     /// The endpoints that are known now, in no order.

@@ -125,7 +125,7 @@ fn map_form(
     if !invocation.args.may_have_unknown_fields(&route.plan) {
         return None;
     }
-    let form = by_maps::form_for(&route.cluster.endpoints())?;
+    let form = by_maps::form_for(&route.cluster.endpoints(), route.cluster.serialization())?;
     let packed = packed(route, invocation);
     let list = packed.as_ref().map(|texts| ArgumentList::of_texts(texts));
     let args = list.as_ref().unwrap_or(&invocation.args);

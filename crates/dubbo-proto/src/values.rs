@@ -241,6 +241,11 @@ pub trait ValueCodec: fmt::Debug + Sync {
         false
     }
 
+    /// Whether they do so with any number, such as one with a fraction for a `BigDecimal`.
+    fn converts_numbers(&self) -> bool {
+        false
+    }
+
     /// Whether a value shows where it ends, so that it may be read with what follows it.
     fn shows_end(&self) -> bool;
 

@@ -29,8 +29,9 @@ impl<'a> EncodedMethod<'a> {
         }
     }
 
-    /// The type by which a generic call writes the maps of one argument: if all is known of it, or
-    /// if it declares a record, which is no map.
+    /// The type by which a generic call writes one argument: if all is known of it, or if it
+    /// declares a record, which is no map. What is the JDK's own is always known, whatever the
+    /// other arguments are.
     fn of_maps(&self, index: usize) -> Option<&'a JavaType> {
         let (Parameters::Named(types, generic), Some(plan)) = (self.parameters, self.plan) else {
             return None;
@@ -39,7 +40,12 @@ impl<'a> EncodedMethod<'a> {
             return None;
         }
         let is_record = |class: &ClassType| plan.records.takes_no_map(class.name());
-        types.get(index).filter(|ty| plan.by_types || ty.find_class(&is_record).is_some())
+        let is_foreign = |class: &ClassType| !class.name().starts_with("java.");
+        types.get(index).filter(|ty| {
+            plan.by_types
+                || ty.find_class(&is_record).is_some()
+                || ty.find_class(&is_foreign).is_none()
+        })
     }
 }
 
@@ -63,5 +69,27 @@ impl Arguments for ArgumentsOf<'_> {
             Some(text) => Argument::Text(text),
             None => Argument::Json(self.list.json_at(index, ty)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::parse_types;
+
+    /// In a generic call a provider of Dubbo would read dates by its own zone, and round decimals.
+    #[test]
+    fn what_is_the_jdks_own_is_written_by_its_type_beside_unknown_classes() {
+        let types = parse_types(
+            "shop.Money,java.util.List<java.util.Date>,java.math.BigDecimal[],int,\
+             java.util.Map<java.lang.String,shop.Money>,java.util.Optional<shop.Money>",
+        );
+        let parameters = Parameters::Named(types.unwrap(), Generic::Raw);
+        let plan = Plan::generic(Generic::Raw);
+        let (list, plan) = (ArgumentList::json(b"[]").unwrap(), Some(&plan));
+        let target = EncodedMethod { method: "m", parameters: &parameters, plan };
+        let args = ArgumentsOf { list: &list, target };
+        let known: Vec<bool> = (0..6).map(|index| args.ty(index).is_some()).collect();
+        assert_eq!(known, [false, true, true, true, false, false]);
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! By hessian2, a provider of Dubbo 2 that cannot read a field (a double, where its class has a
 //! `BigDecimal`) calls the method with null in place of the whole argument. So these objects go as
-//! the maps of a generic call, of which the provider makes what its classes say. fastjson2 makes
-//! dates and enums of texts itself, and gets maps only for numbers with a fraction, which it drops
-//! where it does not expect one. Since 2.7.4, Dubbo can answer such a call with the result itself
+//! the maps of a generic call, of which the provider makes what its classes say. fastjson does so
+//! without that. fastjson2 makes dates and enums of texts itself, and gets maps only for numbers
+//! with a fraction, which it drops where it does not expect one. Since 2.7.4, Dubbo can answer such a call with the result itself
 //! (`generic=raw.return`, see `GenericFilter`), so that it is the same as that of other calls.
 //! Before, objects in the result are maps, too.
 
@@ -72,18 +72,20 @@ pub(crate) fn route(
     outbound.routes.insert(registry, &name, n_args, Rc::clone(cluster), parameters, plan)
 }
 
-/// The form that all endpoints can take; nothing if they read objects anyway.
-pub(crate) fn form_for(endpoints: &[Endpoint]) -> Option<MapForm> {
+/// The form that all endpoints can take; nothing if they read objects anyway. Those that list no
+/// serialization are called by `otherwise`.
+pub(crate) fn form_for(endpoints: &[Endpoint], otherwise: Serialization) -> Option<MapForm> {
     let is_http = |endpoint: &Endpoint| endpoint.params.get(APP) == Some(HTTP_APP);
-    if !endpoints.is_empty() && endpoints.iter().all(is_http) {
-        return None;
-    }
-    let reads_texts = |endpoint: &Endpoint| {
-        let first = endpoint.serializations.first().copied();
-        let values = first.and_then(Serialization::values);
-        is_http(endpoint) || values.is_some_and(ValueCodec::converts_texts)
+    let all = |convert: fn(&dyn ValueCodec) -> bool| {
+        !endpoints.is_empty()
+            && endpoints.iter().all(|endpoint| {
+                let listed = endpoint.serializations.iter();
+                let values = listed.filter_map(|it| it.values()).next().or(otherwise.values());
+                is_http(endpoint) || values.is_some_and(convert)
+            })
     };
-    let unreadable = match !endpoints.is_empty() && endpoints.iter().all(reads_texts) {
+    let unreadable = match all(|values| values.converts_texts()) {
+        true if all(|values| values.converts_numbers()) => return None,
         true => Unreadable::Fractions,
         false => Unreadable::Fields,
     };
@@ -118,7 +120,10 @@ mod tests {
                 endpoint.params = endpoint.params.with(name, value);
                 endpoint
             };
-            let form = form_for(&params.iter().map(endpoint).collect::<Vec<_>>())?;
+            let form = form_for(
+                &params.iter().map(endpoint).collect::<Vec<_>>(),
+                Serialization::Hessian2,
+            )?;
             assert_eq!(form.unreadable, Unreadable::Fields);
             Some(form.generic)
         };
@@ -137,9 +142,15 @@ mod tests {
         }
         let mut fastjson2 = Endpoint::new(Protocol::Dubbo, "10.0.0.1", 20880);
         fastjson2.serializations = vec![Serialization::Fastjson2, Serialization::Hessian2];
-        let unreadable = |endpoints: &[Endpoint]| form_for(endpoints).map(|form| form.unreadable);
+        let unreadable = |endpoints: &[Endpoint]| {
+            form_for(endpoints, Serialization::Fastjson).map(|form| form.unreadable)
+        };
         assert_eq!(unreadable(&[fastjson2.clone()]), Some(Unreadable::Fractions));
-        let hessian2 = Endpoint::new(Protocol::Dubbo, "10.0.0.2", 20880);
+        let fastjson = Endpoint::new(Protocol::Dubbo, "10.0.0.2", 20880);
+        assert_eq!(unreadable(std::slice::from_ref(&fastjson)), None);
+        assert_eq!(unreadable(&[fastjson2.clone(), fastjson]), Some(Unreadable::Fractions));
+        let mut hessian2 = Endpoint::new(Protocol::Dubbo, "10.0.0.3", 20880);
+        hessian2.serializations = vec![Serialization::Hessian2];
         assert_eq!(unreadable(&[fastjson2, hessian2]), Some(Unreadable::Fields));
     }
 }

@@ -102,6 +102,14 @@ impl ValueCodec for JsonValues {
         for_fastjson::write(text, ty, Known { schema, refs: false }, out)
     }
 
+    fn converts_texts(&self) -> bool {
+        true
+    }
+
+    fn converts_numbers(&self) -> bool {
+        true
+    }
+
     fn shows_end(&self) -> bool {
         false
     }
