@@ -126,8 +126,11 @@ impl<K: Ord + Copy> Allocator<K> {
         it.demand = it.demand.max(demand);
         let wanted = if self.is_scarce { demand.min(it.share) } else { demand };
         let more = free.min(wanted.saturating_sub(it.held));
-        if it.told == it.held && 0 < more {
+        if 0 < more {
             self.grant(holder, more);
+        } else if it.told < wanted.min(it.held) {
+            let kept = wanted.min(it.held);
+            self.tell(holder, kept);
         }
     }
 
@@ -161,14 +164,12 @@ impl<K: Ord + Copy> Allocator<K> {
         self.share_headroom(n_left);
         let wanted: u64 = self.holders.values().map(|it| u64::from(it.missing())).sum();
         self.is_scarce = u64::from(self.free()) < wanted || self.capacity < self.n_held;
-        let recalled: Vec<(K, u32)> = self
+        let changed: Vec<(K, u32)> = self
             .holders
             .iter()
-            .filter(|(_, it)| it.told == it.held && it.share < it.held)
-            .filter(|(_, it)| self.is_scarce || it.demand == 0)
-            .map(|(holder, it)| (*holder, it.share))
+            .filter_map(|(holder, it)| Some((*holder, it.credits_of_share(self.is_scarce)?)))
             .collect();
-        for (holder, credits) in recalled {
+        for (holder, credits) in changed {
             self.tell(holder, credits);
         }
         self.set_due();
@@ -242,7 +243,7 @@ impl<K: Ord + Copy> Allocator<K> {
         let mut due: Vec<(u64, K)> = self
             .holders
             .iter()
-            .filter(|(_, it)| it.told == it.held && it.held < it.share)
+            .filter(|(_, it)| it.held < it.share)
             .map(|(holder, it)| (it.served, *holder))
             .collect();
         due.sort_unstable();
@@ -283,6 +284,17 @@ impl<K: Ord + Copy> Allocator<K> {
 }
 
 impl CreditHolder {
+    /// What it is told because of its share, before it is granted more: that it has to return
+    /// some, or that it may keep what it has not returned yet.
+    fn credits_of_share(&self, is_scarce: bool) -> Option<u32> {
+        if self.told == self.held {
+            let is_recalled = self.share < self.held && (is_scarce || self.demand == 0);
+            return is_recalled.then_some(self.share);
+        }
+        let kept = self.share.min(self.held);
+        (self.told < kept).then_some(kept)
+    }
+
     /// Credits that it wants, and that its share has for it.
     fn missing(&self) -> u32 {
         self.share.min(self.demand).saturating_sub(self.held)

@@ -134,3 +134,25 @@ proptest! {
         }
     }
 }
+
+/// Who could not return what others wanted, because its calls went on, gets credits again once the
+/// others want nothing.
+#[test]
+fn who_has_more_in_flight_than_it_was_told_is_not_forgotten() {
+    let mut allocator = with_demands(16, &[5, 0, 0, 0]);
+    // The first one's five calls go on; the others return what they are told to.
+    let mut deal = |demands: [u32; 4], told: &mut [u32; 4]| {
+        (0..).zip(demands).for_each(|(holder, demand)| allocator.demand(holder, demand));
+        allocator.deal();
+        while let Some(Change { holder, credits }) = allocator.poll_change() {
+            told[holder as usize] = credits;
+            allocator.returned(holder, if holder == 0 { credits.max(5) } else { credits });
+        }
+    };
+    let mut told = [0; 4];
+    deal([5, 0, 0, 0], &mut told);
+    (0..3).for_each(|_| deal([5, 30, 30, 30], &mut told));
+    assert_eq!(told[0], 4, "its share, of which it has five in use");
+    (0..2).for_each(|_| deal([9, 0, 0, 0], &mut told));
+    assert!(9 <= told[0], "{told:?}");
+}
