@@ -21,10 +21,11 @@ impl Cluster {
     }
 
     /// Whether a call of this method that was answered, but as `error` says, is made once more at
-    /// another endpoint. That is counted.
+    /// another endpoint. That is counted. Only a method that fails over has further attempts.
     #[cold]
     pub fn goes_elsewhere(&self, error: &CallError, method: &str) -> bool {
         let goes = self.has_choice()
+            && self.fails_over(method)
             && error.retry() == Retry::IfIdempotent
             && self.policy.borrow().routing.is_idempotent(method)
             && self.budget.borrow_mut().take();

@@ -165,6 +165,11 @@ impl Cluster {
         self.methods.of(method)?.breaker()
     }
 
+    /// Whether calls of a method that fail at one endpoint go to another one.
+    pub(super) fn fails_over(&self, method: &str) -> bool {
+        self.methods.of(method).is_none_or(|rule| rule.policy.mode == CallMode::Failover)
+    }
+
     /// What holds for a method, in words.
     pub fn method_words(&self, method: &str) -> Vec<String> {
         self.methods.of(method).map(|rule| rule.policy.words()).unwrap_or_default()

@@ -52,6 +52,9 @@ fn an_unreadable_reply_of_an_idempotent_call_is_asked_for_elsewhere() {
     assert_eq!(n_failed(&hub, &providers, "idempotent = [\"echo\"]\n", 5), 0);
     let no_budget = "idempotent = [\"echo\"]\nretry_budget_percent = 0\n";
     assert_eq!(n_failed(&hub, &providers, no_budget, 5), 5);
+    let one_only = "idempotent = [\"echo\"]\n[[cluster]]\ninterface = \"*\"\n\
+                    [[cluster.method]]\nnames = [\"echo\"]\ncluster = \"failfast\"\n";
+    assert_eq!(n_failed(&hub, &providers, one_only, 5), 5);
     // Where there is nobody else, the caller hears of the first answer.
     let [_broken, good] = registered;
     drop(good);
