@@ -20,6 +20,9 @@ pub enum Unreadable {
     Fields,
     /// A number with a fraction in such a field.
     Fractions,
+    /// An object that names a class other than the declared one, and an object of a collection
+    /// that is no field: a reader that knows only the classes of parameters makes others of them.
+    Elements,
 }
 
 /// Whether the JSON value that `json` is at, as a value of type `ty`, has something unreadable, as
@@ -38,7 +41,17 @@ pub fn has_unreadable(
     let may_have_class =
         memchr::memmem::find(rest, b"\"class\"").is_some() || memchr::memchr(b'\\', rest).is_some();
     let passed = Passed::default();
-    Search { json, schema, may_have_class, passed, what, is_in_unknown: false }.value(ty)
+    let mut search = Search {
+        json,
+        schema,
+        may_have_class,
+        passed,
+        what,
+        is_in_unknown: false,
+        is_in_object: false,
+        is_element: false,
+    };
+    search.value(ty)
 }
 
 struct Search<'r, 'a, 's> {
@@ -49,6 +62,10 @@ struct Search<'r, 'a, 's> {
     what: Unreadable,
     /// Whether this is inside of a field whose type is unknown.
     is_in_unknown: bool,
+    /// Whether this is inside of an object.
+    is_in_object: bool,
+    /// Whether this is an element of a collection.
+    is_element: bool,
 }
 
 impl Search<'_, '_, '_> {
@@ -70,14 +87,17 @@ impl Search<'_, '_, '_> {
             (JsonKind::Array, _) => match class.and_then(ClassType::builtin) {
                 Some(Builtin::Any) => self.elements(None),
                 // The elements of an `EnumSet` are enums, which their names say.
-                Some(Builtin::List) => self.elements(class.and_then(|class| class.args().first())),
+                Some(Builtin::List) => {
+                    self.is_element = !self.is_in_object;
+                    self.elements(class.and_then(|class| class.args().first()))
+                }
                 Some(_) => self.skip(),
                 // It may be a collection.
                 None => self.of_unknown(class),
             },
             (JsonKind::Object, None | Some(JavaType::Class(_))) => self.object(class),
             (JsonKind::String, _) => self.of_unknown(class),
-            (JsonKind::Number, None) if self.is_in_unknown => {
+            (JsonKind::Number, None) if self.is_in_unknown && self.what != Unreadable::Elements => {
                 Ok(number::integer(self.json.read_number()?).is_none())
             }
             _ => self.skip(),
@@ -126,6 +146,7 @@ impl Search<'_, '_, '_> {
         };
         let name = look.class.as_deref();
         if builtin == Some(Builtin::Map) && !Named::is_of_map(name) {
+            self.is_element = !self.is_in_object;
             return self.members(false, |_| args.get(1), |_| true);
         }
         let declared_name = declared.map(ClassType::name);
@@ -136,6 +157,9 @@ impl Search<'_, '_, '_> {
         let named = name.and_then(Named::of);
         let is_object = || look.only_value.is_some_and(|(kind, _)| kind == JsonKind::Object);
         let form = ObjectForm::of(named, declared, args, look.only_value.is_some(), is_object);
+        if self.what == Unreadable::Elements && self.is_made_otherwise(&form, declared) {
+            return Ok(true);
+        }
         match &form {
             ObjectForm::Untyped | ObjectForm::Any(_) => {
                 self.members(look.class.is_some(), |_| None, |_| true)
@@ -147,6 +171,17 @@ impl Search<'_, '_, '_> {
             ObjectForm::Value(ty) => self.members(true, |_| Some(ty), |_| true),
             ObjectForm::Named(named) => self.fields(true, named.class, named.key(), declared),
             ObjectForm::Declared(class) => self.fields(false, class.name(), class.key(), declared),
+        }
+    }
+
+    /// Whether a reader that knows only the classes of parameters makes something else of it.
+    fn is_made_otherwise(&self, form: &ObjectForm<'_, '_>, declared: Option<&ClassType>) -> bool {
+        match form {
+            ObjectForm::Named(named) => {
+                self.is_element || declared.is_none_or(|class| class.name() != named.class)
+            }
+            ObjectForm::Declared(_) => self.is_element,
+            _ => false,
         }
     }
 
@@ -162,7 +197,11 @@ impl Search<'_, '_, '_> {
         let is_known = self.knows(class);
         let declared = declared.map(ClassType::key);
         let ty = |field: &str| field_type(schema, key, declared, field);
-        self.members(is_named, ty, |ty| is_known || ty.is_some())
+        let outside = (self.is_in_object, self.is_element);
+        (self.is_in_object, self.is_element) = (true, false);
+        let found = self.members(is_named, ty, |ty| is_known || ty.is_some());
+        (self.is_in_object, self.is_element) = outside;
+        found
     }
 
     /// The members of an object, but for what names its class. `is_known` is asked about those
@@ -236,6 +275,25 @@ mod tests {
         let ty = (!ty.is_empty()).then(|| JavaType::parse(ty).unwrap());
         let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
         has_unreadable(&mut reader, ty.as_ref(), &estate, what).unwrap()
+    }
+
+    /// fastjson reads each argument as the class of its parameter, and fields by their own types.
+    #[test]
+    fn objects_of_other_classes_and_of_collections() {
+        for (ty, json, expected) in [
+            ("a.New", r#"{"x":1.5,"list":[{"y":1}]}"#, false),
+            ("a.New[]", r#"[{"x":1.5}]"#, false),
+            ("a.New", r#"{"class":"a.New","x":1}"#, false),
+            ("a.New", r#"{"class":"a.Newer","x":1}"#, true),
+            ("a.New", r#"{"friend":{"class":"a.Newer"}}"#, true),
+            ("java.lang.Object", r#"{"class":"a.New","x":1}"#, true),
+            ("java.util.List<a.New>", r#"[{"x":1}]"#, true),
+            ("java.util.Map<java.lang.String, a.New>", r#"{"k":{"x":1}}"#, true),
+            ("java.util.List<java.lang.Long>", "[1]", false),
+            ("java.util.Map", r#"{"k":{"x":1}}"#, false),
+        ] {
+            assert_eq!(has(Unreadable::Elements, ty, json), expected, "{ty} {json}");
+        }
     }
 
     #[test]

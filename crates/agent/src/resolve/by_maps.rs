@@ -3,7 +3,8 @@
 //! By hessian2, a provider of Dubbo 2 that cannot read a field (a double, where its class has a
 //! `BigDecimal`) calls the method with null in place of the whole argument. So these objects go as
 //! the maps of a generic call, of which the provider makes what its classes say. fastjson does so
-//! without that. fastjson2 makes dates and enums of texts itself, and gets maps only for numbers
+//! without that, but knows only the classes of parameters: it gets maps for subclasses, and for the
+//! elements of collections. fastjson2 makes dates and enums of texts itself, and gets maps only for numbers
 //! with a fraction, which it drops where it does not expect one. Since 2.7.4, Dubbo can answer such a call with the result itself
 //! (`generic=raw.return`, see `GenericFilter`), so that it is the same as that of other calls.
 //! Before, objects in the result are maps, too.
@@ -76,6 +77,9 @@ pub(crate) fn route(
 /// serialization are called by `otherwise`.
 pub(crate) fn form_for(endpoints: &[Endpoint], otherwise: Serialization) -> Option<MapForm> {
     let is_http = |endpoint: &Endpoint| endpoint.params.get(APP) == Some(HTTP_APP);
+    if !endpoints.is_empty() && endpoints.iter().all(is_http) {
+        return None;
+    }
     let all = |convert: fn(&dyn ValueCodec) -> bool| {
         !endpoints.is_empty()
             && endpoints.iter().all(|endpoint| {
@@ -85,7 +89,7 @@ pub(crate) fn form_for(endpoints: &[Endpoint], otherwise: Serialization) -> Opti
             })
     };
     let unreadable = match all(|values| values.converts_texts()) {
-        true if all(|values| values.converts_numbers()) => return None,
+        true if all(|values| values.converts_numbers()) => Unreadable::Elements,
         true => Unreadable::Fractions,
         false => Unreadable::Fields,
     };
@@ -147,7 +151,8 @@ mod tests {
         };
         assert_eq!(unreadable(&[fastjson2.clone()]), Some(Unreadable::Fractions));
         let fastjson = Endpoint::new(Protocol::Dubbo, "10.0.0.2", 20880);
-        assert_eq!(unreadable(std::slice::from_ref(&fastjson)), None);
+        let form = unreadable(std::slice::from_ref(&fastjson));
+        assert_eq!(form, Some(Unreadable::Elements));
         assert_eq!(unreadable(&[fastjson2.clone(), fastjson]), Some(Unreadable::Fractions));
         let mut hessian2 = Endpoint::new(Protocol::Dubbo, "10.0.0.3", 20880);
         hessian2.serializations = vec![Serialization::Hessian2];

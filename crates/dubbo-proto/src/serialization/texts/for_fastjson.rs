@@ -275,7 +275,18 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
                 let args = named.args_or(args);
                 self.members(Some(start), |_, _| args.get(1))
             }
-            (ObjectForm::Named(named), _) => self.fields(named.key(), declared),
+            (ObjectForm::Named(named), _) => {
+                let is_other =
+                    |class: &&ClassType| class.builtin().is_none() && class.name() != named.class;
+                match declared.filter(is_other) {
+                    // It would make the declared class, without what the other one has more.
+                    Some(class) => {
+                        let both = format!("{} where {} is declared", named.class, class.name());
+                        Err(self.not_read_at(start, &both))
+                    }
+                    None => self.fields(named.key(), declared),
+                }
+            }
             (ObjectForm::Declared(class), _) => self.fields(class.key(), declared),
             _ => self.members(None, |_, _| None),
         }

@@ -215,6 +215,12 @@ fn what_fastjson_cannot_read_is_refused() {
     let place =
         "argument 0 (a.Shop): JSON at byte 18 ($.owner.year): fastjson reads no java.time.Year";
     assert!(error.starts_with(place), "{error}");
+    // It would make a shop of it, and drop what a mall has more.
+    let error = sent(r#"{"owner":{"class": "a.Mall", "floors": 3}}"#, "a.Shop");
+    let both = "($.owner): fastjson reads no a.Mall where a.Shop is declared";
+    assert!(error.contains(both), "{error}");
+    let same = r#"{"owner":{"class":"a.Shop"}}"#;
+    assert!(sent_by(same, Some("a.Shop"), &Shop::new(), false).is_ok());
 }
 
 /// 60 objects inside one another, each with a class: three members each. How many members and
