@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use balance::{Balancer, EndpointSpec};
-use dubbo_proto::{Serialization, ServiceKey};
+use dubbo_proto::ServiceKey;
 use flow::RetryBudget;
 use registry::{Endpoint, Freshness, Snapshot};
 use tokio::sync::Notify;
@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use crate::config::{CallMode, ClusterPolicy};
 use crate::error::{CallError, Code};
 use crate::facts::CallFacts;
+use crate::map_form::{self, MapForm};
 use crate::metrics::{CallStats, Hub, ServiceEvents};
 use crate::rule_documents::{RegistryRules, RuleName};
 use crate::timeout::Limit;
@@ -109,6 +110,8 @@ pub struct Cluster {
     /// Whether nobody hears from some of the endpoints.
     has_silent: Cell<bool>,
     pauses: Pauses,
+    /// As which generic call calls can go, once somebody asked.
+    map_form: Cell<Option<Option<MapForm>>>,
     /// Counts what is rare.
     events: RefCell<Option<Arc<ServiceEvents>>>,
 }
@@ -162,6 +165,7 @@ impl Cluster {
             is_diverted: Cell::new(diverts(policy)),
             has_silent: Cell::default(),
             pauses: Pauses::default(),
+            map_form: Cell::default(),
             events: RefCell::default(),
         }
     }
@@ -181,6 +185,7 @@ impl Cluster {
 
     /// Takes endpoints with what rules make of them.
     fn apply(&self, snapshot: &Snapshot) {
+        self.map_form.set(None);
         let (policy, now) = (Rc::clone(&self.policy.borrow()), Instant::now());
         let (mut balancer, mut holding) = (self.balancer.borrow_mut(), self.holding.borrow_mut());
         debug_assert!(snapshot.endpoints.is_sorted_by_key(Endpoint::key), "in the order of keys");
@@ -286,6 +291,7 @@ impl Cluster {
 
     /// Calls are made by `policy` from now on.
     pub fn set_policy(&self, policy: &ClusterPolicy) {
+        self.map_form.set(None);
         for stats in self.balancer.borrow().stats() {
             self.set_gate(stats.key, stats.key.0.endpoint.threads, policy);
         }
@@ -362,9 +368,18 @@ impl Cluster {
         self.is_forgotten.get()
     }
 
-    /// How calls are written for endpoints that say nothing about it.
-    pub fn serialization(&self) -> Serialization {
-        self.policy.borrow().serialization
+    /// As which generic call calls can go whose objects nobody knows, and which of them have to;
+    /// nothing if none has to.
+    pub(crate) fn map_form(&self) -> Option<MapForm> {
+        if let Some(known) = self.map_form.get() {
+            return known;
+        }
+        let balancer = self.balancer.borrow();
+        let staying: Vec<_> = balancer.stats().filter(|stats| !stats.leaving).collect();
+        let endpoints = staying.iter().map(|stats| &stats.key.0.endpoint);
+        let form = map_form::form_for(&endpoints, self.policy.borrow().serialization);
+        self.map_form.set(Some(form));
+        form
     }
 
     /// The endpoints that are known now, in no order.

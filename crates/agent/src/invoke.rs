@@ -15,9 +15,10 @@ use crate::args::ArgumentList;
 use crate::call::{Outcome, ProviderReply, Times};
 use crate::error::{CallError, Code};
 use crate::invocation::Invocation;
+use crate::map_form::MapForm;
 use crate::outbound::Outbound;
 use crate::reply;
-use crate::resolve::by_maps::{self, MapForm};
+use crate::resolve::by_maps;
 use crate::resolve::refusal::RefusedCall;
 use crate::resolve::{self, refusal};
 use crate::route::records;
@@ -125,7 +126,7 @@ fn map_form(
     if !invocation.args.may_have_unknown_fields(&route.plan) {
         return None;
     }
-    let form = by_maps::form_for(&route.cluster.endpoints(), route.cluster.serialization())?;
+    let form = route.cluster.map_form()?;
     let packed = packed(route, invocation);
     let list = packed.as_ref().map(|texts| ArgumentList::of_texts(texts));
     let args = list.as_ref().unwrap_or(&invocation.args);

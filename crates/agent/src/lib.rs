@@ -40,6 +40,7 @@ pub mod invocation;
 pub mod invoke;
 pub mod journal;
 pub mod listening;
+mod map_form;
 pub mod memory;
 pub mod metrics;
 pub mod offload;

@@ -4,10 +4,9 @@
 //! by their names, and parsed here, off the worker's thread. A document that cannot be read
 //! leaves in force what it said before, as in Dubbo.
 
-use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 
 use dubbo_proto::ServiceKey;
@@ -15,12 +14,6 @@ use flow::rules::{ConditionRule, Configurators, RuleError, TagRule};
 use registry::{Registry, RuleDocument, RuleSubscription};
 use tokio::sync::watch;
 use tracing::warn;
-
-const UNREADABLE: &str = "cannot read the rule; its previous version stays in force";
-
-/// Documents whose problem is remembered, so that it is said once. There are a few for each service
-/// that is called.
-const MAX_SAID: usize = 4096;
 
 /// What the rules of the registry say.
 #[derive(Clone, Debug, Default)]
@@ -102,8 +95,7 @@ pub struct RuleDocuments {
 
 struct WatchedDocument {
     name: RuleName,
-    /// Ends the watch when it is dropped.
-    _subscription: RuleSubscription,
+    subscription: RuleSubscription,
     document: watch::Receiver<RuleDocument>,
     /// What was parsed last.
     text: Option<Arc<str>>,
@@ -136,9 +128,8 @@ impl RuleDocuments {
             let Some(subscription) = registry.rule(&name.name) else { continue };
             let document = subscription.document();
             let (text, rule, problem, refusal) = Default::default();
-            let _subscription = subscription;
             let watched =
-                WatchedDocument { name, _subscription, document, text, rule, problem, refusal };
+                WatchedDocument { name, subscription, document, text, rule, problem, refusal };
             self.watched.push(watched);
         }
     }
@@ -211,24 +202,12 @@ impl RuleDocuments {
     }
 }
 
-/// Whether a document's problem is to be said: each worker reads the document, and one of them
-/// says it. Without a problem, the next one is news.
-fn is_news(name: &str, problem: Option<&str>) -> bool {
-    static SAID: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(problem) = problem else { return said.remove(name).is_some() };
-    if MAX_SAID <= said.len() && !said.contains_key(name) {
-        said.clear();
-    }
-    said.insert(name.to_owned(), problem.to_owned()).as_deref() != Some(problem)
-}
-
 impl WatchedDocument {
     async fn read(&mut self, text: Option<Arc<str>>) {
         self.text.clone_from(&text);
         self.problem = None;
         let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
-            let _was_bad = is_news(&self.name.name, None);
+            let _good_now = self.subscription.is_news(None);
             self.rule = None;
             return;
         };
@@ -244,13 +223,13 @@ impl WatchedDocument {
         };
         match tokio::task::spawn_blocking(parse).await {
             Ok(Ok(rule)) => {
-                let _was_bad = is_news(&self.name.name, None);
+                let _good_now = self.subscription.is_news(None);
                 self.rule = Some(rule);
             }
             Ok(Err(error)) => {
                 let rule = &self.name.name;
-                if is_news(rule, Some(&error.to_string())) {
-                    warn!(%rule, %error, "{UNREADABLE}");
+                if self.subscription.is_news(Some(&error.to_string())) {
+                    warn!(%rule, %error, "cannot read the rule; its previous version stays in force");
                 }
                 self.problem = Some(error);
             }
@@ -263,16 +242,6 @@ impl WatchedDocument {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_problem_of_a_document_is_said_once() {
-        let name = "said-once.tag-router";
-        assert!(is_news(name, Some("line 1")));
-        assert!(!is_news(name, Some("line 1")), "another worker reads it, too");
-        assert!(is_news(name, Some("line 2")));
-        assert!(is_news(name, None), "it is good again");
-        assert!(is_news(name, Some("line 2")));
-    }
 
     #[test]
     fn documents_have_the_names_that_dubbo_gives_them() {

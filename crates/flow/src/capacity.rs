@@ -15,6 +15,7 @@
 use std::time::{Duration, Instant};
 
 use crate::credit::Allocator;
+use crate::lender::Own;
 use crate::limit::{LimitPolicy, Limiter, Sample};
 use crate::line::LinePolicy;
 
@@ -173,18 +174,17 @@ impl Capacity {
         self.take_changes();
     }
 
-    /// A worker has so many calls in the app, and returns what it may no longer use. With those
-    /// that wait there it could use `demand`.
-    pub fn returned(&mut self, now: Instant, worker: usize, in_flight: u32, demand: u32) {
-        self.allocator.returned(worker, in_flight);
+    /// A worker has these calls, and returns what it may no longer use.
+    pub fn returned(&mut self, now: Instant, worker: usize, own: Own) {
+        self.allocator.returned(worker, own.in_flight);
         if self.goes_round() {
-            self.hand_on(now, worker, in_flight, demand);
+            self.hand_on(now, worker, own);
         }
         self.take_changes();
     }
 
     /// Takes back at once what a worker without calls has, and deals anew if others wait.
-    fn hand_on(&mut self, now: Instant, worker: usize, in_flight: u32, demand: u32) {
+    fn hand_on(&mut self, now: Instant, worker: usize, Own { in_flight, demand }: Own) {
         let Some(it) = self.workers.get_mut(worker) else { return };
         it.demand = demand;
         let is_idle = demand == 0 && 0 < it.limit;
@@ -284,6 +284,7 @@ mod tests {
     #[test]
     fn room_that_goes_round_changes_hands_as_calls_end() {
         let (start, ms) = (test_start(), Duration::from_millis(1));
+        let own = |in_flight, demand| Own { in_flight, demand };
         for (n_workers, capacity) in [(2, 1), (4, 2), (3, 5)] {
             let mut all = Capacity::new(LimitPolicy::known(capacity), n_workers, start);
             let limit = |all: &Capacity, worker| all.allowance(worker).limit;
@@ -291,13 +292,13 @@ mod tests {
             assert_eq!(limit(&all, 0), capacity, "it is alone");
             all.ask(start + 2 * ms, 1, 1);
             assert_eq!(limit(&all, 1), 0, "all of it is in use");
-            all.returned(start + 3 * ms, 0, capacity - 1, capacity + 5);
+            all.returned(start + 3 * ms, 0, own(capacity - 1, capacity + 5));
             assert_eq!(limit(&all, 1), 1, "{n_workers} workers, {capacity} calls");
             // It has no more calls, and the first one has.
-            all.returned(start + 3 * ms, 1, 0, 0);
+            all.returned(start + 3 * ms, 1, own(0, 0));
             assert_eq!((limit(&all, 0), limit(&all, 1)), (capacity, 0));
             // Who has none keeps nothing, and the next one finds it.
-            all.returned(start + 3 * ms, 0, 0, 0);
+            all.returned(start + 3 * ms, 0, own(0, 0));
             all.ask(start + 3 * ms, 1, capacity);
             assert_eq!((limit(&all, 0), limit(&all, 1)), (0, capacity));
         }
@@ -305,7 +306,7 @@ mod tests {
         let mut all = Capacity::new(LimitPolicy::known(20), 2, start);
         all.ask(start, 0, 20);
         all.ask(start + ms, 1, 1);
-        all.returned(start + 2 * ms, 0, 19, 25);
+        all.returned(start + 2 * ms, 0, own(19, 25));
         assert_eq!(all.allowance(1).limit, 0);
     }
 }

@@ -50,12 +50,12 @@ pub struct CreditNotice {
     pub credits: u32,
 }
 
-/// Calls that the gate lets in without credits.
+/// Calls of a worker, or those of them that need no credits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Own {
     /// Calls that are in the app.
     pub in_flight: u32,
-    /// Those, and calls that wait.
+    /// Those, and calls that wait for room.
     pub demand: u32,
 }
 

@@ -256,8 +256,8 @@ impl Limiter {
     /// proven to need. Once it rejects most calls, they do.
     fn fall(&mut self, sample: &Sample) {
         let in_flight = f64::from(sample.in_flight());
-        let most = self.n_answers < self.n_rejected;
-        let shown = if most { in_flight } else { in_flight.max(self.proven()) };
+        let rejects_most = self.n_answers < self.n_rejected;
+        let shown = if rejects_most { in_flight } else { in_flight.max(self.proven()) };
         (self.n_answers, self.n_rejected) = (0, 0);
         self.proven_max = shown.min(self.limit) * AFTER_REJECTION;
         self.set(self.proven_max);

@@ -25,7 +25,7 @@ pub use path::path_at;
 pub use put::{LEAF_LEN, LeafRoom, put_f64, put_i64, put_text, put_word};
 pub use text::escape;
 #[doc(hidden)]
-pub use work::items_read;
+pub use work::items_read_by;
 
 use std::borrow::Cow;
 

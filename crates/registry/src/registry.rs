@@ -213,7 +213,8 @@ impl Registry {
         let known = watch.known().map(RuleDocument::known);
         let (sender, document) = watch::channel(known.unwrap_or_default());
         let task = self.shared.runtime.spawn(follow_rule(name.to_owned(), watch, sender));
-        let feed = Arc::new(RuleFeed { document, task: task.abort_handle() });
+        let (said, task) = (Mutex::default(), task.abort_handle());
+        let feed = Arc::new(RuleFeed { document, said, task });
         rules.insert(name.to_owned(), Arc::downgrade(&feed));
         Some(RuleSubscription { feed, _registry: self.clone() })
     }
@@ -450,6 +451,8 @@ impl Subscription {
 #[derive(Debug)]
 struct RuleFeed {
     document: watch::Receiver<RuleDocument>,
+    /// What is wrong with the document, as far as somebody has said so.
+    said: Mutex<Option<String>>,
     task: AbortHandle,
 }
 
@@ -473,6 +476,16 @@ impl RuleSubscription {
     #[must_use]
     pub fn document(&self) -> watch::Receiver<RuleDocument> {
         self.feed.document.clone()
+    }
+
+    /// Somebody has read the document, and found this wrong with it. Returns whether that is to be
+    /// said: all subscriptions see the same document, and one of them says it.
+    #[must_use]
+    pub fn is_news(&self, problem: Option<&str>) -> bool {
+        let mut said = self.feed.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = problem.is_some() && said.as_deref() != problem;
+        *said = problem.map(str::to_owned);
+        is_news
     }
 }
 

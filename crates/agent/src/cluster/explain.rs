@@ -10,7 +10,7 @@ use parameters::Parameters;
 use registry::{Endpoint, EndpointKey};
 
 use super::describe::{EndpointState, NO_WEIGHT};
-use super::rules::Change;
+use super::rules::ConfiguredChange;
 use super::{Allowed, Cluster, Member, Standing};
 use crate::facts::CallFacts;
 use crate::inspect::snapshot::{
@@ -79,7 +79,7 @@ impl Cluster {
     }
 
     /// What configurators change at endpoints, as the registry shows them.
-    fn changes(&self) -> HashMap<EndpointKey, Vec<Change>> {
+    fn changes(&self) -> HashMap<EndpointKey, Vec<ConfiguredChange>> {
         let listed = self.listed.borrow();
         let of = |endpoint| Some(self.rules.changes(endpoint)).filter(|it| !it.is_empty());
         listed.endpoints.iter().filter_map(|one| Some((one.key(), of(one)?))).collect()
@@ -160,8 +160,8 @@ impl Cluster {
 }
 
 /// What a change does, in words.
-fn words(change: &Change) -> String {
-    let Change { configurator, params } = change;
+fn words(change: &ConfiguredChange) -> String {
+    let ConfiguredChange { configurator, params } = change;
     format!("{configurator} sets {}", list(params))
 }
 
@@ -173,7 +173,7 @@ fn list(params: &Parameters) -> String {
 /// What each configurator does.
 fn configured(
     names: &[String],
-    changes: &HashMap<EndpointKey, Vec<Change>>,
+    changes: &HashMap<EndpointKey, Vec<ConfiguredChange>>,
     n_endpoints: usize,
 ) -> Vec<StepSnapshot> {
     let step = |name: &String| {

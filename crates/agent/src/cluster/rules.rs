@@ -61,7 +61,7 @@ struct Placed {
 }
 
 /// What a configurator changes at an endpoint.
-pub(super) struct Change {
+pub(super) struct ConfiguredChange {
     pub(super) configurator: Arc<str>,
     pub(super) params: Parameters,
 }
@@ -205,7 +205,7 @@ impl Rules {
 
 impl RuleState {
     /// What each configurator that changes something changes at an endpoint.
-    fn changes(&self, endpoint: &Endpoint, interface: &str) -> Vec<Change> {
+    fn changes(&self, endpoint: &Endpoint, interface: &str) -> Vec<ConfiguredChange> {
         let mut changes = Vec::new();
         if self.configurators.is_empty() {
             return changes;
@@ -216,7 +216,10 @@ impl RuleState {
             let params = configurators.changes(&view, &self.routing.caller.host);
             seen = joined(&seen, &params);
             if !params.is_empty() {
-                changes.push(Change { configurator: Arc::clone(configurators.name()), params });
+                changes.push(ConfiguredChange {
+                    configurator: Arc::clone(configurators.name()),
+                    params,
+                });
             }
         }
         changes

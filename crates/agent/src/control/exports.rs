@@ -22,8 +22,8 @@ use crate::admin::Readiness;
 use crate::cluster::TLS;
 use crate::config::{AppConfig, Config, ExportChange, ExportConfig};
 use crate::listening::Addresses;
+use crate::map_form::{APP, DUBBO_APP, HTTP_APP};
 use crate::metrics::{Hub, RegistryStats};
-use crate::resolve::by_maps::{APP, DUBBO_APP, HTTP_APP};
 use crate::worker::{AppHealth, Offer, ToWorker};
 
 /// How long an app may be away before its service is withdrawn: a restart of its connection is no

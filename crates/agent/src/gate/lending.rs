@@ -33,9 +33,8 @@ pub(super) struct Lending {
 }
 
 impl AppGate {
-    /// Calls of the link `caller` find no room, and are to wait there and not here.
-    /// But if room goes round, credits would have to go round, too, and each would be unused on
-    /// its way: calls wait here.
+    /// Calls of the link `caller` find no room. From now on they are to wait there and not here.
+    /// While room goes round, nothing is lent: each credit would be unused on its way.
     #[cold]
     pub fn lend(&self, now: Instant, caller: u64, borrower: &Rc<dyn Borrower>) {
         if self.goes_round.get() {

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use flow::capacity::{Allowance, Capacity, Report};
+use flow::lender::Own;
 use flow::limit::LimitPolicy;
 use tokio::sync::Notify;
 
@@ -243,18 +244,12 @@ impl SharedGate {
     }
 
     /// A worker has so many calls in the app. `None` if that makes no difference to anybody.
-    pub(super) fn returned(
-        &self,
-        now: Instant,
-        worker: usize,
-        in_flight: u32,
-        demand: u32,
-    ) -> Option<Allowance> {
+    pub(super) fn returned(&self, now: Instant, worker: usize, own: Own) -> Option<Allowance> {
         if !self.is_dealt() {
             return None;
         }
         let mut capacity = self.lock();
-        capacity.returned(now, worker, in_flight, demand);
+        capacity.returned(now, worker, own);
         self.wake_all(&mut capacity, Some(worker));
         Some(capacity.allowance(worker))
     }

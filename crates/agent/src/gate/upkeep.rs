@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use flow::capacity::{REPORT_INTERVAL, Report};
 use flow::gate::{Left, Pass};
+use flow::lender::Own;
 use tokio::time::sleep_until;
 
 use super::{Admitted, AppGate, Lingering, TIMER_STEP};
@@ -64,10 +65,10 @@ impl AppGate {
 
     /// Says what was seen since the last time, and learns what may be let in from now on.
     fn report(&self, now: Instant) {
-        let n_elsewhere = self.elsewhere.borrow().iter().map(|it| it.n_waiting).max();
+        let n_elsewhere = self.n_waiting_elsewhere();
         let (demand, sample) = {
             let mut gate = self.gate.borrow_mut();
-            gate.want(n_elsewhere.unwrap_or_default());
+            gate.want(n_elsewhere);
             (gate.take_demand(), gate.take_sample(now))
         };
         let demand = demand.saturating_add(self.n_waiting_at_links());
@@ -83,12 +84,17 @@ impl AppGate {
     /// Returns what this worker may no longer use, and learns what it may.
     fn give_back(&self, now: Instant) {
         self.look_at_lending(now, false);
-        let n_elsewhere = self.elsewhere.borrow().iter().map(|it| it.n_waiting).max();
-        let n_waiting = n_elsewhere.unwrap_or_default().saturating_add(self.n_waiting_at_links());
-        let demand = self.demand().saturating_add(n_waiting);
-        if let Some(allowance) = self.shared.returned(now, self.worker, self.n_held(), demand) {
+        let n_waiting = self.n_waiting_elsewhere().saturating_add(self.n_waiting_at_links());
+        let (in_flight, demand) = (self.n_held(), self.demand().saturating_add(n_waiting));
+        let own = Own { in_flight, demand };
+        if let Some(allowance) = self.shared.returned(now, self.worker, own) {
             self.set_allowance(allowance);
         }
+    }
+
+    /// Calls that wait elsewhere for room here. Those of one line count, as all wait for the same.
+    fn n_waiting_elsewhere(&self) -> u32 {
+        self.elsewhere.borrow().iter().map(|it| it.n_waiting).max().unwrap_or_default()
     }
 
     /// Takes back the passes of calls that the app has ended, or that nobody knows anything about.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use flow::capacity::{Capacity, REPORT_INTERVAL, Report};
 use flow::gate::{Arrival, Gate, Left, Pass, Shed};
+use flow::lender::Own;
 use flow::limit::{LimitPolicy, Sample};
 use flow::line::LinePolicy;
 use flow::queue::{CallerId, Key, Priority};
@@ -450,7 +451,8 @@ impl App {
     fn give_back(&mut self, now: Instant, worker: usize) {
         let stats = self.workers[worker].gate.stats();
         let demand = stats.in_flight + u32::try_from(stats.n_waiting).unwrap();
-        self.capacity.returned(now, worker, stats.in_flight, demand);
+        let own = Own { in_flight: stats.in_flight, demand };
+        self.capacity.returned(now, worker, own);
         self.look_again(worker);
     }
 

@@ -27,6 +27,7 @@ use java_json::declared::DeclaredForm;
 use java_json::expected;
 use java_json::json::{JsonKind, JsonReader, MemberName};
 use java_json::number::InGenericCall;
+use java_json::passed::Passed;
 use java_json::references::ReferencePaths;
 use java_json::scalars::{self, Misfit};
 
@@ -105,8 +106,7 @@ fn write(
         as_maps: opts.as_maps,
         keeps_zeros: opts.keeps_zeros,
         members: Vec::new(),
-        ends: Vec::new(),
-        scanned: 0,
+        passed: Passed::default(),
         has_class: None,
         known: Vec::new(),
         n_misses: 0,
@@ -150,11 +150,7 @@ struct JsonToHessian<'r, 'a, 'e, 'o, 's> {
     keeps_zeros: bool,
     /// The members of the objects that are being written, the innermost last.
     members: Vec<ScannedMember<'a>>,
-    /// Where the arrays and objects begin and end that were passed while looking through, in
-    /// order.
-    ends: Vec<(usize, usize)>,
-    /// Up to where `ends` is complete.
-    scanned: usize,
+    passed: Passed,
     /// Whether the rest of the text has a member named `class` at all, once somebody asked.
     has_class: Option<bool>,
     /// What objects of declared classes had for members.

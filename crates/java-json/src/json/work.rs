@@ -16,9 +16,15 @@ pub(super) fn note_item() {
     N_ITEMS.set(N_ITEMS.get() + 1);
 }
 
-/// How many elements and members all readers of this thread have come to; 0 in a release build.
-#[must_use]
-pub fn items_read() -> u64 {
+/// How many elements and members all readers of this thread come to while `read` runs; 0 in a
+/// release build.
+pub fn items_read_by(read: impl FnOnce()) -> u64 {
+    let before = n_items();
+    read();
+    n_items() - before
+}
+
+fn n_items() -> u64 {
     #[cfg(debug_assertions)]
     return N_ITEMS.get();
     #[cfg(not(debug_assertions))]

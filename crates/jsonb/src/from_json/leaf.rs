@@ -122,8 +122,8 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
                 Err(_) => self.enc.long(value),
             },
             _ => match text.parse::<f64>() {
-                // fastjson2 drops the fraction of a double where the field is a `BigDecimal`, and that
-                // of a `BigDecimal` where it is a double.
+                // fastjson2 drops the fraction of a double where the field is a `BigDecimal`, and
+                // that of a `BigDecimal` where it is a double.
                 Ok(_) if self.is_in_record && number::integer(text).is_none() => {
                     return Err(self.wrong_value(offset, RECORD_NUMBER));
                 }

@@ -163,6 +163,9 @@ async fn rules_are_watched_in_the_configuration() {
     says(Some("one")).await;
     let other = registry.rule(NAME).unwrap();
     assert_eq!(other.document().borrow().text.as_deref(), Some("one"), "they share one watch");
+    // What is wrong with a document is said once, whoever reads it, and again if it comes back.
+    assert!(rule.is_news(Some("line 1")) && !other.is_news(Some("line 1")));
+    assert!(other.is_news(Some("line 2")) && !other.is_news(None) && rule.is_news(Some("line 2")));
     etcd.kill9();
     etcd.restart_keeping_data().unwrap();
     etcd.etcdctl(&["put", &key, "two"]).unwrap();

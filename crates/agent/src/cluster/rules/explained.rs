@@ -7,7 +7,7 @@ use parameters::Parameters;
 use registry::Endpoint;
 
 use super::super::splits;
-use super::{Change, Member, Rules, allowed_of, joined};
+use super::{ConfiguredChange, Member, Rules, allowed_of, joined};
 use crate::cluster::Allowed;
 use crate::facts::CallFacts;
 
@@ -95,7 +95,7 @@ impl Rules {
     }
 
     /// What configurators change at an endpoint that the registry shows like this.
-    pub(in crate::cluster) fn changes(&self, endpoint: &Endpoint) -> Vec<Change> {
+    pub(in crate::cluster) fn changes(&self, endpoint: &Endpoint) -> Vec<ConfiguredChange> {
         self.state.borrow().changes(endpoint, &self.service.interface)
     }
 
@@ -103,7 +103,7 @@ impl Rules {
     pub(in crate::cluster) fn switched_off_by(&self, endpoint: &Endpoint) -> Option<String> {
         let mut params: Parameters = endpoint.params.clone();
         let mut by = None;
-        for Change { configurator, params: changed } in self.changes(endpoint) {
+        for ConfiguredChange { configurator, params: changed } in self.changes(endpoint) {
             let was_off = endpoint.with_params(params.clone()).is_disabled();
             params = joined(&params, &changed);
             let is_off = endpoint.with_params(params.clone()).is_disabled();

@@ -5,6 +5,7 @@ use super::{Builtin, JsonKind, JsonReader, JsonToHessian, TranscodeError};
 use crate::JavaType;
 use java_json::expected;
 use java_json::named::GENERIC_ENTRY;
+use java_json::passed::Passed;
 use java_json::scalars::{self, is_of_beans};
 
 impl JsonToHessian<'_, '_, '_, '_, '_> {
@@ -137,8 +138,7 @@ impl JsonToHessian<'_, '_, '_, '_, '_> {
                     as_maps: false,
                     keeps_zeros: false,
                     members: Vec::new(),
-                    ends: Vec::new(),
-                    scanned: 0,
+                    passed: Passed::default(),
                     has_class: None,
                     known: Vec::new(),
                     has_runs: false,

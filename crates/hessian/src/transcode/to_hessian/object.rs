@@ -316,12 +316,7 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
     /// Looks through the object that comes next: its members but `class` go to the end of
     /// `members`; the class that it names is returned, and where it ends. The reader stays.
     fn scan_object(&mut self) -> Result<(Option<Cow<'a, str>>, usize), TranscodeError> {
-        let mut scan = self.json.scan();
-        scan.peek()?;
-        let is_known = scan.position() < self.scanned;
-        if !is_known {
-            self.ends.clear();
-        }
+        let mut scan = self.passed.begin(self.json)?;
         if self.members.capacity() == 0 {
             self.members.reserve(32);
         }
@@ -334,20 +329,9 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
                 continue;
             }
             self.members.push(ScannedMember { name: key, at: scan.position() });
-            match kind {
-                JsonKind::Array | JsonKind::Object if is_known => {
-                    let start = scan.position();
-                    let found = self.ends.binary_search_by_key(&start, |&(start, _)| start);
-                    match found.ok().and_then(|index| self.ends.get(index)) {
-                        Some(&(_, end)) => scan.jump(end),
-                        None => scan.skip_value().map(|_| ())?,
-                    }
-                }
-                JsonKind::Array | JsonKind::Object => skip_noting(&mut scan, &mut self.ends)?,
-                _ => scan.skip_value().map(|_| ())?,
-            }
+            self.passed.skip(&mut scan)?;
         }
-        self.scanned = self.scanned.max(scan.position());
+        self.passed.end(&scan);
         Ok((class, scan.position()))
     }
 
@@ -360,33 +344,4 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
             memchr::memmem::find(rest, b"\"class\"").is_some()
         })
     }
-}
-
-/// Reads past a value and notes where its arrays and objects begin and end, in order.
-fn skip_noting(
-    scan: &mut JsonReader<'_>,
-    ends: &mut Vec<(usize, usize)>,
-) -> Result<(), TranscodeError> {
-    let kind = scan.peek()?;
-    if !matches!(kind, JsonKind::Array | JsonKind::Object) {
-        scan.skip_value()?;
-        return Ok(());
-    }
-    let index = ends.len();
-    ends.push((scan.position(), 0));
-    if kind == JsonKind::Array {
-        let mut array = scan.begin_array()?;
-        while scan.next_element(&mut array)? {
-            skip_noting(scan, ends)?;
-        }
-    } else {
-        let mut object = scan.begin_object()?;
-        while scan.next_raw_key(&mut object)?.is_some() {
-            skip_noting(scan, ends)?;
-        }
-    }
-    if let Some(end) = ends.get_mut(index) {
-        end.1 = scan.position();
-    }
-    Ok(())
 }

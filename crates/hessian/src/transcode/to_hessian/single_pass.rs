@@ -19,11 +19,11 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
             return false;
         }
         let before = self.here();
-        let (base, scanned) = (self.members.len(), self.scanned);
+        let (base, n_passed) = (self.members.len(), self.passed.n_bytes());
         let is_written = matches!(self.try_at_once(class, base), Ok(Some(())));
         if !is_written {
             let (n_misses, was_begun) = (self.n_misses, base < self.members.len());
-            self.scanned = scanned;
+            self.passed.forget_after(n_passed);
             self.look_again(before);
             // It is no miss where nothing was written in vain.
             self.n_misses = n_misses + u32::from(was_begun);
