@@ -50,6 +50,8 @@ const FORGIVEN_PARTS: u32 = 100;
 const FREE: Duration = Duration::from_micros(20);
 /// A turn of at least this may have been interrupted.
 const LONG: Duration = Duration::from_micros(100);
+/// After a long turn, so many are timed exactly.
+const TIMED_TURNS: u8 = 8;
 /// How long all together, who are not quick, may keep the loop busy between two looks at the
 /// sockets.
 const TIME_PER_LOOK: Duration = Duration::from_micros(200);
@@ -350,8 +352,8 @@ pub(super) struct InTurn<F> {
     task: Pin<Box<F>>,
     turns: Rc<Turns>,
     usage: Usage,
-    /// Its turns are measured exactly until then, because one was long.
-    watched_until: Instant,
+    /// So many of its next turns are timed exactly, because one was long.
+    n_timed: u8,
     who: Who,
     /// While it waits.
     ticket: Option<Rc<Ticket>>,
@@ -365,7 +367,7 @@ impl<F> InTurn<F> {
             task: Box::pin(task),
             turns: Rc::clone(turns),
             usage: Usage::unknown(now),
-            watched_until: now,
+            n_timed: 0,
             who,
             ticket: None,
         }
@@ -410,13 +412,14 @@ impl<F: Future> Future for InTurn<F> {
         if self.who.is_known {
             self.turns.new_time.note_known(self.who.origin, start);
         }
-        let at_start = (!is_quick || start < self.watched_until).then(CoreTime::of_thread);
+        let at_start = (!is_quick || 0 < self.n_timed).then(CoreTime::of_thread);
         let polled = self.task.as_mut().poll(cx);
         let wall = start.elapsed();
-        if LONG <= wall {
-            self.watched_until = start + FORGET;
-        }
         let time = self.turns.used(wall, at_start);
+        self.n_timed = match LONG <= if at_start.is_some() { time } else { wall } {
+            true => TIMED_TURNS,
+            false => self.n_timed.saturating_sub(1),
+        };
         self.usage = self.usage.after(start, time);
         if !is_quick {
             self.turns.spend(start, time, &self.who);

@@ -382,3 +382,27 @@ async fn a_turn_counts_by_what_it_used_of_the_core() {
     // A short one is taken as it is.
     assert_eq!(turns.used(LONG / 2, None), LONG / 2);
 }
+
+/// Timing is two system calls a turn.
+#[test]
+fn a_few_turns_are_timed_after_a_long_one() {
+    let turns = Rc::new(Turns::default());
+    let is_long = Cell::new(true);
+    let task = std::future::poll_fn(|_| {
+        if is_long.get() {
+            use_core(2 * LONG);
+        }
+        Poll::<()>::Pending
+    });
+    let mut task = InTurn::new(task, &turns, known());
+    let cx = &mut Context::from_waker(Waker::noop());
+    let mut take_turn = || {
+        task.usage.forgiven_at = Instant::now();
+        assert!(Pin::new(&mut task).poll(cx).is_pending());
+        task.n_timed
+    };
+    assert_eq!((take_turn(), take_turn()), (TIMED_TURNS, TIMED_TURNS));
+    is_long.set(false);
+    let n_timed: Vec<_> = (0..TIMED_TURNS + 1).map(|_| take_turn()).collect();
+    assert_eq!(n_timed.last(), Some(&0), "{n_timed:?}");
+}
