@@ -23,10 +23,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dubbo_proto::ServiceDefinition;
 use dubbo_proto::definition::MethodDefinition;
 use hessian::generics::Instances;
 use hessian::transcode::builtin::Builtin;
 use hessian::{ClassType, JavaType};
+use java_json::unknown::has_optional;
 use registry::{Definition, DefinitionOrigin, Endpoint};
 
 use crate::args::fits::Fit;
@@ -90,7 +92,8 @@ pub async fn prepare(
             };
             let result = schema.as_ref().and_then(|schema| result_of(schema, name.method, &types));
             let instances = understood(&types, schema.as_deref())?;
-            let unknown = unknown_fields(&types, schema.as_deref(), &instances);
+            let service = schema.as_deref().map(|schema| &schema.service);
+            let unknown = unknown_fields(&types, service, &instances);
             let plan = Plan { schema, result, instances, unknown, ..Plan::default() };
             (Parameters::Given(types), plan)
         }
@@ -190,7 +193,8 @@ fn untyped(
 /// hold maps.
 fn resolved(method: &Candidate, schema: Option<Arc<Definition>>) -> (Parameters, Plan) {
     let (types, n_packed) = (method.types.clone(), method.n_packed);
-    let unknown = unknown_fields(&types, schema.as_deref(), &Instances::default());
+    let service = schema.as_deref().map(|schema| &schema.service);
+    let unknown = unknown_fields(&types, service, &Instances::default());
     let is_erased = schema
         .as_ref()
         .is_some_and(|schema| matches!(schema.origin, DefinitionOrigin::Provider(_)));
@@ -209,16 +213,20 @@ fn resolved(method: &Candidate, schema: Option<Arc<Definition>>) -> (Parameters,
 /// Which arguments of these types may have objects of which nobody knows the fields.
 fn unknown_fields(
     types: &[JavaType],
-    schema: Option<&Definition>,
+    service: Option<&ServiceDefinition>,
     instances: &Instances,
 ) -> UnknownFields {
     let is_known = |class: &ClassType| {
-        schema.is_some_and(|schema| schema.service.knows(class))
+        service.is_some_and(|service| service.knows(class))
             || instances.fields(class.key()).is_some()
     };
     match () {
         () if !types.iter().all(|ty| are_known(ty, &is_known)) => UnknownFields::Declared,
         () if types.iter().all(is_scalar) => UnknownFields::Never,
+        () if types.iter().any(has_optional) => UnknownFields::IfOptional,
+        () if service.is_some_and(|service| service.has_field(&has_optional)) => {
+            UnknownFields::IfOptional
+        }
         () => UnknownFields::IfNamed,
     }
 }

@@ -128,6 +128,8 @@ pub enum UnknownFields {
     Never,
     /// Those that name a class.
     IfNamed,
+    /// Those that name a class, and all that are optional, which no provider reads as objects.
+    IfOptional,
     /// Any, for a parameter is of such a class.
     Declared,
 }

@@ -134,6 +134,14 @@ impl ServiceDefinition {
         }
     }
 
+    /// Whether any class has a field of such a type.
+    pub fn has_field(&self, is_such: &impl Fn(&JavaType) -> bool) -> bool {
+        self.classes.values().any(|class| match class {
+            ClassDefinition::Bean(fields) => fields.values().any(is_such),
+            ClassDefinition::Enum(_) => false,
+        })
+    }
+
     /// A class with type parameters.
     #[must_use]
     pub fn generic(&self, class: &str) -> Option<&GenericClass> {

@@ -16,13 +16,32 @@ use crate::{ClassType, JavaType, Schema};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unreadable {
     /// A field of an object, and a text or array where a class is declared of which nothing is
-    /// known.
+    /// known; and an `Optional`, which is none that hessian-lite writes or reads.
     Fields,
     /// A number with a fraction in such a field.
     Fractions,
     /// An object that names a class other than the declared one, and an object of a collection
-    /// that is no field: a reader that knows only the classes of parameters makes others of them.
+    /// or an `Optional` that is no field: a reader that knows only the classes of parameters makes
+    /// others of them.
     Elements,
+}
+
+/// Whether the type is an optional one, or has one within.
+#[must_use]
+pub fn has_optional(ty: &JavaType) -> bool {
+    ty.find_class(&|class| is_optional_class(class.name())).is_some()
+}
+
+/// Whether a class is one of those that a provider of Dubbo makes only where they are declared:
+/// they are not serializable, and refused by their names.
+#[must_use]
+pub fn is_optional_class(name: &str) -> bool {
+    let kind = name.strip_prefix("java.util.Optional");
+    matches!(kind, Some("" | "Int" | "Long" | "Double"))
+}
+
+fn is_optional(ty: &JavaType) -> bool {
+    matches!(ty, JavaType::Class(class) if class.builtin() == Some(Builtin::Optional))
 }
 
 /// Whether the JSON value that `json` is at, as a value of type `ty`, has something unreadable, as
@@ -77,9 +96,13 @@ impl Search<'_, '_, '_> {
         let kind = self.json.peek()?;
         if let Some(class) = class
             && class.builtin() == Some(Builtin::Optional)
-            && kind != JsonKind::Null
         {
-            return self.value(class.args().first());
+            return match self.what {
+                Unreadable::Fields => Ok(true),
+                _ if kind == JsonKind::Null => self.skip(),
+                Unreadable::Elements if !self.is_in_object => Ok(true),
+                _ => self.value_in_optional(class),
+            };
         }
         match (kind, ty) {
             (JsonKind::Array, None) => self.elements(None),
@@ -102,6 +125,17 @@ impl Search<'_, '_, '_> {
             }
             _ => self.skip(),
         }
+    }
+
+    /// The value of an optional one. The provider may know what it is where the definition does not
+    /// tell.
+    fn value_in_optional(&mut self, class: &ClassType) -> Result<bool, JsonError> {
+        let ty = class.args().first();
+        let was_in_unknown = self.is_in_unknown;
+        self.is_in_unknown |= ty.is_none();
+        let found = self.value(ty);
+        self.is_in_unknown = was_in_unknown;
+        found
     }
 
     /// Passes a value; whether a class is declared of which nothing is known.
@@ -194,6 +228,9 @@ impl Search<'_, '_, '_> {
         declared: Option<&ClassType>,
     ) -> Result<bool, JsonError> {
         let schema = self.schema;
+        if self.what == Unreadable::Fields && is_optional_class(class) {
+            return Ok(true);
+        }
         let is_known = self.knows(class);
         let declared = declared.map(ClassType::key);
         let ty = |field: &str| field_type(schema, key, declared, field);
@@ -215,11 +252,13 @@ impl Search<'_, '_, '_> {
         let mut object = self.json.begin_object()?;
         while let Some(key) = self.json.next_key(&mut object)? {
             let kind = self.json.peek()?;
-            if kind == JsonKind::Null || is_named && kind == JsonKind::String && key == "class" {
+            let ty = ty_of(&key);
+            if kind == JsonKind::Null && !ty.is_some_and(is_optional)
+                || is_named && kind == JsonKind::String && key == "class"
+            {
                 self.skip()?;
                 continue;
             }
-            let ty = ty_of(&key);
             let is_unknown = !is_known(ty);
             if is_unknown && self.what == Unreadable::Fields {
                 return Ok(true);
@@ -251,6 +290,7 @@ mod tests {
                 ("a.Person", "friend") => 1,
                 ("a.Page<a.Person>", "items") => 2,
                 ("a.Person", "any") => 3,
+                ("a.Person", "maybe") => 4,
                 _ => return None,
             };
             self.0.get(index)
@@ -270,7 +310,13 @@ mod tests {
     }
 
     fn has(what: Unreadable, ty: &str, json: &str) -> bool {
-        let types = ["java.util.Date", "a.Person", "java.util.List<a.Person>", "java.lang.Object"];
+        let types = [
+            "java.util.Date",
+            "a.Person",
+            "java.util.List<a.Person>",
+            "java.lang.Object",
+            "java.util.Optional<java.lang.Long>",
+        ];
         let estate = Estate(types.map(|ty| JavaType::parse(ty).unwrap()).into());
         let ty = (!ty.is_empty()).then(|| JavaType::parse(ty).unwrap());
         let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
@@ -291,6 +337,10 @@ mod tests {
             ("java.util.Map<java.lang.String, a.New>", r#"{"k":{"x":1}}"#, true),
             ("java.util.List<java.lang.Long>", "[1]", false),
             ("java.util.Map", r#"{"k":{"x":1}}"#, false),
+            ("java.util.Optional<a.New>", r#"{"x":1}"#, true),
+            ("java.util.Optional<java.lang.Long>", "5", true),
+            ("java.util.Optional<java.lang.Long>", "null", false),
+            ("a.Person", r#"{"maybe":5}"#, false),
         ] {
             assert_eq!(has(Unreadable::Elements, ty, json), expected, "{ty} {json}");
         }
@@ -321,6 +371,22 @@ mod tests {
         ] {
             assert!(is_unknown(ty, json), "{ty} {json}");
         }
+    }
+
+    #[test]
+    fn optionals_are_no_objects_of_hessian_lite() {
+        for (ty, json) in [
+            ("java.util.Optional<java.lang.Long>", "5"),
+            ("java.util.Optional", "null"),
+            ("a.Person", r#"{"maybe":null}"#),
+            ("java.util.List<java.util.OptionalLong>", r#"[{"value":5,"isPresent":true}]"#),
+            ("", r#"{"class":"java.util.Optional","value":5}"#),
+            ("", r#"{"class":"java.util.OptionalInt","value":5,"isPresent":true}"#),
+        ] {
+            assert!(is_unknown(ty, json), "{ty} {json}");
+            assert!(!has(Unreadable::Fractions, ty, json), "{ty} {json}");
+        }
+        assert!(!is_unknown("java.util.OptionalLong", "null"));
     }
 
     #[test]
@@ -367,6 +433,8 @@ mod tests {
             ("java.util.List", "[1.5]", false),
             ("a.Person", r#"{"any":1.5,"friend":{"any":[1.5]}}"#, false),
             ("a.Person", r#"{"class":"a.Employee","born":0,"salary":1.5}"#, true),
+            ("java.util.Optional", r#"{"price":1.5}"#, true),
+            ("java.util.Optional<java.lang.Double>", "1.5", false),
         ] {
             assert_eq!(has(Unreadable::Fractions, ty, json), expected, "{ty} {json}");
         }

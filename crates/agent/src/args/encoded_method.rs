@@ -3,6 +3,7 @@
 use dubbo_proto::{Argument, Arguments};
 use hessian::transcode::Schema;
 use hessian::{ClassType, JavaType};
+use java_json::unknown::has_optional;
 
 use super::ArgumentList;
 use crate::route::{Generic, Parameters, Plan};
@@ -30,8 +31,8 @@ impl<'a> EncodedMethod<'a> {
     }
 
     /// The type by which a generic call writes one argument: if all is known of it, or if it
-    /// declares a record, which is no map. What is the JDK's own is always known, whatever the
-    /// other arguments are.
+    /// declares a record, which is no map, or an `Optional`, which Java makes of no other value.
+    /// What is the JDK's own is always known, whatever the other arguments are.
     fn of_maps(&self, index: usize) -> Option<&'a JavaType> {
         let (Parameters::Named(types, generic), Some(plan)) = (self.parameters, self.plan) else {
             return None;
@@ -44,6 +45,7 @@ impl<'a> EncodedMethod<'a> {
         types.get(index).filter(|ty| {
             plan.by_types
                 || ty.find_class(&is_record).is_some()
+                || has_optional(ty)
                 || ty.find_class(&is_foreign).is_none()
         })
     }
@@ -90,6 +92,6 @@ mod tests {
         let target = EncodedMethod { method: "m", parameters: &parameters, plan };
         let args = ArgumentsOf { list: &list, target };
         let known: Vec<bool> = (0..6).map(|index| args.ty(index).is_some()).collect();
-        assert_eq!(known, [false, true, true, true, false, false]);
+        assert_eq!(known, [false, true, true, true, false, true]);
     }
 }

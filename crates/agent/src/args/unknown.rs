@@ -14,7 +14,7 @@ impl ArgumentList<'_> {
             UnknownFields::Never => false,
             // With an escape it may be written in other ways.
             UnknownFields::IfNamed => self.mentions("\"class\"") || self.mentions("\\u00"),
-            UnknownFields::Declared => true,
+            UnknownFields::IfOptional | UnknownFields::Declared => true,
         }
     }
 
@@ -53,6 +53,7 @@ mod tests {
             r#"[1,{"class":"a.B","x":1}]"#,
         ] {
             assert!(has(UnknownFields::IfNamed, body) && has(UnknownFields::Declared, body));
+            assert!(has(UnknownFields::IfOptional, body), "{body}");
             assert!(!has(UnknownFields::Never, body), "{body}");
         }
         assert!(!has(UnknownFields::IfNamed, "[1,{\"x\":1}]"));

@@ -1,4 +1,3 @@
-use dubbo_proto::ServiceDefinition;
 use hessian::JavaType;
 
 use super::*;
@@ -10,6 +9,28 @@ fn definition() -> ServiceDefinition {
         {"type":"a.Address","properties":{"city":"java.lang.String"}},
         {"type":"a.Color","enums":["RED","BLUE"]}]}"#;
     ServiceDefinition::parse(text).unwrap()
+}
+
+/// An `Optional` may be in any class of the service: no provider reads one in an object.
+#[test]
+fn what_a_call_is_looked_through_for() {
+    use UnknownFields::{Declared, IfNamed, IfOptional, Never};
+    let known = definition();
+    let text = br#"{"canonicalName":"a.B","methods":[],"types":[
+        {"type":"a.Person","properties":{"nick":"java.util.Optional"}}]}"#;
+    let optional = ServiceDefinition::parse(text).unwrap();
+    for (types, service, expected) in [
+        ("int,java.lang.String", Some(&optional), Never),
+        ("a.Person,a.Address", Some(&known), IfNamed),
+        ("java.util.List<a.Person>", Some(&optional), IfOptional),
+        ("a.Person,java.util.Optional<a.Color>", Some(&known), IfOptional),
+        ("java.util.List<java.util.OptionalLong>", None, Declared),
+        ("java.util.Optional<a.Person>", None, Declared),
+        ("a.Person,a.Other", Some(&optional), Declared),
+    ] {
+        let parsed = parse_types(types).unwrap();
+        assert_eq!(unknown_fields(&parsed, service, &Instances::default()), expected, "{types}");
+    }
 }
 
 #[test]

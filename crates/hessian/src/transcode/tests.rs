@@ -795,12 +795,25 @@ fn objects_of_a_generic_call_are_maps_with_their_class() {
             r#"{"class":"a.B[][]","value":[[{}],["RED"]]}"#,
             r#"[[{"class":"a.B"}],[{"class":"a.B","name":"RED"}]]"#,
         ),
+        // Java makes an optional one of a map where it is declared, and only of one that does not
+        // name the class.
+        (
+            r#"{"class":"java.util.Optional[]","value":[null,5,{"class":"a.B","x":1}]}"#,
+            r#"[{"value":null},{"value":5},{"value":{"class":"a.B","x":1}}]"#,
+        ),
+        (
+            r#"{"class":"java.util.Optional<a.B>","value":{"x":1}}"#,
+            r#"{"value":{"class":"a.B","x":1}}"#,
+        ),
+        (
+            r#"{"class":"java.util.OptionalLong[]","value":[{"value":5,"isPresent":true}]}"#,
+            r#"[{"value":5,"isPresent":true}]"#,
+        ),
         // An object is one throughout, and so is what follows none.
         (
             r#"[{"class":"a.Size","x":{"class":"a.B","y":1}},{"class":"a.B"}]"#,
             r#"[{"x":{"y":1}},{"class":"a.B"}]"#,
         ),
-        (r#"{"class":"java.util.Optional<a.B>","value":{"x":1}}"#, r#"{"x":1}"#),
     ] {
         assert_eq!(write(json), expected, "{json}");
     }

@@ -239,10 +239,7 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
         match DeclaredForm::of(class.builtin(), kind, || self.names_map())? {
             DeclaredForm::Untyped => self.untyped(),
             DeclaredForm::Null => self.null(),
-            DeclaredForm::Optional => {
-                self.enc.object_begin("java.util.Optional", &["value"]);
-                self.as_object(|writer| writer.value(class.args().first()))
-            }
+            DeclaredForm::Optional => self.optional(class.args().first()),
             DeclaredForm::Elements => self.elements(Builtin::list_type(name), class.args().first()),
             DeclaredForm::EnumSet => self.enum_set(class),
             DeclaredForm::NamedMap => self.object_by_look(None, class.args()),
@@ -256,6 +253,21 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
             DeclaredForm::EnumName => self.enum_name(name),
             DeclaredForm::Wrong => Err(self.wrong_kind(name)),
         }
+    }
+
+    /// hessian-lite reads no object of a class that is not serializable, unless told to; and Dubbo
+    /// makes none of a map that names it.
+    fn optional(&mut self, ty: Option<&JavaType>) -> Result<(), TranscodeError> {
+        let class = "java.util.Optional";
+        if self.is_map(class) {
+            self.enc.map_begin(None);
+            self.enc.string("value");
+            self.value(ty)?;
+            self.enc.map_end();
+            return Ok(());
+        }
+        self.enc.object_begin(class, &["value"]);
+        self.as_object(|writer| writer.value(ty))
     }
 
     /// hessian-lite's stand-in for an `EnumSet`; its class has to be known from the generic

@@ -12,6 +12,7 @@ use crate::encode::Mark;
 use java_json::ClassType;
 use java_json::json;
 use java_json::named::{Named, ObjectForm, field_type};
+use java_json::unknown::is_optional_class;
 
 /// So many classes are remembered in one value; there are seldom more.
 const MAX_KNOWN: usize = 8;
@@ -259,7 +260,9 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
     ) -> Result<(), TranscodeError> {
         if self.is_map(of.name) {
             self.enc.map_begin(None);
-            self.class_entry(of.name);
+            if !is_optional_class(of.name) {
+                self.class_entry(of.name);
+            }
             for index in base..self.members.len() {
                 if let Some(member) = self.members.get(index) {
                     self.enc.string(&member.name);
