@@ -12,6 +12,8 @@
 //! - What needs no other form is copied as it is.
 //! - An object is looked through once before it is written, and nothing in it at every level.
 
+mod generic;
+
 use hessian::transcode::{TranscodeError, hessian_to_json, json_to_hessian};
 use hessian::{Decoder, Encoder};
 use java_json::builtin::Builtin;
@@ -54,15 +56,25 @@ pub(super) fn write(
     Writer::new(text, known, None, out).whole(ty)
 }
 
-/// The same for the argument `index` of a generic call, which says nothing of types: the arguments
-/// are elements of one array, where references begin.
+/// The same for the argument `index` of a generic call, of which the provider makes what its
+/// classes say: see `generic`. The arguments are elements of one array, where references begin.
 pub(super) fn write_generic(
     text: &[u8],
+    ty: Option<&JavaType>,
     index: usize,
-    refs: bool,
+    known: Known<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), ValueError> {
-    Writer::new(text, Known { schema: &(), refs }, Some(index), out).whole(None)
+    Writer::new(text, known, Some(index), out).whole(ty)
+}
+
+/// How an object begins.
+#[derive(Clone, Copy)]
+enum Head<'c> {
+    /// As it begins in the text.
+    AsItIs,
+    /// Without its member `class`, or with this one instead. In the text it begins at `start`.
+    Anew { start: usize, class: Option<&'c str> },
 }
 
 struct Writer<'a, 's, 'o> {
@@ -81,7 +93,7 @@ struct Writer<'a, 's, 'o> {
 
 impl<'a, 's, 'o> Writer<'a, 's, 'o> {
     fn new(text: &'a [u8], known: Known<'s>, generic: Option<usize>, out: &'o mut Vec<u8>) -> Self {
-        let may_have_class = generic.is_none() && memmem::find(text, b"\"class\"").is_some();
+        let may_have_class = memmem::find(text, b"\"class\"").is_some();
         let json = JsonReader::new(text, Limits::default());
         let passed = Passed::default();
         Self { json, out, known, generic, n_copied: 0, may_have_class, passed }
@@ -141,32 +153,42 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
     fn class_value(&mut self, class: &ClassType, is_outermost: bool) -> Result<(), ValueError> {
         let kind = self.json.peek()?;
         let (name, args) = (class.name(), class.args());
+        let is_generic = self.generic.is_some();
         match DeclaredForm::of(class.builtin(), kind, || self.names_map())? {
-            DeclaredForm::Untyped if name == "java.lang.Number" => self.number(),
+            DeclaredForm::Untyped if name == "java.lang.Number" && !is_generic => self.number(),
             DeclaredForm::Untyped | DeclaredForm::Null | DeclaredForm::Wrong => self.untyped(),
+            DeclaredForm::Optional if is_generic => self.optional_map(args.first()),
             DeclaredForm::Optional => self.value(args.first(), false),
-            DeclaredForm::EnumSet if is_outermost => Err(self.not_read(name)),
+            DeclaredForm::EnumSet if is_outermost && !is_generic => Err(self.not_read(name)),
             DeclaredForm::Elements | DeclaredForm::EnumSet => self.elements(args.first()),
             DeclaredForm::NamedMap | DeclaredForm::NamedObject => self.object(None, args),
-            DeclaredForm::Entries => self.members(None, |_, _| args.get(1)),
+            DeclaredForm::Entries => self.members(Head::AsItIs, |_, _| args.get(1)),
             DeclaredForm::Scalar(builtin) => self.scalar(builtin, name),
             DeclaredForm::Object => self.object(Some(class), &[]),
+            DeclaredForm::EnumName if is_generic => self.enum_map(name),
             DeclaredForm::EnumName => self.skip(),
         }
     }
 
     fn array(&mut self, element: &JavaType) -> Result<(), ValueError> {
         let kind = self.json.peek()?;
-        if kind != JsonKind::Array {
-            return self.skip();
-        }
-        if *element != JavaType::Byte {
-            return self.elements(Some(element));
+        let is_bytes = *element == JavaType::Byte;
+        match kind {
+            JsonKind::Array if !is_bytes => return self.elements(Some(element)),
+            JsonKind::Array => {}
+            JsonKind::String if is_bytes && self.generic.is_some() => {}
+            _ => return self.skip(),
         }
         // fastjson takes no byte beyond 127 in a list.
         let start = self.json.position();
-        let bytes = scalars::byte_array(&mut self.json)?;
-        self.put(start, |out| write_base64(out, &bytes));
+        let bytes = match kind {
+            JsonKind::String => scalars::base64(&mut self.json)?,
+            _ => scalars::byte_array(&mut self.json)?,
+        };
+        match self.generic {
+            Some(_) => self.put(start, |out| generic::write_bytes(out, &bytes)),
+            None => self.put(start, |out| write_base64(out, &bytes)),
+        }
         Ok(())
     }
 
@@ -180,6 +202,9 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
 
     /// A JSON value of a class that is a scalar in JSON.
     fn scalar(&mut self, builtin: Builtin, name: &str) -> Result<(), ValueError> {
+        if self.generic.is_some() {
+            return self.scalar_of_map(builtin, name);
+        }
         let kind = self.json.peek()?;
         let start = self.json.position();
         match (builtin, kind) {
@@ -262,9 +287,15 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
         if let Some(name) = &look.only_name
             && enum_object(schema, class, declared.map(ClassType::name), name).is_some()
         {
-            self.skip()?;
-            self.put(start, |out| json::write_string(out, name));
-            return Ok(());
+            return match self.generic {
+                Some(_) if class.is_some() => self.skip(),
+                Some(_) => self.members(self.head_of(start, declared), |_, _| None),
+                None => {
+                    self.skip()?;
+                    self.put(start, |out| json::write_string(out, name));
+                    Ok(())
+                }
+            };
         }
         let named = Named::of_object(start, class)?;
         let is_object = || look.only_value.is_some_and(|(kind, _)| kind == JsonKind::Object);
@@ -273,28 +304,35 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
             (ObjectForm::Value(ty), Some((_, at))) => self.only_value(&ty, start, at),
             (ObjectForm::Map(named), _) => {
                 let args = named.args_or(args);
-                self.members(Some(start), |_, _| args.get(1))
+                self.members(Head::Anew { start, class: None }, |_, _| args.get(1))
             }
             (ObjectForm::Named(named), _) => {
                 let is_other =
                     |class: &&ClassType| class.builtin().is_none() && class.name() != named.class;
-                match declared.filter(is_other) {
+                match declared.filter(|_| self.generic.is_none()).filter(is_other) {
                     // It would make the declared class, without what the other one has more.
                     Some(class) => {
                         let both = format!("{} where {} is declared", named.class, class.name());
                         Err(self.not_read_at(start, &both))
                     }
-                    None => self.fields(named.key(), declared),
+                    None => self.fields(Head::AsItIs, named.key(), declared),
                 }
             }
-            (ObjectForm::Declared(class), _) => self.fields(class.key(), declared),
-            _ => self.members(None, |_, _| None),
+            (ObjectForm::Declared(class), _) => {
+                self.fields(self.head_of(start, declared), class.key(), declared)
+            }
+            _ => self.members(Head::AsItIs, |_, _| None),
         }
     }
 
-    fn fields(&mut self, key: &str, declared: Option<&ClassType>) -> Result<(), ValueError> {
+    fn fields(
+        &mut self,
+        head: Head<'_>,
+        key: &str,
+        declared: Option<&ClassType>,
+    ) -> Result<(), ValueError> {
         let declared = declared.map(ClassType::key);
-        self.members(None, |schema, name| field_type(schema, key, declared, name))
+        self.members(head, |schema, name| field_type(schema, key, declared, name))
     }
 
     /// The member `value`, which begins at `at`, in place of its object.
@@ -316,25 +354,31 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
         Ok(())
     }
 
-    /// The members of an object, whose types `ty_of` tells by their names. If the object is a map
-    /// that begins at `named_map`, its member `class` is left out.
+    /// The members of an object, whose types `ty_of` tells by their names. If it is written anew,
+    /// its member `class` is left out.
     fn members<'t>(
         &mut self,
-        named_map: Option<usize>,
+        head: Head<'_>,
         ty_of: impl Fn(&'s dyn Schema, &str) -> Option<&'t JavaType>,
     ) -> Result<(), ValueError>
     where
         's: 't,
     {
         let mut is_first = true;
+        let is_anew = !matches!(head, Head::AsItIs);
         let mut object = self.json.begin_object()?;
-        if let Some(start) = named_map {
+        if let Head::Anew { start, class } = head {
             self.put(start, |out| out.push(b'{'));
+            if let Some(class) = class {
+                self.out.extend_from_slice(b"\"class\":");
+                json::write_string(self.out, class);
+                is_first = false;
+            }
         }
         while let Some(key) = self.json.next_key(&mut object)? {
             let kind = self.json.peek()?;
             let at = self.json.position();
-            if named_map.is_some() {
+            if is_anew {
                 if key == "class" && kind == JsonKind::String {
                     self.skip()?;
                     continue;
@@ -355,12 +399,12 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
                 self.value(ty_of(self.known.schema, &key), false)?;
             }
             is_first = false;
-            if named_map.is_some() {
+            if is_anew {
                 let end = self.json.position();
                 self.copy_to(end);
             }
         }
-        if named_map.is_some() {
+        if is_anew {
             self.out.push(b'}');
             self.n_copied = self.json.position();
         }

@@ -2,13 +2,11 @@
 
 use std::borrow::Cow;
 
-use hessian::transcode::{
-    hessian_to_json, hessian_to_json_with, json_to_hessian_by, json_to_hessian_with,
-};
+use hessian::transcode::{hessian_to_json_with, json_to_hessian_by, json_to_hessian_with};
 use hessian::{Decoder, Encoder};
 use java_json::json::{self, JsonError, JsonKind, JsonReader};
 use java_json::number::InGenericCall;
-use java_json::{DateStyle, InputOptions, JavaType, JsonOptions, Limits, Schema};
+use java_json::{InputOptions, JavaType, JsonOptions, Limits, Schema};
 use memchr::memmem;
 
 use super::for_fastjson::{self, Known};
@@ -258,7 +256,9 @@ fn write_arg(
         Argument::Json(text) => text,
     };
     let wrong = |error: ValueError| ArgumentError::at(index, ty, error);
-    if ty.is_some() || options.refs || is_generic && InGenericCall::may_have_nothing(&text) {
+    let may_have_class = || memmem::find(&text, b"\"class\"").is_some();
+    let is_looked_through = || InGenericCall::may_have_nothing(&text) || may_have_class();
+    if ty.is_some() || options.refs || is_generic && is_looked_through() {
         // A provider's fastjson makes every value fit, or takes it for null, and unboxes that. We
         // look first, by what the other serializations take.
         let mut unused = Vec::with_capacity(16);
@@ -266,17 +266,12 @@ fn write_arg(
         json_to_hessian_by(&mut reader, ty, &mut Encoder::new(&mut unused), options)
             .map_err(|error| wrong(error.into()))?;
     }
-    if !is_generic {
-        let known = Known { schema: options.schema, refs: options.refs };
-        return for_fastjson::write(&text, ty, known, out).map_err(wrong);
+    let known = Known { schema: options.schema, refs: options.refs };
+    match is_generic {
+        true => for_fastjson::write_generic(&text, ty, index, known, out),
+        false => for_fastjson::write(&text, ty, known, out),
     }
-    let start = out.len();
-    for_fastjson::write_generic(&text, index, options.refs, out).map_err(wrong)?;
-    if !options.refs && memmem::find(&text, b"\"class\"").is_some() {
-        out.truncate(start);
-        write_plain_values(&text, out).map_err(wrong)?;
-    }
-    Ok(())
+    .map_err(wrong)
 }
 
 fn write_names(types: &[JavaType], out: &mut Vec<u8>) {
@@ -288,22 +283,6 @@ fn write_names(types: &[JavaType], out: &mut Vec<u8>) {
         json::write_string(out, &ty.java_name());
     }
     out.push(b']');
-}
-
-/// JSON for a generic call, which says nothing of the types of values: what names a class that is
-/// no JSON object (`{"class":"java.util.Date","value":0}`) becomes the plain value, as Java's own
-/// generic callers write it there. The provider makes of it what a field or parameter is declared
-/// as.
-fn write_plain_values(text: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
-    let (mut value, mut plain) = (Vec::with_capacity(text.len()), Vec::new());
-    let mut reader = JsonReader::new(text, Limits::default());
-    let options = InputOptions { as_maps: true, ..InputOptions::default() };
-    json_to_hessian_by(&mut reader, None, &mut Encoder::new(&mut value), &options)?;
-    let options = JsonOptions { dates: DateStyle::Millis, ..JsonOptions::default() };
-    let mut decoder = Decoder::new(&value, Limits::default());
-    hessian_to_json(&mut decoder, &mut plain, &options)?;
-    out.extend_from_slice(&plain);
-    Ok(())
 }
 
 /// Writes JSON in the form that the caller chose: by the type of the value, or by what it looks
