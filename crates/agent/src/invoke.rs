@@ -130,7 +130,7 @@ fn map_form(
     let packed = packed(route, invocation);
     let list = packed.as_ref().map(|texts| ArgumentList::of_texts(texts));
     let args = list.as_ref().unwrap_or(&invocation.args);
-    args.have_unreadable(types, &route.plan, form.unreadable).then_some(form)
+    args.have_unreadable(types, &route.plan, form.reasons).then_some(form)
 }
 
 /// Makes a call of which a copy may be made, or which may go to another version or group.
@@ -234,11 +234,13 @@ async fn by_definition(
             return send_anew(&generic()?, invocation, times, &mut rewrites).await;
         }
     }
-    let error = match send(route, invocation, times).await {
+    let error = match send_anew(route, invocation, times, &mut rewrites).await {
         Err(error) => error,
         answered => return answered,
     };
     match error.code {
+        // A generic call was sent with these types, and without them Java would cut values off.
+        Code::BadArguments if route.parameters.is_generic() => return Err(error),
         // The arguments do not fit the types: they were not sent.
         Code::BadArguments => check_scalars(route, invocation)?,
         // The provider knows no such method, or not with these types, or cannot read the

@@ -5,15 +5,20 @@
 //! the maps of a generic call, of which the provider makes what its classes say.
 //!
 //! fastjson does so without that, but knows only the classes of parameters. It gets maps for
-//! subclasses, and for the elements of collections. fastjson2 makes dates and enums of texts itself.
-//! It gets maps only for numbers with a fraction, which it drops where it does not expect one.
+//! subclasses, and for the elements of collections. fastjson2 makes dates, enums, UUIDs and records
+//! of what stands there, which Dubbo does not. It gets maps only for what it misreads: numbers with
+//! a fraction, which it drops where it does not expect one, and the keys of maps, which it leaves to
+//! be texts.
+//!
+//! Since 3.2.0, Dubbo makes of maps what type variables stand for: a definition tells of a field of
+//! type `T` that it is an `Object`, and such a field gets a map from any reader of objects.
 //!
 //! Since 2.7.4, Dubbo can answer such a call with the result itself (`generic=raw.return`, see
 //! `GenericFilter`), so that it is the same as that of other calls. Before, objects in the result
 //! are maps, too.
 
 use dubbo_proto::{Serialization, ValueCodec};
-use java_json::unknown::Unreadable;
+use java_json::unknown::{Reasons, Unreadable};
 use registry::Endpoint;
 
 use crate::route::Generic;
@@ -27,14 +32,16 @@ pub(crate) const DUBBO_APP: &str = "dubbo";
 
 /// The first release of Dubbo that can return the result itself.
 const RETURNS_ITSELF: [u32; 3] = [2, 7, 4];
+/// The first release whose `PojoUtils` puts in the arguments for type variables.
+const KNOWS_VARIABLES: [u32; 3] = [3, 2, 0];
 
 /// What a call that can be written as objects is written as.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct MapForm {
     /// As this generic call,
     pub(crate) generic: Generic,
-    /// if it has that.
-    pub(crate) unreadable: Unreadable,
+    /// if it has one of these.
+    pub(crate) reasons: Reasons,
 }
 
 /// The form that all endpoints can take; nothing if they read objects anyway. Those that list no
@@ -58,24 +65,27 @@ pub(crate) fn form_for<'a>(
     };
     let unreadable = match all(|values| values.converts_texts()) {
         true if all(|values| values.converts_numbers()) => Unreadable::Elements,
-        true => Unreadable::Fractions,
+        true => Unreadable::Misread,
         false => Unreadable::Fields,
     };
-    let returns_itself = |endpoint: &Endpoint| match endpoint.params.get(APP) {
-        Some(app) => app == HTTP_APP,
-        None => endpoint.params.get("release").is_some_and(returns_itself),
+    let are_since = |first: [u32; 3]| {
+        endpoints.clone().all(|endpoint| match endpoint.params.get(APP) {
+            Some(app) => app == HTTP_APP,
+            None => endpoint.params.get("release").is_some_and(|release| is_since(release, first)),
+        })
     };
-    let is_raw = endpoints.clone().all(returns_itself);
-    Some(MapForm { generic: if is_raw { Generic::Raw } else { Generic::Map }, unreadable })
+    let generic = if are_since(RETURNS_ITSELF) { Generic::Raw } else { Generic::Map };
+    let knows_variables = is_any && are_since(KNOWS_VARIABLES);
+    Some(MapForm { generic, reasons: Reasons { unreadable, knows_variables } })
 }
 
-fn returns_itself(release: &str) -> bool {
+fn is_since(release: &str, first: [u32; 3]) -> bool {
     let number = |part: &str| {
         let digits = part.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
         digits.parse().unwrap_or(0)
     };
     let parts: Vec<u32> = release.splitn(4, '.').take(3).map(number).collect();
-    RETURNS_ITSELF.as_slice() <= parts.as_slice()
+    first.as_slice() <= parts.as_slice()
 }
 
 #[cfg(test)]
@@ -94,11 +104,15 @@ mod tests {
             };
             let endpoints: Vec<Endpoint> = params.iter().map(endpoint).collect();
             let form = form_for(&endpoints.iter(), Serialization::Hessian2)?;
-            assert_eq!(form.unreadable, Unreadable::Fields);
+            assert_eq!(form.reasons.unreadable, Unreadable::Fields);
+            let knows_variables = params.iter().all(|&(_, value)| value == "3.3.6");
+            assert_eq!(form.reasons.knows_variables, knows_variables, "{params:?}");
             Some(form.generic)
         };
         for (params, expected) in [
             (&[("release", "2.7.23"), ("release", "3.3.6")][..], Some(Generic::Raw)),
+            (&[("release", "3.3.6")], Some(Generic::Raw)),
+            (&[("release", "3.1.11")], Some(Generic::Raw)),
             (&[("release", "2.7.4.1"), ("dubmesh.app", "http")], Some(Generic::Raw)),
             (&[("release", "3.0.0.preview")], Some(Generic::Raw)),
             (&[("release", "2.7.23"), ("release", "2.7.3")], Some(Generic::Map)),
@@ -113,13 +127,13 @@ mod tests {
         let mut fastjson2 = Endpoint::new(Protocol::Dubbo, "10.0.0.1", 20880);
         fastjson2.serializations = vec![Serialization::Fastjson2, Serialization::Hessian2];
         let unreadable = |endpoints: &[Endpoint]| {
-            form_for(&endpoints.iter(), Serialization::Fastjson).map(|form| form.unreadable)
+            form_for(&endpoints.iter(), Serialization::Fastjson).map(|form| form.reasons.unreadable)
         };
-        assert_eq!(unreadable(&[fastjson2.clone()]), Some(Unreadable::Fractions));
+        assert_eq!(unreadable(&[fastjson2.clone()]), Some(Unreadable::Misread));
         let fastjson = Endpoint::new(Protocol::Dubbo, "10.0.0.2", 20880);
         let form = unreadable(std::slice::from_ref(&fastjson));
         assert_eq!(form, Some(Unreadable::Elements));
-        assert_eq!(unreadable(&[fastjson2.clone(), fastjson]), Some(Unreadable::Fractions));
+        assert_eq!(unreadable(&[fastjson2.clone(), fastjson]), Some(Unreadable::Misread));
         let mut hessian2 = Endpoint::new(Protocol::Dubbo, "10.0.0.3", 20880);
         hessian2.serializations = vec![Serialization::Hessian2];
         assert_eq!(unreadable(&[fastjson2, hessian2]), Some(Unreadable::Fields));

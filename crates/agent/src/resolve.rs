@@ -28,7 +28,7 @@ use dubbo_proto::definition::MethodDefinition;
 use hessian::generics::Instances;
 use hessian::transcode::builtin::Builtin;
 use hessian::{ClassType, JavaType};
-use java_json::unknown::has_optional;
+use java_json::unknown::{has_object, has_optional};
 use registry::{Definition, DefinitionOrigin, Endpoint};
 
 use crate::args::fits::Fit;
@@ -223,9 +223,9 @@ fn unknown_fields(
     match () {
         () if !types.iter().all(|ty| are_known(ty, &is_known)) => UnknownFields::Declared,
         () if types.iter().all(is_scalar) => UnknownFields::Never,
-        () if types.iter().any(has_optional) => UnknownFields::IfOptional,
-        () if service.is_some_and(|service| service.has_field(&has_optional)) => {
-            UnknownFields::IfOptional
+        () if types.iter().any(has_optional) => UnknownFields::IfFound,
+        () if service.is_some_and(|it| it.has_field(&|ty| has_optional(ty) || has_object(ty))) => {
+            UnknownFields::IfFound
         }
         () => UnknownFields::IfNamed,
     }
@@ -355,7 +355,7 @@ pub fn generic_instead(
         service.map_or(0, |service| service.overloads(invocation.name.method).count());
     let (generic, n_args) = (Generic::Map, invocation.args.len());
     let (parameters, types) = match &route.parameters {
-        Parameters::Given(types) if 1 < n_overloads => {
+        Parameters::Given(types) | Parameters::Named(types, _) if 1 < n_overloads => {
             let descriptor: String = types.iter().map(JavaType::to_descriptor).collect();
             (Parameters::Named(types.clone(), generic), descriptor)
         }

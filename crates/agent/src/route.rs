@@ -128,8 +128,9 @@ pub enum UnknownFields {
     Never,
     /// Those that name a class.
     IfNamed,
-    /// Those that name a class, and all that are optional, which no provider reads as objects.
-    IfOptional,
+    /// Those that name a class, and of the known ones: what is optional, which no provider reads in
+    /// objects, and what stands for a type variable.
+    IfFound,
     /// Any, for a parameter is of such a class.
     Declared,
 }

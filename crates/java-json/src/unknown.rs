@@ -18,12 +18,23 @@ pub enum Unreadable {
     /// A field of an object, and a text or array where a class is declared of which nothing is
     /// known; and an `Optional`, which is none that hessian-lite writes or reads.
     Fields,
-    /// A number with a fraction in such a field.
-    Fractions,
+    /// In such a field, a number with a fraction, and an object whose members are named as no
+    /// fields are: it may be a map with keys that are no texts.
+    Misread,
     /// An object that names a class other than the declared one, and an object of a collection
     /// or an `Optional` that is no field: a reader that knows only the classes of parameters makes
     /// others of them.
     Elements,
+}
+
+/// Why values go as maps.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Reasons {
+    /// What the reader cannot do with.
+    pub unreadable: Unreadable,
+    /// Whether it makes of a map what type variables stand for: of one in a field that is declared
+    /// as `Object`, which may be a `T`, an object of the type argument.
+    pub knows_variables: bool,
 }
 
 /// Whether the type is an optional one, or has one within.
@@ -40,11 +51,29 @@ pub fn is_optional_class(name: &str) -> bool {
     matches!(kind, Some("" | "Int" | "Long" | "Double"))
 }
 
+fn is_object(class: &ClassType) -> bool {
+    class.name() == "java.lang.Object"
+}
+
+/// Whether a field may have the name, as most have: keys that are numbers, dates, constants of
+/// enums or UUIDs are none.
+fn is_name_of_field(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && !matches!(name, "true" | "false")
+}
+
 fn is_optional(ty: &JavaType) -> bool {
     matches!(ty, JavaType::Class(class) if class.builtin() == Some(Builtin::Optional))
 }
 
-/// Whether the JSON value that `json` is at, as a value of type `ty`, has something unreadable, as
+/// Whether the type is `java.lang.Object`, or has it within: it may stand for a type variable.
+#[must_use]
+pub fn has_object(ty: &JavaType) -> bool {
+    ty.find_class(&is_object).is_some()
+}
+
+/// Whether the JSON value that `json` is at, as a value of type `ty`, has one of these reasons, as
 /// far as `schema` knows the types of fields. Classes of the JDK do not count.
 ///
 /// # Errors
@@ -53,7 +82,7 @@ pub fn has_unreadable(
     json: &mut JsonReader<'_>,
     ty: Option<&JavaType>,
     schema: &dyn Schema,
-    what: Unreadable,
+    reasons: Reasons,
 ) -> Result<bool, JsonError> {
     let rest = json.text().get(json.position()..).unwrap_or_default();
     // With escapes, `class` may be written in other ways.
@@ -65,12 +94,34 @@ pub fn has_unreadable(
         schema,
         may_have_class,
         passed,
-        what,
+        what: reasons.unreadable,
+        variables: Variables::default(),
+        is_deep: false,
         is_in_unknown: false,
         is_in_object: false,
         is_element: false,
     };
-    search.value(ty)
+    Ok(search.value(ty)? || reasons.knows_variables && search.variables.are_lost(search.what))
+}
+
+/// Where objects stand that may be of a type variable.
+#[derive(Clone, Copy, Default)]
+struct Variables {
+    /// In fields of the outermost object.
+    is_outside: bool,
+    /// In fields of an object that is in a field itself.
+    is_inside: bool,
+}
+
+impl Variables {
+    /// Whether they become maps unless all is one. fastjson and fastjson2 know the type arguments
+    /// of fields, also where Dubbo does not: of a `List<T>`.
+    fn are_lost(self, what: Unreadable) -> bool {
+        match what {
+            Unreadable::Fields => self.is_outside || self.is_inside,
+            Unreadable::Misread | Unreadable::Elements => self.is_outside && !self.is_inside,
+        }
+    }
 }
 
 struct Search<'r, 'a, 's> {
@@ -79,6 +130,9 @@ struct Search<'r, 'a, 's> {
     may_have_class: bool,
     passed: Passed,
     what: Unreadable,
+    variables: Variables,
+    /// Whether this is inside of an object that is in a field of another.
+    is_deep: bool,
     /// Whether this is inside of a field whose type is unknown.
     is_in_unknown: bool,
     /// Whether this is inside of an object.
@@ -108,7 +162,7 @@ impl Search<'_, '_, '_> {
             (JsonKind::Array, None) => self.elements(None),
             (JsonKind::Array, Some(JavaType::Array(element))) => self.elements(Some(element)),
             (JsonKind::Array, _) => match class.and_then(ClassType::builtin) {
-                Some(Builtin::Any) => self.elements(None),
+                Some(Builtin::Any) => self.elements(ty.filter(|_| class.is_some_and(is_object))),
                 // The elements of an `EnumSet` are enums, which their names say.
                 Some(Builtin::List) => {
                     self.is_element = !self.is_in_object;
@@ -173,6 +227,7 @@ impl Search<'_, '_, '_> {
         let builtin = class.and_then(ClassType::builtin);
         let declared = class.filter(|_| builtin.is_none());
         let args = class.map_or(&[][..], ClassType::args);
+        let may_be_variable = self.is_in_object && class.is_some_and(is_object);
         let is_enum = |class: &ClassType| schema.is_enum(class.name()) == Some(true);
         let look = match self.may_have_class || declared.is_some_and(is_enum) {
             true => self.passed.look(self.json)?,
@@ -181,7 +236,10 @@ impl Search<'_, '_, '_> {
         let name = look.class.as_deref();
         if builtin == Some(Builtin::Map) && !Named::is_of_map(name) {
             self.is_element = !self.is_in_object;
-            return self.members(false, |_| args.get(1), |_| true);
+            // The values of a `Map<String, Object>` are no objects of a class.
+            let value =
+                args.get(1).filter(|ty| !matches!(ty, JavaType::Class(it) if is_object(it)));
+            return self.members(false, |_| value, |_| true);
         }
         let declared_name = declared.map(ClassType::name);
         if look.only_name.is_some_and(|it| enum_object(schema, name, declared_name, &it).is_some())
@@ -193,6 +251,10 @@ impl Search<'_, '_, '_> {
         let form = ObjectForm::of(named, declared, args, look.only_value.is_some(), is_object);
         if self.what == Unreadable::Elements && self.is_made_otherwise(&form, declared) {
             return Ok(true);
+        }
+        if may_be_variable && matches!(form, ObjectForm::Untyped) {
+            self.variables.is_outside |= !self.is_deep;
+            self.variables.is_inside |= self.is_deep;
         }
         match &form {
             ObjectForm::Untyped | ObjectForm::Any(_) => {
@@ -219,6 +281,11 @@ impl Search<'_, '_, '_> {
         }
     }
 
+    /// Whether a member of an object of unknown class is no field.
+    fn is_misread_as_field(&self, name: &str) -> bool {
+        self.what == Unreadable::Misread && self.is_in_unknown && !is_name_of_field(name)
+    }
+
     /// The members of an object of this class.
     fn fields(
         &mut self,
@@ -234,10 +301,10 @@ impl Search<'_, '_, '_> {
         let is_known = self.knows(class);
         let declared = declared.map(ClassType::key);
         let ty = |field: &str| field_type(schema, key, declared, field);
-        let outside = (self.is_in_object, self.is_element);
-        (self.is_in_object, self.is_element) = (true, false);
+        let outside = (self.is_in_object, self.is_deep, self.is_element);
+        (self.is_in_object, self.is_deep, self.is_element) = (true, self.is_in_object, false);
         let found = self.members(is_named, ty, |ty| is_known || ty.is_some());
-        (self.is_in_object, self.is_element) = outside;
+        (self.is_in_object, self.is_deep, self.is_element) = outside;
         found
     }
 
@@ -253,6 +320,9 @@ impl Search<'_, '_, '_> {
         while let Some(key) = self.json.next_key(&mut object)? {
             let kind = self.json.peek()?;
             let ty = ty_of(&key);
+            if !is_named && self.is_misread_as_field(&key) {
+                return Ok(true);
+            }
             if kind == JsonKind::Null && !ty.is_some_and(is_optional)
                 || is_named && kind == JsonKind::String && key == "class"
             {
@@ -283,6 +353,19 @@ mod tests {
     /// A person with a date and a friend, a color, and pages of persons.
     struct Estate(Vec<JavaType>);
 
+    impl Estate {
+        fn new() -> Self {
+            let types = [
+                "java.util.Date",
+                "a.Person",
+                "java.util.List<a.Person>",
+                "java.lang.Object",
+                "java.util.Optional<java.lang.Long>",
+            ];
+            Self(types.map(|ty| JavaType::parse(ty).unwrap()).into())
+        }
+    }
+
     impl Schema for Estate {
         fn field_type(&self, class: &str, field: &str) -> Option<&JavaType> {
             let index = match (class, field) {
@@ -310,17 +393,43 @@ mod tests {
     }
 
     fn has(what: Unreadable, ty: &str, json: &str) -> bool {
-        let types = [
-            "java.util.Date",
-            "a.Person",
-            "java.util.List<a.Person>",
-            "java.lang.Object",
-            "java.util.Optional<java.lang.Long>",
-        ];
-        let estate = Estate(types.map(|ty| JavaType::parse(ty).unwrap()).into());
+        let estate = Estate::new();
         let ty = (!ty.is_empty()).then(|| JavaType::parse(ty).unwrap());
         let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
-        has_unreadable(&mut reader, ty.as_ref(), &estate, what).unwrap()
+        let reasons = Reasons { unreadable: what, knows_variables: false };
+        has_unreadable(&mut reader, ty.as_ref(), &estate, reasons).unwrap()
+    }
+
+    /// What has no class where a `T` may be is of the type argument, which the provider knows.
+    #[test]
+    fn objects_where_a_type_variable_may_be() {
+        let has = |unreadable, ty: &str, json: &str, knows_variables| {
+            let estate = Estate::new();
+            let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+            let reasons = Reasons { unreadable, knows_variables };
+            let ty = JavaType::parse(ty).unwrap();
+            has_unreadable(&mut reader, Some(&ty), &estate, reasons).unwrap()
+        };
+        for (ty, json, expected) in [
+            ("a.Person", r#"{"any":{"x":1}}"#, true),
+            ("a.Person", r#"{"any":[1,{"x":1}]}"#, true),
+            ("a.Person", r#"{"any":{"class":"a.Person","born":0}}"#, false),
+            ("a.Person", r#"{"any":{"class":"java.util.HashMap","x":1}}"#, false),
+            ("a.Person", r#"{"any":[1,"x",null]}"#, false),
+            ("java.lang.Object", r#"{"x":1}"#, false),
+            ("java.util.List<java.lang.Object>", r#"[{"x":1}]"#, false),
+            ("java.util.Map<java.lang.String, java.lang.Object>", r#"{"x":{"y":1}}"#, false),
+        ] {
+            for unreadable in [Unreadable::Fields, Unreadable::Misread] {
+                assert_eq!(has(unreadable, ty, json, true), expected, "{ty} {json}");
+                assert!(!has(unreadable, ty, json, false), "{ty} {json}");
+            }
+        }
+        // fastjson2 knows what the fields of a field are, where Dubbo may not.
+        for json in [r#"{"friend":{"any":{"x":1}}}"#, r#"{"any":{},"friend":{"any":[{"x":1}]}}"#] {
+            assert!(has(Unreadable::Fields, "a.Person", json, true), "{json}");
+            assert!(!has(Unreadable::Misread, "a.Person", json, true), "{json}");
+        }
     }
 
     /// fastjson reads each argument as the class of its parameter, and fields by their own types.
@@ -384,7 +493,7 @@ mod tests {
             ("", r#"{"class":"java.util.OptionalInt","value":5,"isPresent":true}"#),
         ] {
             assert!(is_unknown(ty, json), "{ty} {json}");
-            assert!(!has(Unreadable::Fractions, ty, json), "{ty} {json}");
+            assert!(!has(Unreadable::Misread, ty, json), "{ty} {json}");
         }
         assert!(!is_unknown("java.util.OptionalLong", "null"));
     }
@@ -421,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_with_a_fraction_in_unknown_fields() {
+    fn what_fastjson2_misreads_in_unknown_fields() {
         for (ty, json, expected) in [
             ("a.Other", r#"{"price":1.5}"#, true),
             ("a.Other", r#"{"prices":[1,{"x":1.5}]}"#, true),
@@ -429,6 +538,13 @@ mod tests {
             ("a.Other", r#"{"price":2.0,"name":"x","n":7,"of":{"y":1e3}}"#, false),
             ("a.Other", r#"{"price":{"class":"java.math.BigDecimal","value":1.5}}"#, false),
             ("a.Other", "\"RED\"", false),
+            // They may be keys of a `Map<Integer, ..>`, or of another that are no texts.
+            ("a.Other", r#"{"byNo":{"1":{"x":1}}}"#, true),
+            ("a.Other", r#"{"list":[{"byColor":{"RED":null}}]}"#, true),
+            ("a.Other", r#"{"byDay":{"2024-02-29":1}}"#, true),
+            ("a.Other", r#"{"byFlag":{"true":1}}"#, true),
+            ("a.Other", r#"{"address":{"street_1":"x","cityOf":{"_id":1}}}"#, false),
+            ("a.Other", r#"{"OK":1}"#, false),
             // Whatever stands there is what it looks like.
             ("java.util.List", "[1.5]", false),
             ("a.Person", r#"{"any":1.5,"friend":{"any":[1.5]}}"#, false),
@@ -436,7 +552,7 @@ mod tests {
             ("java.util.Optional", r#"{"price":1.5}"#, true),
             ("java.util.Optional<java.lang.Double>", "1.5", false),
         ] {
-            assert_eq!(has(Unreadable::Fractions, ty, json), expected, "{ty} {json}");
+            assert_eq!(has(Unreadable::Misread, ty, json), expected, "{ty} {json}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use hessian::json::JsonReader;
 use hessian::{JavaType, Limits};
-use java_json::unknown::{Unreadable, has_unreadable};
+use java_json::unknown::{Reasons, has_unreadable};
 
 use super::ArgumentList;
 use crate::route::{Plan, UnknownFields};
@@ -14,7 +14,7 @@ impl ArgumentList<'_> {
             UnknownFields::Never => false,
             // With an escape it may be written in other ways.
             UnknownFields::IfNamed => self.mentions("\"class\"") || self.mentions("\\u00"),
-            UnknownFields::IfOptional | UnknownFields::Declared => true,
+            UnknownFields::IfFound | UnknownFields::Declared => true,
         }
     }
 
@@ -23,20 +23,24 @@ impl ArgumentList<'_> {
         &self,
         types: &[JavaType],
         plan: &Plan,
-        what: Unreadable,
+        reasons: Reasons,
     ) -> bool {
         types.iter().enumerate().take(self.len()).any(|(index, ty)| {
             let text = self.json_at(index, Some(ty));
             let mut reader = JsonReader::new(&text, Limits::default());
             // What is no JSON, its writer says best.
-            has_unreadable(&mut reader, Some(ty), plan, what).unwrap_or(false)
+            has_unreadable(&mut reader, Some(ty), plan, reasons).unwrap_or(false)
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use java_json::unknown::Unreadable;
+
     use super::*;
+
+    const REASONS: Reasons = Reasons { unreadable: Unreadable::Fields, knows_variables: false };
 
     #[test]
     fn the_text_is_read_only_where_it_may_matter() {
@@ -44,8 +48,7 @@ mod tests {
         let has = |unknown, body: &str| {
             let plan = Plan { unknown, ..Plan::default() };
             let args = ArgumentList::json(body.as_bytes()).unwrap();
-            args.may_have_unknown_fields(&plan)
-                && args.have_unreadable(&types, &plan, Unreadable::Fields)
+            args.may_have_unknown_fields(&plan) && args.have_unreadable(&types, &plan, REASONS)
         };
         for body in [
             r#"[{"class":"a.B","x":1},null]"#,
@@ -53,7 +56,7 @@ mod tests {
             r#"[1,{"class":"a.B","x":1}]"#,
         ] {
             assert!(has(UnknownFields::IfNamed, body) && has(UnknownFields::Declared, body));
-            assert!(has(UnknownFields::IfOptional, body), "{body}");
+            assert!(has(UnknownFields::IfFound, body), "{body}");
             assert!(!has(UnknownFields::Never, body), "{body}");
         }
         assert!(!has(UnknownFields::IfNamed, "[1,{\"x\":1}]"));

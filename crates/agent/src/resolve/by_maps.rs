@@ -26,7 +26,7 @@ pub(crate) fn route(
     form: MapForm,
 ) -> Result<Rc<ClusterRoute>, CallError> {
     let generic = form.generic;
-    let Plan { n_packed, may_pack, .. } = route.plan;
+    let Plan { n_packed, may_pack, is_guess, .. } = route.plan;
     let names: Vec<String> = types.iter().map(JavaType::to_string).collect();
     let n_in_array = n_packed.map_or(String::new(), |n| n.to_string());
     // No caller can write such types, so that this is never taken for another call.
@@ -39,8 +39,16 @@ pub(crate) fn route(
     let (schema, instances) = (route.plan.schema.clone(), route.plan.instances.clone());
     let by_types = route.plan.unknown != UnknownFields::Declared;
     let result = route.plan.result.clone().filter(|_| generic == Generic::Raw);
-    let plan =
-        Plan { schema, result, instances, n_packed, may_pack, by_types, ..Plan::generic(generic) };
+    let plan = Plan {
+        schema,
+        result,
+        instances,
+        n_packed,
+        may_pack,
+        is_guess,
+        by_types,
+        ..Plan::generic(generic)
+    };
     let (parameters, cluster) = (Parameters::Named(types.to_vec(), generic), &route.cluster);
     outbound.routes.insert(registry, &name, n_args, Rc::clone(cluster), parameters, plan)
 }

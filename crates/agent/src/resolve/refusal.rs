@@ -124,7 +124,9 @@ async fn ask(
     call: RefusedCall<'_>,
 ) -> Option<CallError> {
     let RefusedCall { route, started } = call;
-    let Parameters::Given(types) = &route.parameters else { return None };
+    let (Parameters::Given(types) | Parameters::Named(types, _)) = &route.parameters else {
+        return None;
+    };
     // One argument where the types are none, and none where they are some.
     let values: Vec<&[u8]> = if types.is_empty() { vec![b"null"] } else { Vec::new() };
     let args = ArgumentList::of_values(values);

@@ -11,22 +11,26 @@ fn definition() -> ServiceDefinition {
     ServiceDefinition::parse(text).unwrap()
 }
 
-/// An `Optional` may be in any class of the service: no provider reads one in an object.
+/// An `Optional`, or what stands for a type variable, may be in any class of the service.
 #[test]
 fn what_a_call_is_looked_through_for() {
-    use UnknownFields::{Declared, IfNamed, IfOptional, Never};
+    use UnknownFields::{Declared, IfFound, IfNamed, Never};
     let known = definition();
     let text = br#"{"canonicalName":"a.B","methods":[],"types":[
         {"type":"a.Person","properties":{"nick":"java.util.Optional"}}]}"#;
     let optional = ServiceDefinition::parse(text).unwrap();
+    let text = br#"{"canonicalName":"a.B","methods":[],"types":[
+        {"type":"a.Result","properties":{"data":"java.lang.Object"}}]}"#;
+    let generic = ServiceDefinition::parse(text).unwrap();
     for (types, service, expected) in [
         ("int,java.lang.String", Some(&optional), Never),
         ("a.Person,a.Address", Some(&known), IfNamed),
-        ("java.util.List<a.Person>", Some(&optional), IfOptional),
-        ("a.Person,java.util.Optional<a.Color>", Some(&known), IfOptional),
+        ("java.util.List<a.Person>", Some(&optional), IfFound),
+        ("a.Person,java.util.Optional<a.Color>", Some(&known), IfFound),
         ("java.util.List<java.util.OptionalLong>", None, Declared),
         ("java.util.Optional<a.Person>", None, Declared),
         ("a.Person,a.Other", Some(&optional), Declared),
+        ("a.Result", Some(&generic), IfFound),
     ] {
         let parsed = parse_types(types).unwrap();
         assert_eq!(unknown_fields(&parsed, service, &Instances::default()), expected, "{types}");
