@@ -330,6 +330,8 @@ pub struct CallError {
     pub exception: Option<Box<str>>,
     /// When it is worth trying again, if that is known.
     pub retry_after: Option<Duration>,
+    /// Whether it is a reply that came and cannot be read, whatever form is asked for.
+    pub is_broken_reply: bool,
 }
 
 impl CallError {
@@ -343,6 +345,7 @@ impl CallError {
             provider_serialization: None,
             exception: None,
             retry_after: None,
+            is_broken_reply: false,
         }
     }
 

@@ -17,7 +17,6 @@ use crate::error::{CallError, Code};
 use crate::invocation::Invocation;
 use crate::map_form::MapForm;
 use crate::outbound::Outbound;
-use crate::reply;
 use crate::resolve::by_maps;
 use crate::resolve::refusal::RefusedCall;
 use crate::resolve::{self, refusal};
@@ -70,7 +69,7 @@ pub async fn invoke_elsewhere(
     error: &CallError,
 ) -> Option<ProviderReply> {
     let (now, deadline) = (Instant::now(), reply.deadline?);
-    if !reply::is_broken(error) || invocation.not_at.is_some() || deadline <= now {
+    if !error.is_broken_reply || invocation.not_at.is_some() || deadline <= now {
         return None;
     }
     let route = find_route(outbound, registry, invocation, now).await.ok()?;

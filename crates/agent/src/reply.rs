@@ -206,15 +206,10 @@ pub fn json_of(reply: &ProviderReply) -> Result<Vec<u8>, CallError> {
     ReplyReader::new(reply, &JsonOptions::default()).json()
 }
 
-const UNREADABLE: &str = "the reply cannot be read";
-
+/// A reply that is broken, rather than one that cannot be told in the form that was asked for.
 fn unreadable(error: impl Display) -> CallError {
-    CallError::new(Code::BadReply, format!("{UNREADABLE}: {error}"))
-}
-
-/// Whether a reply is broken, rather than one that cannot be told in the form that was asked for.
-pub fn is_broken(error: &CallError) -> bool {
-    error.code == Code::BadReply && error.message.starts_with(UNREADABLE)
+    let message = format!("the reply cannot be read: {error}");
+    CallError { is_broken_reply: true, ..CallError::new(Code::BadReply, message) }
 }
 
 /// A value that contains itself can be read, but not be told without references.
@@ -301,7 +296,21 @@ mod tests {
         let cycle = reply(Serialization::Hessian2, b"\x91\x79\x51\x90");
         let error = json_of(&cycle).unwrap_err();
         assert!(error.message.contains("dubmesh call --json refs=path"), "{error}");
+        // It is whole all the same, and another provider's would be the same.
+        assert!(!error.is_broken_reply, "{error}");
         assert_eq!(text(&cycle, "refs=path").0, r#"[{"$ref":"$"}]"#);
+    }
+
+    #[test]
+    fn a_reply_that_is_broken_says_so() {
+        for body in [&b""[..], b"\x91", b"\x91C", b"\x07"] {
+            let error = json_of(&reply(Serialization::Hessian2, body)).unwrap_err();
+            assert_eq!((error.code, error.is_broken_reply), (Code::BadReply, true), "{error}");
+        }
+        // Whatever an exception says, its reply was read.
+        let body = b"\x90C\x03a.E\x91\x0ddetailMessage\x60\x1bthe reply cannot be read: x";
+        let error = json_of(&reply(Serialization::Hessian2, body)).unwrap_err();
+        assert_eq!((error.code, error.is_broken_reply), (Code::Exception, false), "{error}");
     }
 
     #[test]
