@@ -120,6 +120,67 @@ fn a_request_that_is_not_read_is_named() {
     );
 }
 
+/// What the parser refuses never becomes a request, and is answered all the same.
+#[test]
+fn a_request_whose_head_is_refused_has_a_line() {
+    let (folder, hub) = (tempfile::tempdir().unwrap(), MemoryHub::new());
+    let path = folder.path().join("access.log");
+    let limits = "max_head_bytes = 16384\nhead_timeout_ms = 300\n";
+    let agent = consumer(&hub, &format!("{limits}{}", log(&path, "failed")));
+    let two_lengths = "host: a\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n";
+    let echo = format!("POST /{SERVICE}/echo?json=longs=text HTTP/1.1\r\n");
+    let long = format!("x-pad: {}\r\n\r\n", "y".repeat(20_000));
+    let good = format!("POST /{SERVICE}/echo HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n[]");
+    let sent = [
+        (format!("{echo}{two_lengths}"), 400, "bad_request", (SERVICE.into(), Value::Null)),
+        (
+            "B@D /metrics HTTP/1.1\r\nhost: a\r\n\r\n".into(),
+            400,
+            "bad_request",
+            (Value::Null, "/metrics".into()),
+        ),
+        ("nonsense\r\n\r\n".into(), 400, "bad_request", (Value::Null, Value::Null)),
+        (format!("{echo}{long}"), 431, "head_too_large", (Value::Null, Value::Null)),
+        ("GE".into(), 408, "request_timeout", (Value::Null, Value::Null)),
+        (format!("{echo}host"), 408, "request_timeout", (SERVICE.into(), Value::Null)),
+    ];
+    for (request, status, code, _) in &sent {
+        let mut http = Http::to(&agent);
+        http.send(request);
+        let answer = http.read();
+        assert_eq!(answer.status, *status, "{request:.100}: {answer:?}");
+        assert!(answer.body.contains(code), "{answer:?}");
+    }
+    // Behind a request in the same read, hyper answers it.
+    let mut http = Http::to(&agent);
+    http.send(format!("{good}nonsense\r\n\r\n"));
+    assert_eq!([http.read().status, http.read().status], [404, 400]);
+    // Whoever asks for nothing has no line.
+    drop(TcpStream::connect(agent.addresses().http[0]).unwrap());
+    drain(agent);
+    let all = lines(&path, sent.len() + 2);
+    assert_eq!(all.len(), sent.len() + 2, "{all:?}");
+    // Each worker tells of its own.
+    let of = |code: &str, service: &Value, path: &Value| format!("{code} {service} {path}");
+    let mut expected: Vec<String> =
+        sent.iter().map(|(_, _, code, (service, path))| of(code, service, path)).collect();
+    expected.extend([of("bad_request", &Value::Null, &Value::Null)]);
+    expected.extend([of("service_not_found", &SERVICE.into(), &Value::Null)]);
+    let mut found: Vec<String> = Vec::new();
+    for line in &all {
+        let [service, path] = [&line["service"], &line["path"]];
+        found.push(of(line["code"].as_str().unwrap(), service, path));
+        assert!(line["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{line}");
+        assert_eq!(line["protocol"], "http", "{line}");
+    }
+    expected.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+    let says = |what: &str| all.iter().any(|it| it["message"].as_str().unwrap().contains(what));
+    assert!(says("not HTTP: invalid content-length"), "{all:?}");
+    assert!(says("(max_head_bytes): message head is too large"), "{all:?}");
+}
+
 /// Of a long request of Dubbo's only the header is read.
 #[test]
 fn a_dubbo_request_that_is_too_long_has_a_line() {

@@ -74,6 +74,11 @@ impl LastRead {
         self.buffer.get(..self.len).unwrap_or_default()
     }
 
+    /// The same, if they are of this session.
+    pub(super) fn bytes_of(&self, session: &HttpSession) -> Option<&[u8]> {
+        (self.owner == address(session)).then(|| self.bytes())
+    }
+
     /// What was read behind the head of the session's request, if the head ended in the last read.
     /// Handed out once: a second request in the same read begins elsewhere.
     pub(super) fn take_body_of(&mut self, session: &HttpSession) -> Option<&[u8]> {

@@ -216,12 +216,21 @@ fn tell(entry: Box<Entry>, reply: &ProviderReply, error: Option<&CallError>) {
 /// Notes what a request's head says, which may be all that is ever read of it.
 #[cold]
 fn note_head(entry: &mut Entry, head: &Parts, body: &Incoming) {
-    let path = head.uri.path();
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+    note_path(entry, head.uri.path(), announced, header);
+}
+
+/// Notes the path that a request asks for, and what it calls if that is a method.
+fn note_path<'a>(
+    entry: &mut Entry,
+    path: &str,
+    announced: usize,
+    of: impl Fn(&str) -> Option<&'a str>,
+) {
     entry.asked_for(path, announced);
     let Ok(target) = json::MethodPath::parse(path) else { return };
     let (interface, method) = target.names();
-    let of = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     let (version, group) = (of(call_headers::VERSION), of(call_headers::GROUP));
     let service =
         ServiceKey::new(interface, version.unwrap_or_default(), group.unwrap_or_default());

@@ -1,28 +1,57 @@
 //! Prepared answers to what never became a request.
 
+use crate::error::Code;
+
+/// An answer, and what it says.
+#[derive(Debug)]
+pub(super) struct PreparedAnswer {
+    /// What kind of failure.
+    pub(super) code: Code,
+    /// What happened.
+    pub(super) message: &'static str,
+    /// All of the answer.
+    pub(super) bytes: &'static [u8],
+}
+
 /// The request did not arrive in time.
-pub(super) const TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\
+pub(super) static TIMEOUT: PreparedAnswer = PreparedAnswer {
+    code: Code::RequestTimeout,
+    message: "the request did not arrive in time",
+    bytes: b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\
     content-type: application/json\r\ncontent-length: 112\r\n\r\n\
     {\"code\":\"request_timeout\",\"message\":\"the request did not arrive in time\",\
-    \"endpoint\":null,\"retryable\":true}      ";
+    \"endpoint\":null,\"retryable\":true}      ",
+};
 
 /// There is no memory for the request's head.
-pub(super) const NO_MEMORY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\n\
+pub(super) static NO_MEMORY: PreparedAnswer = PreparedAnswer {
+    code: Code::Overloaded,
+    message: "no memory for the head of the request (memory_bytes of [agent]); try again later",
+    bytes: b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\n\
     retry-after: 1\r\ncontent-type: application/json\r\ncontent-length: 147\r\n\r\n\
     {\"code\":\"overloaded\",\"message\":\"no memory for the head of the request (memory_bytes of \
-    [agent]); try again later\",\"endpoint\":null,\"retryable\":true}";
+    [agent]); try again later\",\"endpoint\":null,\"retryable\":true}",
+};
 
 /// What was sent is not HTTP.
-const BAD_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\
+pub(super) static BAD_REQUEST: PreparedAnswer = PreparedAnswer {
+    code: Code::BadRequest,
+    message: "the head of the request is not HTTP",
+    bytes: b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\
     content-type: application/json\r\ncontent-length: 104\r\n\r\n\
     {\"code\":\"bad_request\",\"message\":\"the head of the request is not HTTP\",\
-    \"endpoint\":null,\"retryable\":false}";
+    \"endpoint\":null,\"retryable\":false}",
+};
 
 /// The request's head is too long.
-const HEAD_TOO_LARGE: &[u8] = b"HTTP/1.1 431 Request Header Fields Too Large\r\n\
+pub(super) static HEAD_TOO_LARGE: PreparedAnswer = PreparedAnswer {
+    code: Code::HeadTooLarge,
+    message: "the head of the request is over the limit (max_head_bytes)",
+    bytes: b"HTTP/1.1 431 Request Header Fields Too Large\r\n\
     connection: close\r\ncontent-type: application/json\r\ncontent-length: 130\r\n\r\n\
     {\"code\":\"head_too_large\",\"message\":\"the head of the request is over the limit \
-    (max_head_bytes)\",\"endpoint\":null,\"retryable\":false}";
+    (max_head_bytes)\",\"endpoint\":null,\"retryable\":false}",
+};
 
 /// GOAWAY of HTTP/2 with ENHANCE_YOUR_CALM. Which requests were begun is left open: none of them
 /// may be repeated blindly.
@@ -32,12 +61,12 @@ pub(super) const CALM_DOWN: &[u8] =
 
 /// What to write instead of an answer that hyper gives by itself: those have no body, and ours
 /// always have one.
-pub(super) fn instead_of(answer: &[u8]) -> Option<&'static [u8]> {
+pub(super) fn instead_of(answer: &[u8]) -> Option<&'static PreparedAnswer> {
     let status = answer.strip_prefix(b"HTTP/1.1 ").or_else(|| answer.strip_prefix(b"HTTP/1.0 "))?;
     let instead = match status.get(..4)? {
-        b"400 " => BAD_REQUEST,
+        b"400 " => &BAD_REQUEST,
         // 414 is hyper's word for a path that is too long.
-        b"414 " | b"431 " => HEAD_TOO_LARGE,
+        b"414 " | b"431 " => &HEAD_TOO_LARGE,
         _ => return None,
     };
     let is_empty = memchr::memmem::find(answer, b"\r\ncontent-length: 0\r\n").is_some();
@@ -47,26 +76,23 @@ pub(super) fn instead_of(answer: &[u8]) -> Option<&'static [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Code;
 
     #[test]
     fn prepared_answers_are_sound() {
-        for (answer, code) in [
-            (TIMEOUT, Code::RequestTimeout),
-            (NO_MEMORY, Code::Overloaded),
-            (BAD_REQUEST, Code::BadRequest),
-            (HEAD_TOO_LARGE, Code::HeadTooLarge),
-        ] {
-            let text = std::str::from_utf8(answer).unwrap();
+        for PreparedAnswer { code, message, bytes } in
+            [&TIMEOUT, &NO_MEMORY, &BAD_REQUEST, &HEAD_TOO_LARGE]
+        {
+            let text = std::str::from_utf8(bytes).unwrap();
             let (head, body) = text.split_once("\r\n\r\n").unwrap();
             assert!(head.ends_with(&format!("content-length: {}", body.len())), "{}", body.len());
             let json: serde_json::Value = serde_json::from_str(body).unwrap();
             assert_eq!(json["code"], code.row().name);
+            assert_eq!(json["message"], *message);
             assert!(head.starts_with(&format!("HTTP/1.1 {} ", code.row().http_status)));
-            assert_eq!(instead_of(answer), None, "our own answers stay as they are");
+            assert!(instead_of(bytes).is_none(), "our own answers stay as they are");
         }
         let hypers = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\
             content-length: 0\r\ndate: x\r\n\r\n";
-        assert_eq!(instead_of(hypers), Some(HEAD_TOO_LARGE));
+        assert_eq!(instead_of(hypers).unwrap().code, Code::HeadTooLarge);
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! `http1` serves that version and `answering` its requests, `io` is its bytes, `body_wakes` wakes
 //! its task, `memory_account` is what it holds in memory, `idle_frames` how many frames of HTTP/2
-//! may come that ask for nothing.
+//! may come that ask for nothing, `refusal` what is told of requests that never were any.
 //!
 //! Timeouts are kept by the worker's sweep, not by a timer per connection: moving a timer with
 //! every request would cost more than all the rest of this file.
@@ -17,6 +17,7 @@ mod http1;
 mod idle_frames;
 mod io;
 mod memory_account;
+mod refusal;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::convert::Infallible;
@@ -39,6 +40,7 @@ use self::answering::{AcceptedRequest, Answering};
 use self::body_wakes::BodyWakes;
 use self::idle_frames::FramePace;
 use self::io::{LocalExecutor, SessionIo};
+use self::refusal::Refusal;
 use super::chunks::Chunks;
 use super::last_read::LAST_READ;
 use super::outgoing_answer::{Leaving, Pieces, StreamAnswer};
@@ -118,6 +120,8 @@ pub struct HttpSession {
     is_known: Cell<bool>,
     /// Whether the last request is of a caller who may ask again, and was read to its end.
     is_read_whole: Cell<bool>,
+    /// What was refused before it was a request, if the journal has not been told yet.
+    refusal: Cell<Option<Box<Refusal>>>,
 }
 
 #[derive(Clone, Copy)]
@@ -147,6 +151,7 @@ impl HttpSession {
             answering: OnceCell::new(),
             is_known: Cell::new(false),
             is_read_whole: Cell::new(false),
+            refusal: Cell::new(None),
             phase: Cell::new(Phase::Head),
             since: Cell::new(Instant::now()),
             n_active: Cell::new(0),
@@ -257,6 +262,7 @@ impl HttpSession {
         let (head, idle, write) = (config.head_timeout, config.idle_timeout, config.write_timeout);
         self.limits.set(SessionLimits { head, idle, write });
         let Some(start) = self.read_start(&mut stream).await else {
+            self.tell_refusal(&worker, None);
             return;
         };
         if wire::tls::is_handshake(&start) {
@@ -272,9 +278,10 @@ impl HttpSession {
         let stream = TokioIo::new(Watched::new(stream, Rc::clone(&self.taking)));
         let io = SessionIo { stream, start, session: Rc::clone(self) };
         let result = match is_http2 {
-            true => Box::pin(self.serve_http2(worker, listener, io)).await,
-            false => self.serve_http1(worker, listener, io).await,
+            true => Box::pin(self.serve_http2(Rc::clone(&worker), listener, io)).await,
+            false => self.serve_http1(Rc::clone(&worker), listener, io).await,
         };
+        self.tell_refusal(&worker, result.as_ref().err());
         if let Err(error) = result {
             debug!(%error, "connection ended");
         }

@@ -90,7 +90,11 @@ impl HttpSession {
         while HTTP2_START.starts_with(&start) && start.len() < HTTP2_START.len() {
             let Some(next) = self.next_bytes(stream).await else {
                 if self.expired.get() {
-                    let _ = stream.try_write(prepared_answers::TIMEOUT);
+                    // Whoever has sent nothing has asked for nothing.
+                    if !start.is_empty() {
+                        self.refuse(&prepared_answers::TIMEOUT);
+                    }
+                    let _ = stream.try_write(prepared_answers::TIMEOUT.bytes);
                 }
                 return None;
             };

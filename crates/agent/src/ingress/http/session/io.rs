@@ -83,7 +83,9 @@ impl hyper::rt::Read for SessionIo {
         }
         if !has_room {
             // As a request that is late: nothing else waits to be written.
-            let _ = this.stream.inner_mut().get_mut().try_write(prepared_answers::NO_MEMORY);
+            this.session.refuse(&prepared_answers::NO_MEMORY);
+            let answer = prepared_answers::NO_MEMORY.bytes;
+            let _ = this.stream.inner_mut().get_mut().try_write(answer);
             return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
         }
         read
@@ -111,7 +113,9 @@ impl SessionIo {
     fn give_up(&mut self) -> io::Result<()> {
         if self.session.phase.get() == Phase::Head {
             // The socket's buffer is empty between requests, so that this goes out whole.
-            let _ = self.stream.inner_mut().get_mut().try_write(prepared_answers::TIMEOUT);
+            self.session.refuse(&prepared_answers::TIMEOUT);
+            let answer = prepared_answers::TIMEOUT.bytes;
+            let _ = self.stream.inner_mut().get_mut().try_write(answer);
             return Err(io::ErrorKind::TimedOut.into());
         }
         Ok(())
@@ -136,7 +140,8 @@ impl hyper::rt::Write for SessionIo {
             && let Some(instead) = prepared_answers::instead_of(bytes)
         {
             // As above: this goes out whole.
-            let _ = self.stream.inner_mut().get_mut().try_write(instead);
+            session.refuse(instead);
+            let _ = self.stream.inner_mut().get_mut().try_write(instead.bytes);
             return Poll::Ready(Ok(bytes.len()));
         }
         let this = &mut *self;
