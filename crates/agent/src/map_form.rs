@@ -11,7 +11,8 @@
 //! be texts.
 //!
 //! Since 3.2.0, Dubbo makes of maps what type variables stand for: a definition tells of a field of
-//! type `T` that it is an `Object`, and such a field gets a map from any reader of objects.
+//! type `T` that it is an `Object`, and such a field gets a map from any reader of objects. What a
+//! `List` holds that is a parameter, all versions know.
 //!
 //! Since 2.7.4, Dubbo can answer such a call with the result itself (`generic=raw.return`, see
 //! `GenericFilter`), so that it is the same as that of other calls. Before, objects in the result
@@ -76,7 +77,9 @@ pub(crate) fn form_for<'a>(
     };
     let generic = if are_since(RETURNS_ITSELF) { Generic::Raw } else { Generic::Map };
     let knows_variables = is_any && are_since(KNOWS_VARIABLES);
-    Some(MapForm { generic, reasons: Reasons { unreadable, knows_variables } })
+    // Where maps come back, an answer would be another.
+    let knows_elements = is_any && generic == Generic::Raw;
+    Some(MapForm { generic, reasons: Reasons { unreadable, knows_variables, knows_elements } })
 }
 
 fn is_since(release: &str, first: [u32; 3]) -> bool {

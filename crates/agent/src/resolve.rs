@@ -223,7 +223,9 @@ fn unknown_fields(
     match () {
         () if !types.iter().all(|ty| are_known(ty, &is_known)) => UnknownFields::Declared,
         () if types.iter().all(is_scalar) => UnknownFields::Never,
-        () if types.iter().any(has_optional) => UnknownFields::IfFound,
+        () if types.iter().any(|ty| has_optional(ty) || holds_anything(ty)) => {
+            UnknownFields::IfFound
+        }
         () if service.is_some_and(|it| it.has_field(&|ty| has_optional(ty) || has_object(ty))) => {
             UnknownFields::IfFound
         }

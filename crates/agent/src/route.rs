@@ -129,7 +129,7 @@ pub enum UnknownFields {
     /// Those that name a class.
     IfNamed,
     /// Those that name a class, and of the known ones: what is optional, which no provider reads in
-    /// objects, and what stands for a type variable.
+    /// objects, and what stands for a type variable or in a collection without type arguments.
     IfFound,
     /// Any, for a parameter is of such a class.
     Declared,

@@ -35,6 +35,9 @@ pub struct Reasons {
     /// Whether it makes of a map what type variables stand for: of one in a field that is declared
     /// as `Object`, which may be a `T`, an object of the type argument.
     pub knows_variables: bool,
+    /// Whether it makes of a map what the method's parameter holds: of one in a `List` without type
+    /// arguments, an element of a `List<Order>`.
+    pub knows_elements: bool,
 }
 
 /// Whether the type is an optional one, or has one within.
@@ -96,12 +99,17 @@ pub fn has_unreadable(
         passed,
         what: reasons.unreadable,
         variables: Variables::default(),
+        is_bare: false,
+        has_bare: false,
+        has_entry: false,
         is_deep: false,
         is_in_unknown: false,
         is_in_object: false,
         is_element: false,
     };
-    Ok(search.value(ty)? || reasons.knows_variables && search.variables.are_lost(search.what))
+    Ok(search.value(ty)?
+        || reasons.knows_variables && search.variables.are_lost(search.what)
+        || reasons.knows_elements && search.has_bare && !search.has_entry)
 }
 
 /// Where objects stand that may be of a type variable.
@@ -131,6 +139,12 @@ struct Search<'r, 'a, 's> {
     passed: Passed,
     what: Unreadable,
     variables: Variables,
+    /// Whether this is an element of a collection without type arguments.
+    is_bare: bool,
+    /// Whether an object without a class stands in such a collection, which is a parameter.
+    has_bare: bool,
+    /// Whether a map has an entry that would be the name of a class in a generic call.
+    has_entry: bool,
     /// Whether this is inside of an object that is in a field of another.
     is_deep: bool,
     /// Whether this is inside of a field whose type is unknown.
@@ -166,13 +180,22 @@ impl Search<'_, '_, '_> {
                 // The elements of an `EnumSet` are enums, which their names say.
                 Some(Builtin::List) => {
                     self.is_element = !self.is_in_object;
-                    self.elements(class.and_then(|class| class.args().first()))
+                    let ty = class.and_then(|class| class.args().first());
+                    let outside = std::mem::replace(&mut self.is_bare, ty.is_none());
+                    let found = self.elements(ty);
+                    self.is_bare = outside;
+                    found
                 }
                 Some(_) => self.skip(),
                 // It may be a collection.
                 None => self.of_unknown(class),
             },
-            (JsonKind::Object, None | Some(JavaType::Class(_))) => self.object(class),
+            (JsonKind::Object, None | Some(JavaType::Class(_))) => {
+                let is_bare = self.is_bare;
+                let found = self.object(class);
+                self.is_bare = is_bare;
+                found
+            }
             (JsonKind::String, _) => self.of_unknown(class),
             (JsonKind::Number, None) if self.is_in_unknown && self.what != Unreadable::Elements => {
                 Ok(number::integer(self.json.read_number()?).is_none())
@@ -236,6 +259,8 @@ impl Search<'_, '_, '_> {
         let name = look.class.as_deref();
         if builtin == Some(Builtin::Map) && !Named::is_of_map(name) {
             self.is_element = !self.is_in_object;
+            self.has_entry |= look.class.is_some();
+            self.is_bare = args.is_empty();
             // The values of a `Map<String, Object>` are no objects of a class.
             let value =
                 args.get(1).filter(|ty| !matches!(ty, JavaType::Class(it) if is_object(it)));
@@ -251,6 +276,10 @@ impl Search<'_, '_, '_> {
         let form = ObjectForm::of(named, declared, args, look.only_value.is_some(), is_object);
         if self.what == Unreadable::Elements && self.is_made_otherwise(&form, declared) {
             return Ok(true);
+        }
+        let is_bare = std::mem::replace(&mut self.is_bare, false);
+        if is_bare && !self.is_in_object && matches!(form, ObjectForm::Untyped) {
+            self.has_bare = true;
         }
         if may_be_variable && matches!(form, ObjectForm::Untyped) {
             self.variables.is_outside |= !self.is_deep;
@@ -345,223 +374,4 @@ impl Search<'_, '_, '_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Limits;
-    use crate::json::items_read_by;
-
-    /// A person with a date and a friend, a color, and pages of persons.
-    struct Estate(Vec<JavaType>);
-
-    impl Estate {
-        fn new() -> Self {
-            let types = [
-                "java.util.Date",
-                "a.Person",
-                "java.util.List<a.Person>",
-                "java.lang.Object",
-                "java.util.Optional<java.lang.Long>",
-            ];
-            Self(types.map(|ty| JavaType::parse(ty).unwrap()).into())
-        }
-    }
-
-    impl Schema for Estate {
-        fn field_type(&self, class: &str, field: &str) -> Option<&JavaType> {
-            let index = match (class, field) {
-                ("a.Person", "born") => 0,
-                ("a.Person", "friend") => 1,
-                ("a.Page<a.Person>", "items") => 2,
-                ("a.Person", "any") => 3,
-                ("a.Person", "maybe") => 4,
-                _ => return None,
-            };
-            self.0.get(index)
-        }
-
-        fn is_enum(&self, class: &str) -> Option<bool> {
-            match class {
-                "a.Person" => Some(false),
-                "a.Color" => Some(true),
-                _ => None,
-            }
-        }
-    }
-
-    fn is_unknown(ty: &str, json: &str) -> bool {
-        has(Unreadable::Fields, ty, json)
-    }
-
-    fn has(what: Unreadable, ty: &str, json: &str) -> bool {
-        let estate = Estate::new();
-        let ty = (!ty.is_empty()).then(|| JavaType::parse(ty).unwrap());
-        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
-        let reasons = Reasons { unreadable: what, knows_variables: false };
-        has_unreadable(&mut reader, ty.as_ref(), &estate, reasons).unwrap()
-    }
-
-    /// What has no class where a `T` may be is of the type argument, which the provider knows.
-    #[test]
-    fn objects_where_a_type_variable_may_be() {
-        let has = |unreadable, ty: &str, json: &str, knows_variables| {
-            let estate = Estate::new();
-            let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
-            let reasons = Reasons { unreadable, knows_variables };
-            let ty = JavaType::parse(ty).unwrap();
-            has_unreadable(&mut reader, Some(&ty), &estate, reasons).unwrap()
-        };
-        for (ty, json, expected) in [
-            ("a.Person", r#"{"any":{"x":1}}"#, true),
-            ("a.Person", r#"{"any":[1,{"x":1}]}"#, true),
-            ("a.Person", r#"{"any":{"class":"a.Person","born":0}}"#, false),
-            ("a.Person", r#"{"any":{"class":"java.util.HashMap","x":1}}"#, false),
-            ("a.Person", r#"{"any":[1,"x",null]}"#, false),
-            ("java.lang.Object", r#"{"x":1}"#, false),
-            ("java.util.List<java.lang.Object>", r#"[{"x":1}]"#, false),
-            ("java.util.Map<java.lang.String, java.lang.Object>", r#"{"x":{"y":1}}"#, false),
-        ] {
-            for unreadable in [Unreadable::Fields, Unreadable::Misread] {
-                assert_eq!(has(unreadable, ty, json, true), expected, "{ty} {json}");
-                assert!(!has(unreadable, ty, json, false), "{ty} {json}");
-            }
-        }
-        // fastjson2 knows what the fields of a field are, where Dubbo may not.
-        for json in [r#"{"friend":{"any":{"x":1}}}"#, r#"{"any":{},"friend":{"any":[{"x":1}]}}"#] {
-            assert!(has(Unreadable::Fields, "a.Person", json, true), "{json}");
-            assert!(!has(Unreadable::Misread, "a.Person", json, true), "{json}");
-        }
-    }
-
-    /// fastjson reads each argument as the class of its parameter, and fields by their own types.
-    #[test]
-    fn objects_of_other_classes_and_of_collections() {
-        for (ty, json, expected) in [
-            ("a.New", r#"{"x":1.5,"list":[{"y":1}]}"#, false),
-            ("a.New[]", r#"[{"x":1.5}]"#, false),
-            ("a.New", r#"{"class":"a.New","x":1}"#, false),
-            ("a.New", r#"{"class":"a.Newer","x":1}"#, true),
-            ("a.New", r#"{"friend":{"class":"a.Newer"}}"#, true),
-            ("java.lang.Object", r#"{"class":"a.New","x":1}"#, true),
-            ("java.util.List<a.New>", r#"[{"x":1}]"#, true),
-            ("java.util.Map<java.lang.String, a.New>", r#"{"k":{"x":1}}"#, true),
-            ("java.util.List<java.lang.Long>", "[1]", false),
-            ("java.util.Map", r#"{"k":{"x":1}}"#, false),
-            ("java.util.Optional<a.New>", r#"{"x":1}"#, true),
-            ("java.util.Optional<java.lang.Long>", "5", true),
-            ("java.util.Optional<java.lang.Long>", "null", false),
-            ("a.Person", r#"{"maybe":5}"#, false),
-        ] {
-            assert_eq!(has(Unreadable::Elements, ty, json), expected, "{ty} {json}");
-        }
-    }
-
-    #[test]
-    fn objects_whose_fields_nobody_knows() {
-        for (ty, json) in [
-            ("a.Other", r#"{"price":1.5}"#),
-            ("a.Other", "\"RED\""),
-            ("a.Other", "[1]"),
-            ("a.Other[]", r#"[null,{"price":1}]"#),
-            ("java.util.List<a.Other>", r#"[{"price":1}]"#),
-            ("java.util.Map<java.lang.String,a.Other>", r#"{"x":{"price":1}}"#),
-            ("java.util.Optional<a.Other>", r#"{"price":1}"#),
-            ("java.lang.Object", r#"{"class":"a.Other","price":1}"#),
-            ("java.lang.Object", r#"{"cl\u0061ss":"a.Other","price":1}"#),
-            ("java.util.List", r#"[1,[{"x":{"price":1,"class":"a.Other"}}]]"#),
-            ("java.util.Map", r#"{"class":"x","y":{"class":"a.Other","price":1}}"#),
-            ("", r#"{"class":"java.util.ArrayList<a.Other>","value":[{"price":1}]}"#),
-            ("", r#"{"class":"java.util.TreeMap<java.lang.String,a.Other>","x":{"price":1}}"#),
-            ("java.math.BigDecimal", r#"{"class":"a.Money","cents":1}"#),
-            // Of a subclass only the fields of its superclass are known.
-            ("a.Person", r#"{"class":"a.Employee","born":"2000-01-01","salary":1.5}"#),
-            ("a.Person", r#"{"friend":{"any":{"class":"a.Other","price":1}}}"#),
-            ("a.Page<a.Person>", r#"{"items":[{"class":"a.Employee","salary":1}]}"#),
-            ("a.Page<a.Person>", r#"{"items":[],"total":1}"#),
-        ] {
-            assert!(is_unknown(ty, json), "{ty} {json}");
-        }
-    }
-
-    #[test]
-    fn optionals_are_no_objects_of_hessian_lite() {
-        for (ty, json) in [
-            ("java.util.Optional<java.lang.Long>", "5"),
-            ("java.util.Optional", "null"),
-            ("a.Person", r#"{"maybe":null}"#),
-            ("java.util.List<java.util.OptionalLong>", r#"[{"value":5,"isPresent":true}]"#),
-            ("", r#"{"class":"java.util.Optional","value":5}"#),
-            ("", r#"{"class":"java.util.OptionalInt","value":5,"isPresent":true}"#),
-        ] {
-            assert!(is_unknown(ty, json), "{ty} {json}");
-            assert!(!has(Unreadable::Misread, ty, json), "{ty} {json}");
-        }
-        assert!(!is_unknown("java.util.OptionalLong", "null"));
-    }
-
-    #[test]
-    fn what_is_known_or_has_no_fields() {
-        for (ty, json) in [
-            ("a.Other", "null"),
-            ("a.Other", "{}"),
-            ("a.Other", r#"{"price":null}"#),
-            // These cannot be objects of the class, which is for the writer to say.
-            ("a.Other", "7"),
-            ("a.Person", "[1]"),
-            ("a.Person", r#"{"born":"2000-01-01","friend":{"born":0}}"#),
-            ("a.Person", r#"{"class":"a.Employee","born":"2000-01-01","salary":null}"#),
-            ("a.Person", r#"{"class":"a.Person","nobody":1}"#),
-            ("a.Page<a.Person>", r#"{"items":[{"born":0}]}"#),
-            ("a.Color", "\"RED\""),
-            ("java.util.EnumSet<a.Size>", "[\"LARGE\"]"),
-            ("a.Color", r#"{"class":"a.Color","name":"RED"}"#),
-            // The long form of an enum says all there is.
-            ("", r#"{"class":"a.Size","name":"LARGE"}"#),
-            ("java.lang.Object", r#"{"price":1,"class":7}"#),
-            ("java.util.Map", r#"{"class":"a.Other","price":1}"#),
-            ("java.util.Map", r#"{"class":"java.util.TreeMap","price":1}"#),
-            ("java.util.Date", r#"{"class":"java.sql.Timestamp","value":7}"#),
-            ("", r#"{"class":"java.util.BitSet","words":[5]}"#),
-            ("", r#"{"class":"java.util.ArrayList<a.Person>","value":[{"born":1}]}"#),
-            ("int[][]", "[[1],[2]]"),
-            ("java.lang.String", "\"x\""),
-        ] {
-            assert!(!is_unknown(ty, json), "{ty} {json}");
-        }
-    }
-
-    #[test]
-    fn what_fastjson2_misreads_in_unknown_fields() {
-        for (ty, json, expected) in [
-            ("a.Other", r#"{"price":1.5}"#, true),
-            ("a.Other", r#"{"prices":[1,{"x":1.5}]}"#, true),
-            ("java.lang.Object", r#"{"class":"a.Other","price":19.90}"#, true),
-            ("a.Other", r#"{"price":2.0,"name":"x","n":7,"of":{"y":1e3}}"#, false),
-            ("a.Other", r#"{"price":{"class":"java.math.BigDecimal","value":1.5}}"#, false),
-            ("a.Other", "\"RED\"", false),
-            // They may be keys of a `Map<Integer, ..>`, or of another that are no texts.
-            ("a.Other", r#"{"byNo":{"1":{"x":1}}}"#, true),
-            ("a.Other", r#"{"list":[{"byColor":{"RED":null}}]}"#, true),
-            ("a.Other", r#"{"byDay":{"2024-02-29":1}}"#, true),
-            ("a.Other", r#"{"byFlag":{"true":1}}"#, true),
-            ("a.Other", r#"{"address":{"street_1":"x","cityOf":{"_id":1}}}"#, false),
-            ("a.Other", r#"{"OK":1}"#, false),
-            // Whatever stands there is what it looks like.
-            ("java.util.List", "[1.5]", false),
-            ("a.Person", r#"{"any":1.5,"friend":{"any":[1.5]}}"#, false),
-            ("a.Person", r#"{"class":"a.Employee","born":0,"salary":1.5}"#, true),
-            ("java.util.Optional", r#"{"price":1.5}"#, true),
-            ("java.util.Optional<java.lang.Double>", "1.5", false),
-        ] {
-            assert_eq!(has(Unreadable::Misread, ty, json), expected, "{ty} {json}");
-        }
-    }
-
-    #[test]
-    fn nothing_is_looked_through_at_every_level() {
-        let text = (0..60).fold("7".to_owned(), |inner, _| {
-            format!(r#"{{"class":"a.Person","any":{inner},"born":0}}"#)
-        });
-        let n_read = items_read_by(|| assert!(!is_unknown("", &text)));
-        assert!(n_read <= 3 * 60 * 3, "{n_read}");
-    }
-}
+mod tests;

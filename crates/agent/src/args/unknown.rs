@@ -40,7 +40,8 @@ mod tests {
 
     use super::*;
 
-    const REASONS: Reasons = Reasons { unreadable: Unreadable::Fields, knows_variables: false };
+    const REASONS: Reasons =
+        Reasons { unreadable: Unreadable::Fields, knows_variables: false, knows_elements: false };
 
     #[test]
     fn the_text_is_read_only_where_it_may_matter() {

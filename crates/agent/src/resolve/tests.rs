@@ -31,6 +31,7 @@ fn what_a_call_is_looked_through_for() {
         ("java.util.Optional<a.Person>", None, Declared),
         ("a.Person,a.Other", Some(&optional), Declared),
         ("a.Result", Some(&generic), IfFound),
+        ("java.util.List", None, IfFound),
     ] {
         let parsed = parse_types(types).unwrap();
         assert_eq!(unknown_fields(&parsed, service, &Instances::default()), expected, "{types}");
