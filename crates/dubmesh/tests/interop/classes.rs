@@ -129,10 +129,10 @@ fn values(fixture: &ProviderAndAgent) -> Vec<String> {
             "list[Date 1000 BigDecimal 1.10 Long 7 LocalDate 2024-02-29 list[Item{x} ] map{b=Item{x} } \
              list[Item{y} ] ]"
         }
-        // Its text tells numbers and texts alone; a field's or parameter's type makes the rest of
-        // them.
+        // Its text tells numbers and texts alone, and dates by a setter; a field's or parameter's
+        // type makes the rest of them.
         _ => {
-            "list[Integer 1000 BigDecimal 1.10 Integer 7 String 2024-02-29 list[Item{x} ] map{b=Item{x} } \
+            "list[Date 1000 BigDecimal 1.10 Integer 7 String 2024-02-29 list[Item{x} ] map{b=Item{x} } \
              list[Item{y} ] ]"
         }
     };
