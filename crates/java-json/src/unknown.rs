@@ -66,10 +66,6 @@ fn is_name_of_field(name: &str) -> bool {
         && !matches!(name, "true" | "false")
 }
 
-fn is_optional(ty: &JavaType) -> bool {
-    matches!(ty, JavaType::Class(class) if class.builtin() == Some(Builtin::Optional))
-}
-
 /// Whether the type is `java.lang.Object`, or has it within: it may stand for a type variable.
 #[must_use]
 pub fn has_object(ty: &JavaType) -> bool {
@@ -166,8 +162,8 @@ impl Search<'_, '_, '_> {
             && class.builtin() == Some(Builtin::Optional)
         {
             return match self.what {
-                Unreadable::Fields => Ok(true),
                 _ if kind == JsonKind::Null => self.skip(),
+                Unreadable::Fields => Ok(true),
                 Unreadable::Elements if !self.is_in_object => Ok(true),
                 _ => self.value_in_optional(class),
             };
@@ -352,9 +348,7 @@ impl Search<'_, '_, '_> {
             if !is_named && self.is_misread_as_field(&key) {
                 return Ok(true);
             }
-            if kind == JsonKind::Null && !ty.is_some_and(is_optional)
-                || is_named && kind == JsonKind::String && key == "class"
-            {
+            if kind == JsonKind::Null || is_named && kind == JsonKind::String && key == "class" {
                 self.skip()?;
                 continue;
             }

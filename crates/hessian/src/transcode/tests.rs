@@ -48,11 +48,7 @@ fn scalars_by_their_type() {
         ("char[]", "[\"a\",\"b\"]", Value::string("ab")),
         ("java.util.List", "null", Value::Null),
         ("com.acme.Order", "null", Value::Null),
-        (
-            "java.util.Optional<java.lang.Long>",
-            "null",
-            Value::object("java.util.Optional", vec![("value", Value::Null)]),
-        ),
+        ("java.util.Optional<java.lang.Long>", "null", Value::Null),
         (
             "java.util.concurrent.atomic.AtomicBoolean",
             "true",
@@ -799,7 +795,7 @@ fn objects_of_a_generic_call_are_maps_with_their_class() {
         // name the class.
         (
             r#"{"class":"java.util.Optional[]","value":[null,5,{"class":"a.B","x":1}]}"#,
-            r#"[{"value":null},{"value":5},{"value":{"class":"a.B","x":1}}]"#,
+            r#"[null,{"value":5},{"value":{"class":"a.B","x":1}}]"#,
         ),
         (
             r#"{"class":"java.util.Optional<a.B>","value":{"x":1}}"#,

@@ -258,6 +258,9 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
     /// hessian-lite reads no object of a class that is not serializable, unless told to; and Dubbo
     /// makes none of a map that names it.
     fn optional(&mut self, ty: Option<&JavaType>) -> Result<(), TranscodeError> {
+        if self.json.peek()? == JsonKind::Null {
+            return self.null();
+        }
         let class = "java.util.Optional";
         if self.is_map(class) {
             self.enc.map_begin(None);

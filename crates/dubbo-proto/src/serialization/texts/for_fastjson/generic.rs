@@ -85,7 +85,9 @@ impl Writer<'_, '_, '_> {
 
     /// Dubbo makes an optional one of a map where it is declared, unless the map names the class.
     pub(super) fn optional_map(&mut self, ty: Option<&JavaType>) -> Result<(), ValueError> {
-        self.json.peek()?;
+        if self.json.peek()? == JsonKind::Null {
+            return self.skip();
+        }
         let start = self.json.position();
         self.copy_to(start);
         self.out.extend_from_slice(b"{\"value\":");

@@ -225,7 +225,7 @@ fn values_of_a_generic_call_have_the_form_that_dubbo_reads() {
         ("byte[]", r#""Af8=""#, "[1,-1]"),
         ("byte[]", "[1, 200]", "[1,-56]"),
         ("java.util.Optional<java.lang.Long>", "5", r#"{"value":5}"#),
-        ("java.util.Optional<a.Shop>", "null", r#"{"value":null}"#),
+        ("java.util.Optional<a.Shop>", "null", "null"),
         ("a.Color", r#""RED""#, r#"{"class":"a.Color","name":"RED"}"#),
         ("a.Color", r#"{"name":"RED"}"#, r#"{"class":"a.Color","name":"RED"}"#),
         ("java.lang.CharSequence", r#""a""#, r#""a""#),
