@@ -172,6 +172,15 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         }
     }
 
+    /// Dubbo makes an optional one of a map where it is declared, unless the map names the class.
+    fn optional_map(&mut self, ty: Option<&JavaType>) -> Result<(), JsonbError> {
+        self.enc.object_begin();
+        self.enc.string("value");
+        self.value(ty, ReaderType::Open)?;
+        self.enc.object_end();
+        Ok(())
+    }
+
     fn class_value(&mut self, class: &ClassType, place: ReaderType) -> Result<(), JsonbError> {
         let kind = self.json.peek()?;
         let (name, args) = (class.name(), class.args());
@@ -180,6 +189,7 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
             DeclaredForm::Null => self.null(),
             // It is read from the value inside.
             DeclaredForm::Optional if kind == JsonKind::Null => self.null(),
+            DeclaredForm::Optional if self.is_map(name) => self.optional_map(args.first()),
             DeclaredForm::Optional => self.value(args.first(), ReaderType::Open),
             DeclaredForm::Elements | DeclaredForm::EnumSet => {
                 self.class_if_open(Builtin::list_type(name), place);

@@ -3,6 +3,7 @@
 use java_json::builtin::Builtin;
 use java_json::json::JsonKind;
 use java_json::named::{Named, ObjectForm, enum_object, field_type};
+use java_json::unknown::is_optional_class;
 use java_json::{ClassType, JavaType};
 
 use super::{JsonToJsonb, ReaderType};
@@ -155,7 +156,7 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
     fn fields(&mut self, of: Of<'_>, told: Option<&str>) -> Result<(), JsonbError> {
         self.enter();
         self.enc.object_begin();
-        if let Some(class) = told {
+        if let Some(class) = told.filter(|class| !is_optional_class(class)) {
             self.class_entry(class);
         }
         let (schema, generic) = (self.schema, of.generic_key().and_then(|key| key.split_once('<')));

@@ -450,6 +450,14 @@ fn objects_of_a_generic_call_are_maps_with_their_class() {
             r#"[[{"class":"a.B"}],[{"class":"a.B","name":"RED"}]]"#,
         ),
         (
+            r#"{"class":"java.util.Optional[]","value":[null,5,{"class":"a.B","x":1}]}"#,
+            r#"[null,{"value":5},{"value":{"class":"a.B","x":1}}]"#,
+        ),
+        (
+            r#"{"class":"java.util.OptionalLong[]","value":[{"value":5,"isPresent":true}]}"#,
+            r#"[{"value":5,"isPresent":true}]"#,
+        ),
+        (
             r#"[{"class":"a.Size","x":{"class":"a.B","y":1}},{"class":"a.B"}]"#,
             r#"[{"x":{"y":1}},{"class":"a.B"}]"#,
         ),
