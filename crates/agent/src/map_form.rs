@@ -5,14 +5,14 @@
 //! the maps of a generic call, of which the provider makes what its classes say.
 //!
 //! fastjson does so without that, but knows only the classes of parameters. It gets maps for
-//! subclasses, and for the elements of collections. fastjson2 makes dates, enums, UUIDs and records
-//! of what stands there, which Dubbo does not. It gets maps only for what it misreads: numbers with
-//! a fraction, which it drops where it does not expect one, and the keys of maps, which it leaves to
-//! be texts.
+//! subclasses, and for the elements of collections. fastjson2 makes dates, enums, UUIDs and
+//! records of what stands there, which Dubbo does not. It gets maps only for what it misreads:
+//! numbers with a fraction, which it drops where it does not expect one, and keys of maps, which
+//! it leaves to be texts.
 //!
-//! Since 3.2.0, Dubbo makes of maps what type variables stand for: a definition tells of a field of
-//! type `T` that it is an `Object`, and such a field gets a map from any reader of objects. What a
-//! `List` holds that is a parameter, all versions know.
+//! Since 3.2.0, Dubbo makes of maps what type variables stand for: a definition tells of a field
+//! of type `T` that it is an `Object`, and such a field gets a map from any reader of objects.
+//! What a `List` holds that is a parameter, all versions know.
 //!
 //! Since 2.7.4, Dubbo can answer such a call with the result itself (`generic=raw.return`, see
 //! `GenericFilter`), so that it is the same as that of other calls. Before, objects in the result

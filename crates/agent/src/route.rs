@@ -128,8 +128,8 @@ pub enum UnknownFields {
     Never,
     /// Those that name a class.
     IfNamed,
-    /// Those that name a class, and of the known ones: what is optional, which no provider reads in
-    /// objects, and what stands for a type variable or in a collection without type arguments.
+    /// Those that name a class, and of the known ones: what is optional, which no provider reads
+    /// in objects, and what stands for a type variable or in a collection without type arguments.
     IfFound,
     /// Any, for a parameter is of such a class.
     Declared,

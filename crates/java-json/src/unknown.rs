@@ -35,8 +35,8 @@ pub struct Reasons {
     /// Whether it makes of a map what type variables stand for: of one in a field that is declared
     /// as `Object`, which may be a `T`, an object of the type argument.
     pub knows_variables: bool,
-    /// Whether it makes of a map what the method's parameter holds: of one in a `List` without type
-    /// arguments, an element of a `List<Order>`.
+    /// Whether it makes of a map what the method's parameter holds: of one in a `List` without
+    /// type arguments, an element of a `List<Order>`.
     pub knows_elements: bool,
 }
 
@@ -200,8 +200,8 @@ impl Search<'_, '_, '_> {
         }
     }
 
-    /// The value of an optional one. The provider may know what it is where the definition does not
-    /// tell.
+    /// The value of an optional one. The provider may know what it is where the definition does
+    /// not tell.
     fn value_in_optional(&mut self, class: &ClassType) -> Result<bool, JsonError> {
         let ty = class.args().first();
         let was_in_unknown = self.is_in_unknown;

@@ -1,5 +1,5 @@
-//! Requests that are refused before they are any: those whose head hyper cannot read, and those that
-//! never come whole. The journal is told of them, with what is known.
+//! Requests that are refused before they are any: those whose head hyper cannot read, and those
+//! that never come whole. The journal is told of them, with what is known.
 
 use std::time::Instant;
 

@@ -1,4 +1,5 @@
-//! Arguments of a generic call by fastjson, whose types are known: as Dubbo's `PojoUtils` reads them.
+//! Arguments of a generic call by fastjson, as far as their types are known: in the forms that
+//! Dubbo's `PojoUtils` reads.
 //!
 //! fastjson makes maps, lists, texts and numbers of all JSON there, and `CompatibleTypeUtils`
 //! makes of these what parameters and fields are. It reads the texts of dates in the provider's
