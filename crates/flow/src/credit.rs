@@ -287,12 +287,9 @@ impl CreditHolder {
     /// What it is told because of its share, before it is granted more: that it has to return
     /// some, or that it may keep what it has not returned yet.
     fn credits_of_share(&self, is_scarce: bool) -> Option<u32> {
-        if self.told == self.held {
-            let is_recalled = self.share < self.held && (is_scarce || self.demand == 0);
-            return is_recalled.then_some(self.share);
-        }
         let kept = self.share.min(self.held);
-        (self.told < kept).then_some(kept)
+        let is_recalled = kept < self.told && (is_scarce || self.demand == 0);
+        (self.told < kept || is_recalled).then_some(kept)
     }
 
     /// Credits that it wants, and that its share has for it.

@@ -78,7 +78,7 @@ struct Link {
     /// How often it was told something.
     n_told: u32,
     n_seen: u32,
-    /// Since when it has something to confirm.
+    /// Since when it has something to confirm, or when it last confirmed something.
     told_at: Instant,
     /// It has ended, and the app still works on calls that came by it.
     is_lost: bool,
@@ -185,6 +185,10 @@ impl Lender {
     /// A link says what it wants.
     pub fn demand(&mut self, now: Instant, link: u64, demand: Demand) {
         let Some(it) = self.links.get_mut(&link).filter(|it| !it.is_lost) else { return };
+        let n_unseen = |n_seen: u32| it.n_told.wrapping_sub(n_seen);
+        if n_unseen(demand.n_seen) < n_unseen(it.n_seen) {
+            it.told_at = now;
+        }
         (it.n_waiting, it.n_seen, it.heard_at) = (demand.n_waiting, demand.n_seen, now);
         if 0 < it.n_waiting {
             self.busy_at = now;
@@ -320,7 +324,9 @@ impl Lender {
                 continue;
             };
             let Some(it) = self.links.get_mut(&link) else { continue };
-            (it.credits, it.told_at) = (change.credits, now);
+            it.credits = change.credits;
+            // It may hang, however often it is told something.
+            it.told_at = if it.n_seen == it.n_told { now } else { it.told_at };
             it.n_told = it.n_told.wrapping_add(1);
             self.told.push_back(CreditNotice { link, credits: change.credits });
         }

@@ -71,6 +71,20 @@ fn what_is_not_returned_is_not_granted() {
     assert_eq!(allocator.n_held(), 10);
 }
 
+/// The capacity falls twice before a holder has returned anything: it hears of both.
+#[test]
+fn what_is_not_returned_yet_is_taken_back_again() {
+    let mut allocator = with_demands(64, &[100, 100]);
+    settle(&mut allocator);
+    for (capacity, share) in [(24, 12), (6, 3), (20, 10)] {
+        allocator.set_capacity(capacity);
+        (0..2).for_each(|holder| allocator.demand(holder, 100));
+        allocator.deal();
+        let changes: Vec<_> = std::iter::from_fn(|| allocator.poll_change()).collect();
+        assert!(changes.contains(&Change { holder: 0, credits: share }), "{changes:?}");
+    }
+}
+
 #[test]
 fn credits_rotate_where_there_are_more_holders_than_credits() {
     let demands = [2; 1000];
