@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use flow::capacity::Allowance;
 use flow::gate::{Arrival, Gate, Left, Pace, Pass, Shed};
+use flow::lender::Own;
 use flow::queue::{CallerId, Key, Priority};
 use tokio::sync::{Notify, oneshot};
 
@@ -101,8 +102,8 @@ pub struct AppGate {
     /// When the thread is free for certain of the call by a credit that was answered last.
     settles_at: Cell<Option<Instant>>,
     is_lending: Cell<bool>,
-    /// Workers have room in turns.
-    goes_round: Cell<bool>,
+    /// What this worker has may be lent.
+    may_be_lent: Cell<bool>,
     pauses: AppPauses,
 }
 
@@ -150,7 +151,7 @@ impl AppGate {
             lending: RefCell::default(),
             settles_at: Cell::default(),
             is_lending: Cell::new(false),
-            goes_round: Cell::new(allowance.goes_round),
+            may_be_lent: Cell::new(allowance.may_be_lent),
             pauses: AppPauses::default(),
         })
     }
@@ -189,7 +190,7 @@ impl AppGate {
         if !self.is_active.get() {
             self.start();
         }
-        let Some(allowance) = self.shared.ask(now, self.worker, || self.demand() + 1) else {
+        let Some(allowance) = self.shared.ask(now, self.worker, || self.with_one_more()) else {
             return false;
         };
         self.allow(now, allowance);
@@ -272,7 +273,7 @@ impl AppGate {
 
     #[cold]
     fn admit_slowly(self: &Rc<Self>, now: Instant, arrival: Arrival) -> Admission {
-        let allowance = self.shared.ask(now, self.worker, || self.demand() + 1);
+        let allowance = self.shared.ask(now, self.worker, || self.with_one_more());
         allowance.into_iter().for_each(|allowance| self.allow(now, allowance));
         if self.is_lending.get() {
             self.want_own(now);
@@ -302,6 +303,12 @@ impl AppGate {
     fn demand(&self) -> u32 {
         let stats = self.gate.borrow().stats();
         stats.in_flight.saturating_add(u32::try_from(stats.n_waiting).unwrap_or(u32::MAX))
+    }
+
+    /// The same, and one more that wants to be let in.
+    fn with_one_more(&self) -> Own {
+        let in_flight = self.gate.borrow().stats().in_flight;
+        Own { in_flight, demand: self.demand().saturating_add(1) }
     }
 
     /// Counts a call that is shed, and says why it is.

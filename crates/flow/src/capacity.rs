@@ -43,8 +43,9 @@ pub struct Allowance {
     pub reach: f64,
     /// How those wait that find no room.
     pub line: LinePolicy,
-    /// Workers have room in turns, for a call or a few.
-    pub goes_round: bool,
+    /// It may be lent. Not while workers have room in turns, for a call or a few, nor while the
+    /// limit opens: it would be out of date before it was used.
+    pub may_be_lent: bool,
 }
 
 /// What a worker tells of its gate.
@@ -75,7 +76,13 @@ pub struct Capacity {
 struct WorkerShare {
     limit: u32,
     demand: u32,
+    /// Calls that it had in the app when it was last heard of, or when the app rejected one.
+    in_flight: u32,
+    /// It has last reported rejections. Of its calls more may be rejected.
+    was_rejected: bool,
+    /// What it has reported since the sample began.
     sample: Sample,
+    has_reported: bool,
     /// Its limit has changed since it was told.
     is_changed: bool,
 }
@@ -122,16 +129,16 @@ impl Capacity {
     #[must_use]
     pub fn allowance(&self, worker: usize) -> Allowance {
         let capacity = self.capacity();
-        let goes_round = self.goes_round();
+        let may_be_lent = !self.goes_round() && !self.limiter.is_opening();
         let line = match self.limiter.is_known() {
             true => LinePolicy::default(),
             false => LinePolicy::PATIENT,
         };
         if self.workers.len() <= 1 {
-            return Allowance { limit: capacity, reach: capacity.into(), line, goes_round };
+            return Allowance { limit: capacity, reach: capacity.into(), line, may_be_lent };
         }
         let Some(it) = self.workers.get(worker) else {
-            return Allowance { limit: 0, reach: 0.0, line, goes_round };
+            return Allowance { limit: 0, reach: 0.0, line, may_be_lent };
         };
         let n_others =
             self.workers.iter().filter(|it| 0 < it.demand).count() - usize::from(0 < it.demand);
@@ -139,14 +146,16 @@ impl Capacity {
         let share = f64::from(capacity) / (n_others + 1) as f64;
         let free = capacity.saturating_sub(self.allocator.n_held());
         let reach = share.max(f64::from(it.limit.saturating_add(free)));
-        Allowance { limit: it.limit, reach, line, goes_round }
+        Allowance { limit: it.limit, reach, line, may_be_lent }
     }
 
-    /// A worker could use so much. It gets what is free, up to its share, at once.
-    pub fn ask(&mut self, now: Instant, worker: usize, demand: u32) {
+    /// A worker has these calls. It gets what is free, up to its share, at once.
+    pub fn ask(&mut self, now: Instant, worker: usize, Own { in_flight, demand }: Own) {
         let Some(it) = self.workers.get_mut(worker) else { return };
         it.demand = it.demand.max(demand);
+        it.note_in_flight(in_flight);
         let before = it.limit;
+        self.open(now);
         self.allocator.demand(worker, demand);
         self.take_changes();
         // The shares are those of long ago if nobody has reported since.
@@ -162,10 +171,13 @@ impl Capacity {
             self.sample_since = now;
         }
         self.reported_at = now;
-        it.demand = report.demand;
+        (it.demand, it.has_reported) = (report.demand, true);
+        it.was_rejected = 0 < report.sample.n_rejected;
+        it.in_flight = report.in_flight.min(report.sample.in_flight());
         it.sample.add_later(&report.sample);
         self.usual = report.sample.mean_latency().unwrap_or(self.usual);
         self.look_at_samples(now);
+        self.open(now);
         self.allocator.returned(worker, report.in_flight);
         self.allocator.demand(worker, report.demand);
         if self.may_deal(now) {
@@ -177,6 +189,9 @@ impl Capacity {
     /// A worker has these calls, and returns what it may no longer use.
     pub fn returned(&mut self, now: Instant, worker: usize, own: Own) {
         self.allocator.returned(worker, own.in_flight);
+        if let Some(it) = self.workers.get_mut(worker) {
+            it.note_in_flight(own.in_flight);
+        }
         if self.goes_round() {
             self.hand_on(now, worker, own);
         }
@@ -208,8 +223,7 @@ impl Capacity {
         if let Some(it) = self.workers.get_mut(worker) {
             it.sample.add_later(sample);
             self.usual = sample.mean_latency().unwrap_or(self.usual);
-            it.demand = 0;
-            it.limit = 0;
+            (it.demand, it.in_flight, it.limit, it.has_reported) = (0, 0, 0, true);
             self.allocator.lost(worker);
             self.allocator.join(worker);
             self.take_changes();
@@ -253,9 +267,18 @@ impl Capacity {
         }
     }
 
+    /// More calls wait than are let in while nothing is known of the app.
+    fn open(&mut self, now: Instant) {
+        let wanted = self.workers.iter().fold(0, |sum: u32, it| sum.saturating_add(it.demand));
+        if self.limiter.open(now, wanted) {
+            self.allocator.set_capacity(self.limiter.limit());
+            self.deal(now);
+        }
+    }
+
     fn look_at_samples(&mut self, now: Instant) {
         let mut sample = Sample::default();
-        self.workers.iter().for_each(|it| sample.add(&it.sample));
+        self.workers.iter().for_each(|it| sample.add(&it.seen()));
         let time = now.saturating_duration_since(self.sample_since);
         let is_due = 0 < sample.n_rejected
             || MAX_SAMPLE_TIME <= time
@@ -264,7 +287,9 @@ impl Capacity {
             return;
         }
         self.sample_since = now;
-        self.workers.iter_mut().for_each(|it| it.sample = Sample::default());
+        for it in &mut self.workers {
+            (it.sample, it.has_reported) = (Sample::default(), false);
+        }
         let before = self.capacity();
         self.limiter.take_in(now, &sample);
         let capacity = self.capacity();
@@ -272,6 +297,23 @@ impl Capacity {
         if capacity < before {
             self.deal(now);
         }
+    }
+}
+
+impl WorkerShare {
+    fn note_in_flight(&mut self, n: u32) {
+        self.in_flight = if self.was_rejected { n.min(self.in_flight) } else { n };
+    }
+
+    /// What it has seen since the sample began. If it has not reported, it has what it had, or what
+    /// it may have by now.
+    fn seen(&self) -> Sample {
+        let max_in_flight = match (self.has_reported, self.was_rejected) {
+            (true, _) => self.sample.max_in_flight,
+            (false, true) => self.in_flight,
+            (false, false) => self.in_flight.max(self.demand.min(self.limit)),
+        };
+        Sample { max_in_flight, ..self.sample }
     }
 }
 
@@ -288,9 +330,9 @@ mod tests {
         for (n_workers, capacity) in [(2, 1), (4, 2), (3, 5)] {
             let mut all = Capacity::new(LimitPolicy::known(capacity), n_workers, start);
             let limit = |all: &Capacity, worker| all.allowance(worker).limit;
-            all.ask(start + ms, 0, capacity);
+            all.ask(start + ms, 0, own(0, capacity));
             assert_eq!(limit(&all, 0), capacity, "it is alone");
-            all.ask(start + 2 * ms, 1, 1);
+            all.ask(start + 2 * ms, 1, own(0, 1));
             assert_eq!(limit(&all, 1), 0, "all of it is in use");
             all.returned(start + 3 * ms, 0, own(capacity - 1, capacity + 5));
             assert_eq!(limit(&all, 1), 1, "{n_workers} workers, {capacity} calls");
@@ -299,13 +341,13 @@ mod tests {
             assert_eq!((limit(&all, 0), limit(&all, 1)), (capacity, 0));
             // Who has none keeps nothing, and the next one finds it.
             all.returned(start + 3 * ms, 0, own(0, 0));
-            all.ask(start + 3 * ms, 1, capacity);
+            all.ask(start + 3 * ms, 1, own(0, capacity));
             assert_eq!((limit(&all, 0), limit(&all, 1)), (0, capacity));
         }
         // Where there is enough, workers keep what they have until it is dealt anew.
         let mut all = Capacity::new(LimitPolicy::known(20), 2, start);
-        all.ask(start, 0, 20);
-        all.ask(start + ms, 1, 1);
+        all.ask(start, 0, own(0, 20));
+        all.ask(start + ms, 1, own(0, 1));
         all.returned(start + 2 * ms, 0, own(19, 25));
         assert_eq!(all.allowance(1).limit, 0);
     }

@@ -13,6 +13,14 @@
 //! that the app can take, whoever has no patience would ask at once again, and the machine would
 //! become busier.
 //!
+//! An app of which nothing is known yet may have a small pool, and many callers. So the limit begins
+//! low, and opens: it doubles every few milliseconds while more calls wait than it lets in, until the
+//! app rejects one or answers late. A rejection comes back much sooner than an answer.
+//!
+//! What the app rejects tells how much it had then. A limit above that falls there at once, however
+//! often, as long as the app rejects most calls. Where it has rejected a few, the limit stays a
+//! little below for a while: each try to get more costs calls.
+//!
 //! A known capacity is a limit, too. Only rejections lower it: others may use the app as well.
 //!
 //! Invariants:
@@ -33,6 +41,8 @@ pub struct LimitPolicy {
     pub max: u32,
     /// The limit to begin with.
     pub initial: u32,
+    /// It doubles up to this as fast as calls come, until the app shows that it can take less.
+    pub opens_to: u32,
     /// Latency alone does not lower the limit below this; `None` if latency says nothing.
     pub latency_min: Option<u32>,
     /// How long the least latency is remembered.
@@ -49,27 +59,34 @@ impl LimitPolicy {
     /// For an app that is known to take `capacity` calls at once.
     #[must_use]
     pub fn known(capacity: u32) -> Self {
-        let (max, initial) = (capacity, capacity);
-        Self { min: 1, max, initial, latency_min: None, ..Self::default() }
+        let (max, initial, opens_to) = (capacity, capacity, capacity);
+        Self { min: 1, max, initial, opens_to, latency_min: None, ..Self::default() }
     }
 
     /// For a provider that we call without an agent before it, and of which nothing is known. It
-    /// begins with a little more than Dubbo's usual 200 threads. What answers within milliseconds
-    /// is never held up.
+    /// opens to a little more than Dubbo's usual 200 threads. What answers within milliseconds is
+    /// never held up.
     #[must_use]
     pub fn direct() -> Self {
         let slack = Duration::from_millis(20);
-        Self { initial: 256, slack, is_eager: true, ..Self::default() }
+        Self { opens_to: 256, slack, is_eager: true, ..Self::default() }
     }
 }
 
 impl Default for LimitPolicy {
-    /// For an app of which nothing is known. Begins high: an app that can take less says so within
-    /// a few samples, and one that can take more loses nothing.
+    /// For an app of which nothing is known. It opens far: an app that queues and can take less says
+    /// so within a few samples, and one that can take more loses nothing.
     fn default() -> Self {
-        let (min, max, initial, latency_min) = (1, 65_536, 1000, Some(16));
-        let (slack, is_eager) = (Duration::ZERO, false);
-        Self { min, max, initial, latency_min, floor_window: FLOOR_WINDOW, slack, is_eager }
+        Self {
+            min: 1,
+            max: 65_536,
+            initial: 64,
+            opens_to: 1024,
+            latency_min: Some(16),
+            floor_window: FLOOR_WINDOW,
+            slack: Duration::ZERO,
+            is_eager: false,
+        }
     }
 }
 
@@ -106,7 +123,7 @@ impl Sample {
     }
 
     /// What the app had of ours when it rejected calls, or at most.
-    fn in_flight(&self) -> u32 {
+    pub(crate) fn in_flight(&self) -> u32 {
         if self.n_rejected == 0 { self.max_in_flight } else { self.in_flight_rejected }
     }
 
@@ -139,6 +156,12 @@ impl Sample {
 
 /// Of what the app had when it rejected calls, so much is left.
 const AFTER_REJECTION: f64 = 0.9;
+/// It does not get more than so much of that again
+const HELD_AFTER_REJECTION: f64 = 0.95;
+/// for so long. Each try to get more may cost calls.
+const HOLD_TIME: Duration = Duration::from_secs(1);
+/// A limit that opens doubles after so long. A rejection comes back by then.
+const OPENING_STEP: Duration = Duration::from_millis(10);
 /// A lower limit shows after about as long as a call takes, within these bounds.
 const SETTLING: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 /// So many times the floor is not a queue yet.
@@ -159,13 +182,25 @@ pub struct Limiter {
     proven_max: f64,
     /// What calls took of late.
     usual: Duration,
-    /// Rejections until then say nothing new: the limit was lowered just now.
+    /// A few rejections until then say nothing new: the limit was lowered just now.
     settles_until: Instant,
     /// Answers and rejections since then.
     n_answers: u32,
     n_rejected: u32,
     /// It has not fallen yet, and may grow fast.
     is_eager: bool,
+    growth: Growth,
+}
+
+/// How a limit may grow.
+#[derive(Clone, Copy, Debug)]
+enum Growth {
+    /// It doubles. More calls wait than it lets in since then.
+    Opens { wanted_since: Option<Instant> },
+    /// Not beyond this until then: the app rejected calls.
+    Held { below: f64, until: Instant },
+    /// A little in each sample.
+    Usual,
 }
 
 impl Limiter {
@@ -175,6 +210,10 @@ impl Limiter {
         let floor = WindowedMin::new(policy.floor_window, now);
         let best = BestThroughput::new(policy.floor_window, now);
         let (limit, is_eager) = (f64::from(policy.initial), policy.is_eager);
+        let growth = match policy.initial < policy.opens_to {
+            true => Growth::Opens { wanted_since: None },
+            false => Growth::Usual,
+        };
         let mut limiter = Self {
             policy,
             limit,
@@ -186,6 +225,7 @@ impl Limiter {
             n_answers: 0,
             n_rejected: 0,
             is_eager,
+            growth,
         };
         limiter.set(f64::from(policy.initial));
         limiter
@@ -204,6 +244,32 @@ impl Limiter {
         self.policy.latency_min.is_none()
     }
 
+    /// Whether the limit doubles every few milliseconds while calls wait.
+    #[must_use]
+    pub fn is_opening(&self) -> bool {
+        matches!(self.growth, Growth::Opens { .. })
+    }
+
+    /// So many calls are in the app or wait. Returns whether the limit has grown by that.
+    pub fn open(&mut self, now: Instant, wanted: u32) -> bool {
+        let Growth::Opens { wanted_since } = &mut self.growth else { return false };
+        if f64::from(wanted) <= self.limit {
+            *wanted_since = None;
+            return false;
+        }
+        let since = *wanted_since.get_or_insert(now);
+        if now.saturating_duration_since(since) < OPENING_STEP {
+            return false;
+        }
+        *wanted_since = Some(now);
+        let opens_to = f64::from(self.policy.opens_to);
+        self.set((self.limit * 2.0).min(opens_to));
+        if opens_to <= self.limit {
+            self.growth = Growth::Usual;
+        }
+        true
+    }
+
     /// Learns from what was seen since the last time.
     pub fn take_in(&mut self, now: Instant, sample: &Sample) {
         self.best.take_in(now, sample.n_answers);
@@ -212,9 +278,12 @@ impl Limiter {
         self.n_rejected = self.n_rejected.saturating_add(sample.n_rejected);
         if 0 < sample.n_rejected {
             self.is_eager = false;
-            if self.settles_until <= now {
+            if self.is_opening() {
+                self.growth = Growth::Usual;
+            }
+            if self.settles_until <= now || self.rejects_most_of(sample) {
                 self.settles_until = now + self.usual.clamp(SETTLING[0], SETTLING[1]);
-                self.fall(sample);
+                self.fall(now, sample);
             }
             return;
         }
@@ -235,6 +304,9 @@ impl Limiter {
                 .clamp(LEAST_GRADIENT, 1.0),
         };
         self.is_eager &= 1.0 <= gradient || !is_used_up;
+        if self.is_opening() && gradient < 1.0 && is_used_up {
+            self.growth = Growth::Usual;
+        }
         if self.is_eager && is_used_up {
             return self.set(self.limit * EAGER_GROWTH);
         }
@@ -248,18 +320,35 @@ impl Limiter {
             false if f64::from(sample.max_in_flight) * 2.0 < self.limit => return,
             false => self.limit.min(next),
         };
-        self.set(next.max(f64::from(latency_min).min(self.limit)));
+        let next = next.max(f64::from(latency_min).min(self.limit));
+        self.set(match self.growth {
+            Growth::Held { below, until } if now < until => next.min(below.max(self.limit)),
+            _ => next,
+        });
+    }
+
+    /// The limit has just fallen, and the app still rejects most of what was sent within the new
+    /// one. That has to be more than a few late threads of a large pool.
+    fn rejects_most_of(&self, sample: &Sample) -> bool {
+        let n_answers = f64::from(self.n_answers) + self.proven() / 2.0;
+        f64::from(sample.in_flight()) < self.limit && n_answers < f64::from(self.n_rejected)
     }
 
     /// The app rejected calls. Threads that have just answered may not be back yet, above all on
     /// a busy machine. So a few rejections do not show that the app can take less than it has
     /// proven to need. Once it rejects most calls, they do.
-    fn fall(&mut self, sample: &Sample) {
+    fn fall(&mut self, now: Instant, sample: &Sample) {
         let in_flight = f64::from(sample.in_flight());
         let rejects_most = self.n_answers < self.n_rejected;
         let shown = if rejects_most { in_flight } else { in_flight.max(self.proven()) };
         (self.n_answers, self.n_rejected) = (0, 0);
-        self.proven_max = shown.min(self.limit) * AFTER_REJECTION;
+        let shown = shown.min(self.limit);
+        // What most calls ran into may be far below what the app can take, so it is tried at once.
+        self.growth = match rejects_most {
+            true => Growth::Usual,
+            false => Growth::Held { below: shown * HELD_AFTER_REJECTION, until: now + HOLD_TIME },
+        };
+        self.proven_max = shown * AFTER_REJECTION;
         self.set(self.proven_max);
     }
 

@@ -34,10 +34,11 @@ pub(super) struct Lending {
 
 impl AppGate {
     /// Calls of the link `caller` find no room. From now on they are to wait there and not here.
-    /// While room goes round, nothing is lent: each credit would be unused on its way.
+    /// While room goes round, nothing is lent: each credit would be unused on its way. Nor is it
+    /// while the limit doubles every few milliseconds.
     #[cold]
     pub fn lend(&self, now: Instant, caller: u64, borrower: &Rc<dyn Borrower>) {
-        if self.goes_round.get() {
+        if !self.may_be_lent.get() {
             return;
         }
         let (limit, own) = {
@@ -90,7 +91,7 @@ impl AppGate {
     /// This worker may have so many calls in the app, with and without credits.
     pub(super) fn allow(&self, now: Instant, allowance: Allowance) {
         self.allowed.set(allowance.limit);
-        self.goes_round.set(allowance.goes_round);
+        self.may_be_lent.set(allowance.may_be_lent);
         self.gate.borrow_mut().set_line_policy(allowance.line);
         if !self.is_lending.get() {
             self.gate.borrow_mut().set_limit(allowance.limit, allowance.reach);
@@ -112,8 +113,8 @@ impl AppGate {
         self.change(|lender| lender.look(now, own));
         let ended = {
             let mut lending = self.lending.borrow_mut();
-            let goes_round = self.goes_round.get();
-            lending.take_if(|it| is_idle || goes_round || it.lender.is_calm(now))
+            let may_be_lent = self.may_be_lent.get();
+            lending.take_if(|it| is_idle || !may_be_lent || it.lender.is_calm(now))
         };
         let Some(Lending { lender, mut borrowers }) = ended.map(|it| *it) else { return };
         self.is_lending.set(false);

@@ -212,13 +212,13 @@ impl SharedGate {
         &self,
         now: Instant,
         worker: usize,
-        demand: impl FnOnce() -> u32,
+        own: impl FnOnce() -> Own,
     ) -> Option<Allowance> {
         if !self.is_dealt() {
             return None;
         }
         let mut capacity = self.lock();
-        capacity.ask(now, worker, demand());
+        capacity.ask(now, worker, own());
         self.wake_all(&mut capacity, Some(worker));
         Some(capacity.allowance(worker))
     }
@@ -322,7 +322,7 @@ mod tests {
     fn workers_hear_of_another_capacity() {
         let gate = SharedGate::new("h:1".to_owned(), AppCapacity::Known(2), 2);
         for worker in 0..2 {
-            gate.ask(Instant::now(), worker, || 10);
+            gate.ask(Instant::now(), worker, || Own { in_flight: 0, demand: 10 });
         }
         let _of_each_other = (is_woken(&gate, 0), is_woken(&gate, 1));
         assert!(!is_woken(&gate, 0) && !is_woken(&gate, 1));

@@ -9,6 +9,11 @@ fn small() -> LimitPolicy {
     LimitPolicy { initial: 20, latency_min: Some(1), ..LimitPolicy::default() }
 }
 
+/// For apps that have had many calls.
+fn open() -> LimitPolicy {
+    LimitPolicy { initial: 1000, ..LimitPolicy::default() }
+}
+
 /// An app of so many threads that takes `work` for a call, under all the load that it lets in.
 fn loaded(limiter: &mut Limiter, now: Instant, threads: u32, work: Duration) {
     let in_flight = limiter.limit();
@@ -98,7 +103,7 @@ fn only_rejections_lower_a_known_capacity() {
 #[test]
 fn latency_says_nothing_about_an_app_that_is_hardly_used() {
     let start = crate::test_start();
-    let mut limiter = Limiter::new(LimitPolicy::default(), start);
+    let mut limiter = Limiter::new(open(), start);
     for step in 0..100 {
         let mut sample = Sample { max_in_flight: 400, ..Sample::default() };
         sample.answered(Duration::from_millis(if step % 10 == 0 { 1 } else { 500 }));
@@ -112,7 +117,7 @@ fn latency_says_nothing_about_an_app_that_is_hardly_used() {
 #[test]
 fn a_busy_machine_refuses_no_calls_that_the_app_can_take() {
     let start = crate::test_start();
-    let mut limiter = Limiter::new(LimitPolicy::default(), start);
+    let mut limiter = Limiter::new(open(), start);
     let mut least = u32::MAX;
     for step in 0..900 {
         let is_busy = (100..700).contains(&step);
@@ -136,7 +141,7 @@ fn a_busy_machine_refuses_no_calls_that_the_app_can_take() {
 fn a_few_rejections_below_what_was_proven_count_little_and_many_count() {
     for (n_rejected, least, most) in [(1, 150, 180), (400, 80, 92)] {
         let start = crate::test_start();
-        let mut limiter = Limiter::new(LimitPolicy::default(), start);
+        let mut limiter = Limiter::new(open(), start);
         let at = |n: u32| start + WINDOW * n;
         (0..50).for_each(|n| limiter.take_in(at(n), &sample(190, Duration::from_millis(50))));
         for n in 50..52 {
@@ -147,6 +152,81 @@ fn a_few_rejections_below_what_was_proven_count_little_and_many_count() {
         let limit = limiter.limit();
         assert!((least..=most).contains(&limit), "{n_rejected} rejected: {limit}");
     }
+}
+
+/// Rejections that come while the limit settles show a small pool, if they are most of what is
+/// seen, and were sent within the new limit.
+#[test]
+fn a_limit_falls_again_at_once_while_most_is_rejected() {
+    let start = crate::test_start();
+    let mut limiter = Limiter::new(LimitPolicy::default(), start);
+    let mut after = |ms: u64, in_flight: u32| {
+        let mut sample = Sample { max_in_flight: in_flight + 1, ..Sample::default() };
+        sample.rejected(in_flight);
+        limiter.take_in(start + Duration::from_millis(ms), &sample);
+        limiter.limit()
+    };
+    assert_eq!(after(0, 50), 45);
+    assert_eq!(after(1, 46), 45, "it was sent before");
+    assert_eq!(after(2, 20), 18);
+    assert_eq!(after(3, 6), 5);
+}
+
+/// In the same time, a few late threads of a large pool say nothing.
+#[test]
+fn a_limit_that_settles_does_not_fall_by_a_few_rejections() {
+    let start = crate::test_start();
+    let mut limiter = Limiter::new(open(), start);
+    let at = |n: u32| start + WINDOW * n;
+    (0..50).for_each(|n| limiter.take_in(at(n), &sample(190, Duration::from_millis(50))));
+    for n in 0..20 {
+        let mut sample = Sample { max_in_flight: 190, ..Sample::default() };
+        sample.rejected(110);
+        limiter.take_in(at(50) + Duration::from_millis(1) * n, &sample);
+        assert!(165 < limiter.limit(), "{n}: {}", limiter.limit());
+    }
+}
+
+#[test]
+fn after_rejections_a_limit_stays_below_for_a_while() {
+    let start = crate::test_start();
+    let mut limiter = Limiter::new(LimitPolicy { initial: 100, ..small() }, start);
+    let mut rejects = sample(101, Duration::from_millis(50));
+    rejects.rejected(100);
+    limiter.take_in(start, &rejects);
+    let mut limits = (1..=20).map(|n| {
+        let in_flight = limiter.limit();
+        limiter.take_in(start + WINDOW * n, &sample(in_flight, Duration::from_millis(50)));
+        limiter.limit()
+    });
+    assert!(limits.by_ref().take(9).all(|limit| limit == 95));
+    assert!(limits.all(|limit| 100 < limit), "it tries again");
+}
+
+/// More calls wait than are let in: each step lets in twice as many, until the app shows that it
+/// can take less.
+#[test]
+fn a_limit_opens_fast_while_calls_wait() {
+    let start = crate::test_start();
+    let at = |n: u32| start + OPENING_STEP * n;
+    for (policy, last) in [(LimitPolicy::default(), 1024), (LimitPolicy::direct(), 256)] {
+        let mut limiter = Limiter::new(policy, start);
+        assert!(!limiter.open(start, 64) && !limiter.open(at(1), 300), "it is just full");
+        let limits = (2..9).map(|n| {
+            limiter.open(at(n), 3000);
+            limiter.limit()
+        });
+        assert_eq!(limits.max(), Some(last));
+        assert!(!limiter.is_opening());
+        let mut limiter = Limiter::new(policy, start);
+        assert!(!limiter.open(start, 300) && limiter.open(at(1), 300));
+        let mut rejects = Sample { max_in_flight: 80, ..Sample::default() };
+        rejects.rejected(80);
+        limiter.take_in(at(1), &rejects);
+        assert!(!limiter.open(at(2), 300));
+        assert_eq!(limiter.limit(), 72);
+    }
+    assert!(!Limiter::new(LimitPolicy::known(20), start).is_opening());
 }
 
 proptest! {
@@ -175,7 +255,8 @@ proptest! {
 fn a_direct_limit_grows_fast_until_it_falls() {
     let start = crate::test_start();
     let at = |n: u32| start + Duration::from_millis(100) * n;
-    let mut limiter = Limiter::new(LimitPolicy::direct(), start);
+    let policy = LimitPolicy { initial: 256, ..LimitPolicy::direct() };
+    let mut limiter = Limiter::new(policy, start);
     let sample = |limit: u32, ms: u64| Sample {
         n_answers: 100,
         latency_sum: Duration::from_millis(ms) * 100,

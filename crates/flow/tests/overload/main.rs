@@ -73,7 +73,7 @@ fn any_plan(seed: u64) -> OverloadPlan {
     let n_consumers = rng.random_range(1..=8);
     let load = rng.random_range(0.3..3.0) / f64::from(n_consumers);
     let consumers = (0..n_consumers).map(|_| SimConsumer {
-        per_s: per_s * load * rng.random_range(0.2..2.0),
+        per_s: Some(per_s * load * rng.random_range(0.2..2.0)),
         timeout: rng.random_range(20..1500) * MS,
     });
     let consumers = consumers.collect();
@@ -98,6 +98,7 @@ fn any_provider(rng: &mut StdRng) -> Provider {
         threads,
         work: rng.random_range(2..100) * MS,
         queue: if rng.random_bool(0.5) { 0 } else { usize::MAX },
+        rejects_after: MS,
         policy: if is_known { LimitPolicy::known(threads) } else { LimitPolicy::default() },
         is_known,
         n_workers: rng.random_range(1..=8),
@@ -108,11 +109,12 @@ fn any_provider(rng: &mut StdRng) -> Provider {
 /// An app of 20 threads that take 50 ms for a call: 400 calls a second.
 fn provider(policy: LimitPolicy, is_known: bool, n_workers: usize) -> Provider {
     let (threads, work, queue, max_waiting) = (20, 50 * MS, usize::MAX, 4096);
-    Provider { threads, work, queue, policy, is_known, n_workers, max_waiting }
+    let rejects_after = MS;
+    Provider { threads, work, queue, rejects_after, policy, is_known, n_workers, max_waiting }
 }
 
 fn consumers(n: u32, per_s: f64) -> Vec<SimConsumer> {
-    (0..n).map(|_| SimConsumer { per_s, timeout: 1000 * MS }).collect()
+    (0..n).map(|_| SimConsumer { per_s: Some(per_s), timeout: 1000 * MS }).collect()
 }
 
 fn run(provider: Provider, consumers: Vec<SimConsumer>, seconds: u32) -> World {
@@ -149,7 +151,7 @@ fn an_app_that_queues_stays_useful_at_twice_its_capacity() {
 fn one_that_asks_for_everything_does_not_starve_the_others() {
     for n_workers in [1, 4] {
         let mut callers = consumers(10, 20.0);
-        callers[0].per_s = 2000.0;
+        callers[0].per_s = Some(2000.0);
         let world = run(provider(LimitPolicy::known(20), true, n_workers), callers, 20);
         let shares: Vec<f64> = world.shares_answered().collect();
         println!("{n_workers} workers: answered {shares:.2?}");
@@ -167,4 +169,45 @@ fn capacity_goes_round_where_there_are_more_workers() {
     println!("goodput {share:.3} of the capacity, answered {shares:.2?}");
     assert!(0.9 < share, "{share}, {:?}", world.tally);
     assert!(shares.iter().all(|share| 0.2 < *share), "{shares:.2?}");
+}
+
+/// Many callers at once come to an app that rejects what it has no thread for, and of which nothing
+/// is known. It gets few calls too many, and soon as many as it can take.
+#[test]
+fn an_app_that_rejects_is_found_out_fast() {
+    let (app, direct) = (LimitPolicy::default(), LimitPolicy::direct());
+    for (policy, threads, n_callers, rejects_after, most_rejected, least) in [
+        (app, 6, 64, 1, 100, 0.8),
+        (app, 6, 512, 1, 150, 0.75),
+        (direct, 6, 512, 10, 150, 0.75),
+        (app, 200, 512, 1, 250, 0.9),
+        (direct, 200, 512, 1, 250, 0.9),
+        // As in a cold start of three such providers.
+        (app, 200, 170, 1, 0, 0.97),
+        (app, 2000, 512, 1, 0, 0.95),
+        (direct, 2000, 512, 1, 0, 0.95),
+    ] {
+        for (n_workers, seed) in [(1, 1), (2, 1), (2, 2), (2, 3)] {
+            let provider = Provider {
+                threads,
+                queue: 0,
+                rejects_after: rejects_after * MS,
+                ..provider(policy, false, n_workers)
+            };
+            let caller = SimConsumer { per_s: None, timeout: 1000 * MS };
+            let plan = OverloadPlan {
+                providers: vec![provider],
+                consumers: vec![caller; n_callers],
+                faults: Vec::new(),
+                time: 3000 * MS,
+            };
+            let OutcomeCounts { answered, rejected, .. } = World::new(plan, seed).run().tally;
+            let share = answered as f64 / (60.0 * f64::from(threads).min(n_callers as f64));
+            println!(
+                "{threads} threads, {n_callers} callers, {n_workers} workers, seed {seed}: \
+                 goodput {share:.3}, {rejected} rejected"
+            );
+            assert!(least < share && rejected <= most_rejected, "{share}, {rejected}");
+        }
+    }
 }

@@ -14,6 +14,10 @@ use rand::{Rng, SeedableRng};
 
 /// The agents look at what has expired with this precision.
 const PRECISION: Duration = Duration::from_millis(1);
+/// Callers that make one call after the other begin within this time.
+const START_TIME: Duration = Duration::from_millis(10);
+/// They come back within this time after a call was shed.
+const SHED_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug)]
 pub(crate) struct OverloadPlan {
@@ -31,6 +35,8 @@ pub(crate) struct Provider {
     pub(crate) work: Duration,
     /// How many calls wait in the app before it rejects more.
     pub(crate) queue: usize,
+    /// It takes so long until a rejection is known.
+    pub(crate) rejects_after: Duration,
     pub(crate) policy: LimitPolicy,
     /// The policy knows how many threads there are.
     pub(crate) is_known: bool,
@@ -46,7 +52,8 @@ impl Provider {
 
 #[derive(Clone, Debug)]
 pub(crate) struct SimConsumer {
-    pub(crate) per_s: f64,
+    /// Calls that it makes in a second; `None` if it makes the next one when one has ended.
+    pub(crate) per_s: Option<f64>,
     pub(crate) timeout: Duration,
 }
 
@@ -109,6 +116,8 @@ struct App {
     /// Calls in the app, and those that wait there.
     running: Vec<u64>,
     queue: VecDeque<u64>,
+    /// Calls that it rejects, and nobody knows that yet.
+    n_rejecting: usize,
     slow: u32,
     is_up: bool,
     life: u32,
@@ -117,6 +126,7 @@ struct App {
 enum WorldEvent {
     Call(usize),
     Done { call: u64, life: u32 },
+    Rejected { call: u64 },
     Tick { provider: usize, worker: usize },
     Look { provider: usize, worker: usize },
     Begin(Fault, Duration),
@@ -157,6 +167,9 @@ impl World {
             plan,
         };
         (0..world.plan.consumers.len()).for_each(|consumer| world.plan_call(consumer));
+        for consumer in 0..world.plan.consumers.len() {
+            world.plan_next(consumer, START_TIME);
+        }
         for (after, fault, time) in world.plan.faults.clone() {
             world.plan_event(after, WorldEvent::Begin(fault, time));
         }
@@ -194,8 +207,19 @@ impl World {
         self.events.insert((self.now + after, self.n_planned), event);
     }
 
+    /// Who makes one call after the other makes the next within that time.
+    fn plan_next(&mut self, consumer: usize, within: Duration) {
+        if self.plan.consumers[consumer].per_s.is_none() {
+            let after = within.mul_f64(self.rng.random());
+            if self.now + after < self.start + self.plan.time {
+                self.plan_event(after, WorldEvent::Call(consumer));
+            }
+        }
+    }
+
     fn plan_call(&mut self, consumer: usize) {
-        let mean = 1.0 / self.plan.consumers[consumer].per_s;
+        let Some(per_s) = self.plan.consumers[consumer].per_s else { return };
+        let mean = 1.0 / per_s;
         let after = Duration::from_secs_f64(-mean * (1.0 - self.rng.random::<f64>()).ln());
         if self.now + after < self.start + self.plan.time {
             self.plan_event(after, WorldEvent::Call(consumer));
@@ -209,6 +233,12 @@ impl World {
                 self.call(consumer);
             }
             WorldEvent::Done { call, life } => self.done(call, life),
+            WorldEvent::Rejected { call } => {
+                let provider = self.calls[&call].provider;
+                self.apps[provider].n_rejecting -= 1;
+                self.tally.rejected += 1;
+                self.left(call, Left::Rejected);
+            }
             WorldEvent::Tick { provider, worker } => self.tick(provider, worker),
             WorldEvent::Look { provider, worker } => {
                 self.apps[provider].workers[worker].looks_at = None;
@@ -298,6 +328,7 @@ impl World {
             Err((_, id)) => {
                 self.tally.shed += 1;
                 self.calls.remove(&id);
+                self.plan_next(consumer, SHED_PAUSE);
             }
         }
     }
@@ -312,6 +343,7 @@ impl World {
             assert!(self.now <= call.deadline + PRECISION, "it waited for too long");
             self.tally.shed += 1;
             self.tally.displaced += u64::from(shed == Shed::Full);
+            self.plan_next(call.consumer, SHED_PAUSE);
         }
         loop {
             let gate = &mut self.apps[provider].workers[worker].gate;
@@ -344,8 +376,9 @@ impl World {
         }
         assert!(!app.plan.is_known, "the app got more than its capacity");
         if app.plan.queue <= app.queue.len() {
-            self.tally.rejected += 1;
-            return self.left(id, Left::Rejected);
+            app.n_rejecting += 1;
+            let after = app.plan.rejects_after;
+            return self.plan_event(after, WorldEvent::Rejected { call: id });
         }
         app.queue.push_back(id);
     }
@@ -388,8 +421,12 @@ impl World {
             Left::Rejected => {}
             _ => self.tally.lost += 1,
         }
+        self.plan_next(call.consumer, PRECISION);
         let app = &mut self.apps[provider];
         app.leave(worker, pass, self.now, left);
+        if left == Left::Rejected {
+            app.tick(self.now, worker);
+        }
         self.tell(provider, worker);
         self.poll(provider, worker);
     }
@@ -431,8 +468,9 @@ impl App {
             SimWorker { gate, ticks: false, polls: false, looks_at: None }
         });
         let workers = workers.collect();
-        let (running, queue, slow, is_up, life) = (Vec::new(), VecDeque::new(), 1, true, 0);
-        Self { plan, capacity, workers, running, queue, slow, is_up, life }
+        let (running, queue, n_rejecting, slow, is_up, life) =
+            (Vec::new(), VecDeque::new(), 0, 1, true, 0);
+        Self { plan, capacity, workers, running, queue, n_rejecting, slow, is_up, life }
     }
 
     fn update(&mut self, now: Instant, worker: usize) {
@@ -463,7 +501,7 @@ impl App {
         }
         let stats = gate.stats();
         let demand = stats.in_flight + u32::try_from(stats.n_waiting).unwrap() + 1;
-        self.capacity.ask(now, worker, demand);
+        self.capacity.ask(now, worker, Own { in_flight: stats.in_flight, demand });
         self.look_again(worker);
         self.workers[worker].gate.enter(now)
     }
@@ -494,7 +532,7 @@ impl App {
 
     fn check(&self) {
         let in_flight: u32 = self.workers.iter().map(|it| it.gate.stats().in_flight).sum();
-        assert_eq!(in_flight as usize, self.running.len() + self.queue.len());
+        assert_eq!(in_flight as usize, self.running.len() + self.queue.len() + self.n_rejecting);
         if self.plan.is_known {
             assert!(in_flight <= self.plan.threads, "over capacity");
             assert!(self.capacity.n_held() <= self.plan.threads, "more was dealt than there is");
