@@ -5,25 +5,25 @@
 //! What the workers have seen of the app goes into the [`Limiter`]; what that finds is dealt out
 //! by the [`Allocator`]. A single worker has all of it.
 //!
-//! If an app takes fewer than two calls for each worker, its room goes round: it is dealt anew when
-//! somebody asks and when a call has ended, and not now and then. So each call that ends makes room
-//! for the one that has waited longest, whichever worker has it.
+//! If an app takes fewer than two calls for each worker, its room goes round: each call that ends
+//! makes room for the next one, whichever worker has that.
 //!
 //! Invariant: what the workers may use, with what they have not returned yet, is at most the
 //! capacity. When the capacity falls, what is held beyond it is taken back first.
 
 use std::time::{Duration, Instant};
 
+use self::round::Turns;
 use crate::credit::Allocator;
 use crate::lender::Own;
 use crate::limit::{LimitPolicy, Limiter, Sample};
 use crate::line::LinePolicy;
 
+mod round;
+
 /// How often a worker that has calls reports, and how often capacity is dealt anew at most.
 pub const REPORT_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Room that goes round is not dealt more often. Who has got some has time to use it.
-const ROUND_INTERVAL: Duration = Duration::from_millis(1);
 /// Room goes round if there is less of it for each worker.
 const FEW_FOR_EACH: usize = 2;
 
@@ -55,6 +55,8 @@ pub struct Report {
     pub demand: u32,
     /// Calls that are in the app.
     pub in_flight: u32,
+    /// Calls that have ended since the worker was last heard of.
+    pub n_ended: u32,
     /// What was seen of the app since the last report.
     pub sample: Sample,
 }
@@ -70,6 +72,8 @@ pub struct Capacity {
     sample_since: Instant,
     reported_at: Instant,
     dealt_at: Instant,
+    /// How often a worker was given room that goes round.
+    n_turns: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,6 +89,7 @@ struct WorkerShare {
     has_reported: bool,
     /// Its limit has changed since it was told.
     is_changed: bool,
+    turns: Turns,
 }
 
 impl Capacity {
@@ -96,8 +101,8 @@ impl Capacity {
         (0..n_workers).for_each(|worker| allocator.join(worker));
         let workers = vec![WorkerShare::default(); n_workers];
         let (sample_since, reported_at, dealt_at) = (now, now, now);
-        let usual = Duration::ZERO;
-        Self { limiter, allocator, workers, usual, sample_since, reported_at, dealt_at }
+        let (usual, n_turns) = (Duration::ZERO, 0);
+        Self { limiter, allocator, workers, usual, sample_since, reported_at, dealt_at, n_turns }
     }
 
     /// What a call usually takes; zero until one was answered.
@@ -154,7 +159,10 @@ impl Capacity {
         let Some(it) = self.workers.get_mut(worker) else { return };
         it.demand = it.demand.max(demand);
         it.note_in_flight(in_flight);
-        let before = it.limit;
+        if self.goes_round() {
+            return self.pass_on(now);
+        }
+        let Some(before) = self.workers.get(worker).map(|it| it.limit) else { return };
         self.open(now);
         self.allocator.demand(worker, demand);
         self.take_changes();
@@ -179,6 +187,10 @@ impl Capacity {
         self.look_at_samples(now);
         self.open(now);
         self.allocator.returned(worker, report.in_flight);
+        if self.goes_round() {
+            let Report { demand, in_flight, n_ended, .. } = *report;
+            return self.hand_on(now, worker, Own { in_flight, demand }, n_ended);
+        }
         self.allocator.demand(worker, report.demand);
         if self.may_deal(now) {
             self.deal(now);
@@ -186,33 +198,17 @@ impl Capacity {
         self.take_changes();
     }
 
-    /// A worker has these calls, and returns what it may no longer use.
-    pub fn returned(&mut self, now: Instant, worker: usize, own: Own) {
+    /// A worker has these calls, and returns what it may no longer use. So many calls have ended
+    /// since it was last heard of.
+    pub fn returned(&mut self, now: Instant, worker: usize, own: Own, n_ended: u32) {
         self.allocator.returned(worker, own.in_flight);
         if let Some(it) = self.workers.get_mut(worker) {
             it.note_in_flight(own.in_flight);
         }
         if self.goes_round() {
-            self.hand_on(now, worker, own);
+            self.hand_on(now, worker, own, n_ended);
         }
         self.take_changes();
-    }
-
-    /// Takes back at once what a worker without calls has, and deals anew if others wait.
-    fn hand_on(&mut self, now: Instant, worker: usize, Own { in_flight, demand }: Own) {
-        let Some(it) = self.workers.get_mut(worker) else { return };
-        it.demand = demand;
-        let is_idle = demand == 0 && 0 < it.limit;
-        if is_idle {
-            self.allocator.give_back(worker, 0);
-            self.take_changes();
-        }
-        let mut workers = self.workers.iter().enumerate();
-        let others_wait = workers.any(|(n, it)| n != worker && it.limit < it.demand);
-        if others_wait && (is_idle || self.may_deal(now)) {
-            self.deal(now);
-            self.allocator.returned(worker, in_flight);
-        }
     }
 
     /// A worker has no call, and needs nothing until it asks.
@@ -227,6 +223,9 @@ impl Capacity {
             self.allocator.lost(worker);
             self.allocator.join(worker);
             self.take_changes();
+        }
+        if self.goes_round() {
+            self.pass_on(now);
         }
     }
 
@@ -244,12 +243,14 @@ impl Capacity {
     }
 
     fn may_deal(&self, now: Instant) -> bool {
-        let interval = if self.goes_round() { ROUND_INTERVAL } else { REPORT_INTERVAL };
-        interval <= now.saturating_duration_since(self.dealt_at)
+        REPORT_INTERVAL <= now.saturating_duration_since(self.dealt_at)
     }
 
     fn deal(&mut self, now: Instant) {
         self.dealt_at = now;
+        if self.goes_round() {
+            return self.pass_on(now);
+        }
         // The deal forgets the demands; those who report later are still there.
         for (worker, it) in self.workers.iter().enumerate() {
             self.allocator.demand(worker, it.demand);
@@ -334,13 +335,13 @@ mod tests {
             assert_eq!(limit(&all, 0), capacity, "it is alone");
             all.ask(start + 2 * ms, 1, own(0, 1));
             assert_eq!(limit(&all, 1), 0, "all of it is in use");
-            all.returned(start + 3 * ms, 0, own(capacity - 1, capacity + 5));
+            all.returned(start + 3 * ms, 0, own(capacity - 1, capacity + 5), 1);
             assert_eq!(limit(&all, 1), 1, "{n_workers} workers, {capacity} calls");
             // It has no more calls, and the first one has.
-            all.returned(start + 3 * ms, 1, own(0, 0));
+            all.returned(start + 3 * ms, 1, own(0, 0), 1);
             assert_eq!((limit(&all, 0), limit(&all, 1)), (capacity, 0));
             // Who has none keeps nothing, and the next one finds it.
-            all.returned(start + 3 * ms, 0, own(0, 0));
+            all.returned(start + 3 * ms, 0, own(0, 0), 1);
             all.ask(start + 3 * ms, 1, own(0, capacity));
             assert_eq!((limit(&all, 0), limit(&all, 1)), (0, capacity));
         }
@@ -348,7 +349,46 @@ mod tests {
         let mut all = Capacity::new(LimitPolicy::known(20), 2, start);
         all.ask(start, 0, own(0, 20));
         all.ask(start + ms, 1, own(0, 1));
-        all.returned(start + 2 * ms, 0, own(19, 25));
+        all.returned(start + 2 * ms, 0, own(19, 25), 1);
         assert_eq!(all.allowance(1).limit, 0);
+    }
+
+    /// One of its calls is slow. The others have their turns, but not all of them.
+    #[test]
+    fn a_worker_with_a_slow_call_has_its_turns_where_room_goes_round() {
+        let (start, ms) = (test_start(), Duration::from_millis(1));
+        let own = |in_flight, demand| Own { in_flight, demand };
+        let mut all = Capacity::new(LimitPolicy::known(2), 2, start);
+        all.ask(start, 0, own(0, 1));
+        all.ask(start, 1, own(0, 3));
+        all.ask(start, 0, own(1, 3));
+        let limits = |all: &Capacity| [0, 1].map(|worker| all.allowance(worker).limit);
+        assert_eq!(limits(&all), [1, 1]);
+        for (after, worker, in_flight, expected, why) in [
+            (10, 1, 0, [2, 0], "the first one was given room least recently"),
+            (30, 0, 1, [1, 1], "its turn beyond its share is over"),
+            (40, 1, 0, [1, 1], "it pauses for as long as that took"),
+            (60, 1, 0, [2, 0], "it has its turn again"),
+            (10_000, 0, 1, [1, 1], "that took long"),
+            (14_990, 1, 0, [1, 1], "it pauses for the longest time"),
+            (15_010, 1, 0, [2, 0], "and no longer"),
+        ] {
+            all.returned(start + after * ms, worker, own(in_flight, in_flight + 2), 1);
+            assert_eq!(limits(&all), expected, "{why}");
+        }
+    }
+
+    /// Where room goes round, what is used up never exceeds a capacity that falls.
+    #[test]
+    fn room_that_goes_round_falls_with_the_capacity() {
+        let start = test_start();
+        let own = |in_flight, demand| Own { in_flight, demand };
+        let mut all = Capacity::new(LimitPolicy::known(6), 4, start);
+        (0..4).for_each(|worker| all.ask(start, worker, own(0, 5)));
+        all.set_policy(LimitPolicy::known(2), start);
+        let limits = |all: &Capacity| (0..4).map(|n| all.allowance(n).limit).sum::<u32>();
+        assert_eq!((limits(&all), all.n_held()), (2, 6));
+        (0..4).for_each(|worker| all.returned(start, worker, own(0, 5), 1));
+        assert_eq!((limits(&all), all.n_held()), (2, 2));
     }
 }

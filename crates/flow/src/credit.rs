@@ -156,6 +156,24 @@ impl<K: Ord + Copy> Allocator<K> {
         self.returned(holder, credits);
     }
 
+    /// A holder gets one more, if there is one. For who decides itself who gets what.
+    pub fn grant_one(&mut self, holder: K) -> bool {
+        self.due.clear();
+        let is_free = 0 < self.free() && self.holders.contains_key(&holder);
+        if is_free {
+            self.grant(holder, 1);
+        }
+        is_free
+    }
+
+    /// A holder may use no more than `credits`, if it may use more now. What it does not use of the
+    /// others is free as it is [`returned`](Self::returned).
+    pub fn recall(&mut self, holder: K, credits: u32) {
+        if self.holders.get(&holder).is_some_and(|it| credits < it.told) {
+            self.tell(holder, credits);
+        }
+    }
+
     /// Shares the capacity out anew. Call it now and then, and when somebody wants more than is
     /// free.
     pub fn deal(&mut self) {

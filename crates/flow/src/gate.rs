@@ -94,6 +94,8 @@ pub struct Gate<T> {
     answers: Answers,
     sample: Sample,
     max_demand: u32,
+    /// Calls that have left the app since somebody asked.
+    n_left: u32,
     line: Line<T>,
 }
 
@@ -131,6 +133,7 @@ impl<T> Gate<T> {
             answers: Answers::default(),
             sample: Sample::default(),
             max_demand: 0,
+            n_left: 0,
             line: Line::new(policy),
         }
     }
@@ -186,6 +189,11 @@ impl<T> Gate<T> {
     pub fn take_demand(&mut self) -> u32 {
         let now = self.demand();
         std::mem::replace(&mut self.max_demand, now).max(now)
+    }
+
+    /// How many calls have left the app since the last time.
+    pub fn take_n_left(&mut self) -> u32 {
+        std::mem::take(&mut self.n_left)
     }
 
     /// Calls that have no credit and are in the app or wait.
@@ -259,6 +267,7 @@ impl<T> Gate<T> {
         let n = if lent_to.is_none() { &mut self.in_flight } else { &mut self.n_lent };
         debug_assert!(0 < *n, "a pass was given back twice");
         *n = n.saturating_sub(1);
+        self.n_left = self.n_left.saturating_add(1);
         match left {
             Left::Answered(latency) => self.note_answer(latency),
             Left::Rejected => {

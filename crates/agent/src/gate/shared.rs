@@ -243,13 +243,19 @@ impl SharedGate {
         capacity.allowance(worker)
     }
 
-    /// A worker has so many calls in the app. `None` if that makes no difference to anybody.
-    pub(super) fn returned(&self, now: Instant, worker: usize, own: Own) -> Option<Allowance> {
+    /// A worker has these calls, and so many have ended. `None` if that makes no difference to anybody.
+    pub(super) fn returned(
+        &self,
+        now: Instant,
+        worker: usize,
+        own: Own,
+        n_ended: u32,
+    ) -> Option<Allowance> {
         if !self.is_dealt() {
             return None;
         }
         let mut capacity = self.lock();
-        capacity.returned(now, worker, own);
+        capacity.returned(now, worker, own, n_ended);
         self.wake_all(&mut capacity, Some(worker));
         Some(capacity.allowance(worker))
     }

@@ -73,7 +73,8 @@ impl AppGate {
         };
         let demand = demand.saturating_add(self.n_waiting_at_links());
         self.look_at_lending(now, demand == 0);
-        let report = Report { demand, in_flight: self.n_held(), sample };
+        let n_ended = self.gate.borrow_mut().take_n_left();
+        let report = Report { demand, in_flight: self.n_held(), n_ended, sample };
         let n_waiting = self.gate.borrow().stats().n_waiting;
         let allowance = self.shared.report(now, self.worker, &report, n_waiting);
         self.set_allowance(allowance);
@@ -87,7 +88,8 @@ impl AppGate {
         let n_waiting = self.n_waiting_elsewhere().saturating_add(self.n_waiting_at_links());
         let (in_flight, demand) = (self.n_held(), self.demand().saturating_add(n_waiting));
         let own = Own { in_flight, demand };
-        if let Some(allowance) = self.shared.returned(now, self.worker, own) {
+        let n_ended = self.gate.borrow_mut().take_n_left();
+        if let Some(allowance) = self.shared.returned(now, self.worker, own, n_ended) {
             self.set_allowance(allowance);
         }
     }

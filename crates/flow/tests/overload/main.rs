@@ -75,6 +75,7 @@ fn any_plan(seed: u64) -> OverloadPlan {
     let consumers = (0..n_consumers).map(|_| SimConsumer {
         per_s: Some(per_s * load * rng.random_range(0.2..2.0)),
         timeout: rng.random_range(20..1500) * MS,
+        ..SimConsumer::default()
     });
     let consumers = consumers.collect();
     let n_faults = rng.random_range(0..6);
@@ -114,7 +115,8 @@ fn provider(policy: LimitPolicy, is_known: bool, n_workers: usize) -> Provider {
 }
 
 fn consumers(n: u32, per_s: f64) -> Vec<SimConsumer> {
-    (0..n).map(|_| SimConsumer { per_s: Some(per_s), timeout: 1000 * MS }).collect()
+    let consumer = SimConsumer { per_s: Some(per_s), timeout: 1000 * MS, ..SimConsumer::default() };
+    vec![consumer; n as usize]
 }
 
 fn run(provider: Provider, consumers: Vec<SimConsumer>, seconds: u32) -> World {
@@ -194,7 +196,7 @@ fn an_app_that_rejects_is_found_out_fast() {
                 rejects_after: rejects_after * MS,
                 ..provider(policy, false, n_workers)
             };
-            let caller = SimConsumer { per_s: None, timeout: 1000 * MS };
+            let caller = SimConsumer { timeout: 1000 * MS, ..SimConsumer::default() };
             let plan = OverloadPlan {
                 providers: vec![provider],
                 consumers: vec![caller; n_callers],
@@ -208,6 +210,41 @@ fn an_app_that_rejects_is_found_out_fast() {
                  goodput {share:.3}, {rejected} rejected"
             );
             assert!(least < share && rejected <= most_rejected, "{share}, {rejected}");
+        }
+    }
+}
+
+/// Room goes round among the workers, and calls of the first one are slow. Its other callers get
+/// their turns, and it does not get all.
+#[test]
+fn slow_calls_of_a_worker_starve_nobody_where_room_goes_round() {
+    for (threads, n_workers, n_slow, least_slow_worker, least_other) in [
+        (2, 2, 1, 150, 250),
+        (3, 2, 1, 300, 500),
+        (3, 4, 1, 180, 230),
+        (2, 8, 1, 50, 60),
+        // All that the first worker does is slow.
+        (2, 2, 9, 0, 180),
+    ] {
+        let provider = Provider {
+            threads,
+            work: 20 * MS,
+            ..provider(LimitPolicy::known(threads), true, n_workers)
+        };
+        let caller = |worker| SimConsumer {
+            timeout: 6000 * MS,
+            worker: Some(worker),
+            ..SimConsumer::default()
+        };
+        let slow = SimConsumer { work: Some(4000 * MS), timeout: 60_000 * MS, ..caller(0) };
+        let mut callers = vec![slow; n_slow];
+        (0..2 * n_workers).for_each(|n| callers.push(caller(n % n_workers)));
+        let world = run(provider, callers, 20);
+        let answered: Vec<u64> = world.answered().collect();
+        println!("{threads} threads, {n_workers} workers: answered {answered:?}");
+        for (n, answered) in answered[n_slow..].iter().enumerate() {
+            let least = if n % n_workers == 0 { least_slow_worker } else { least_other };
+            assert!(least <= *answered, "caller {n} of {n_workers} workers: {answered}");
         }
     }
 }

@@ -50,11 +50,15 @@ impl Provider {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SimConsumer {
     /// Calls that it makes in a second; `None` if it makes the next one when one has ended.
     pub(crate) per_s: Option<f64>,
     pub(crate) timeout: Duration,
+    /// The worker that has its calls; `None` if each may have them.
+    pub(crate) worker: Option<usize>,
+    /// What its calls take; `None` if they take what others take.
+    pub(crate) work: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -202,6 +206,11 @@ impl World {
         self.by_consumer.iter().map(|(asked, answered)| *answered as f64 / *asked as f64)
     }
 
+    /// How many calls of each consumer were answered.
+    pub(crate) fn answered(&self) -> impl Iterator<Item = u64> {
+        self.by_consumer.iter().map(|(_, answered)| *answered)
+    }
+
     fn plan_event(&mut self, after: Duration, event: WorldEvent) {
         self.n_planned += 1;
         self.events.insert((self.now + after, self.n_planned), event);
@@ -297,7 +306,8 @@ impl World {
             self.tally.lost += 1;
             return;
         }
-        let worker = self.rng.random_range(0..self.apps[provider].workers.len());
+        let any = self.rng.random_range(0..self.apps[provider].workers.len());
+        let worker = self.plan.consumers[consumer].worker.unwrap_or(any);
         let deadline = self.now + self.plan.consumers[consumer].timeout;
         let id = self.n_calls;
         self.n_calls += 1;
@@ -384,11 +394,12 @@ impl World {
     }
 
     fn work(&mut self, id: u64) {
-        let provider = self.calls[&id].provider;
+        let SimCall { provider, consumer, .. } = self.calls[&id];
         let app = &mut self.apps[provider];
         app.running.push(id);
+        let work = self.plan.consumers[consumer].work.unwrap_or(app.plan.work);
         let times = f64::from(app.slow) * self.rng.random_range(0.8..1.2);
-        let (time, life) = (app.plan.work.mul_f64(times), app.life);
+        let (time, life) = (work.mul_f64(times), app.life);
         self.plan_event(time, WorldEvent::Done { call: id, life });
     }
 
@@ -490,7 +501,8 @@ impl App {
         let stats = self.workers[worker].gate.stats();
         let demand = stats.in_flight + u32::try_from(stats.n_waiting).unwrap();
         let own = Own { in_flight: stats.in_flight, demand };
-        self.capacity.returned(now, worker, own);
+        let n_ended = self.workers[worker].gate.take_n_left();
+        self.capacity.returned(now, worker, own, n_ended);
         self.look_again(worker);
     }
 
@@ -523,8 +535,8 @@ impl App {
             self.capacity.idle(now, worker, &sample);
             self.workers[worker].ticks = false;
         } else {
-            let in_flight = gate.stats().in_flight;
-            self.capacity.report(now, worker, &Report { demand, in_flight, sample });
+            let (in_flight, n_ended) = (gate.stats().in_flight, gate.take_n_left());
+            self.capacity.report(now, worker, &Report { demand, in_flight, n_ended, sample });
         }
         self.update(now, worker);
         demand != 0
