@@ -58,10 +58,11 @@ pub async fn invoke(
     outcome
 }
 
-/// Makes a call once more, elsewhere, whose answer from `reply`'s endpoint cannot be read; `None`
-/// if it may not be carried out twice, or if that gives no answer either.
+/// What a caller gets whose answer from `reply`'s endpoint cannot be read: the answer of another
+/// endpoint, if the call may be carried out twice and fails over, or what stands for a failure of
+/// its method. `None` if there is nothing else.
 #[cold]
-pub async fn invoke_elsewhere(
+pub async fn instead_of_unreadable(
     outbound: &Rc<Outbound>,
     registry: usize,
     invocation: &mut Invocation<'_>,
@@ -69,16 +70,21 @@ pub async fn invoke_elsewhere(
     error: &CallError,
 ) -> Option<ProviderReply> {
     let (now, deadline) = (Instant::now(), reply.deadline?);
-    if !error.is_broken_reply || invocation.not_at.is_some() || deadline <= now {
+    if !error.is_broken_reply {
         return None;
     }
     let route = find_route(outbound, registry, invocation, now).await.ok()?;
-    if !route.cluster.goes_elsewhere(error, invocation.name.method) {
-        return None;
+    let may_be_made = invocation.not_at.is_none() && now < deadline;
+    if may_be_made && route.cluster.goes_elsewhere(error, invocation.name.method) {
+        invocation.not_at = Some(Rc::clone(&reply.endpoint));
+        invocation.timeout = Some(deadline - now);
+        return invoke(outbound, registry, invocation, now).await.ok();
     }
-    invocation.not_at = Some(Rc::clone(&reply.endpoint));
-    invocation.timeout = Some(deadline - now);
-    invoke(outbound, registry, invocation, now).await.ok()
+    let deadline = now + route.cluster.timeout(invocation.timeout);
+    let call = invocation.call(&route.route, &invocation.args, Times { now, deadline });
+    let rule = route.cluster.method_rule(&call)?;
+    let answer = route.cluster.replaced(&rule, &call, error.clone()).ok()?;
+    Some(ProviderReply { route: Some(Rc::clone(&route.route)), ..answer })
 }
 
 #[cold]

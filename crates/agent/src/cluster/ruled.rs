@@ -35,7 +35,6 @@ impl Cluster {
         caller: CallerId,
     ) -> Outcome {
         let policy = rule.policy();
-        let mode = policy.mode;
         let injected = match &policy.fault {
             Some(fault) => self.inject(fault, &call).await,
             None => Ok(()),
@@ -48,25 +47,40 @@ impl Cluster {
             Ok(()) => self.call_by(rule, call, caller).await,
             Err(error) => Err(error),
         };
-        let error = match outcome {
-            Err(error) if is_replaced(&error) && !call.one_way => error,
-            outcome => return outcome,
-        };
+        match outcome {
+            Err(error) => self.replaced(rule, &call, error),
+            reply => reply,
+        }
+    }
+
+    /// What a caller hears of a failure by what holds for the method: a mock answer, null, or the
+    /// failure itself.
+    #[cold]
+    pub fn replaced(
+        self: &Rc<Self>,
+        rule: &MethodRule,
+        call: &RoutedCall<'_>,
+        error: CallError,
+    ) -> Outcome {
+        if !is_replaced(&error) || call.one_way {
+            return Err(error);
+        }
+        let policy = rule.policy();
         if let Some(mock) = &policy.mock {
             debug!(%error, "a mock answer replaces a failure");
             self.count_event(MethodEvent::Mocked);
-            return mocked(&mock.answer, &call);
+            return mocked(&mock.answer, call);
         }
-        match mode {
+        match policy.mode {
             CallMode::Failsafe => {
                 debug!(%error, "null replaces a failure");
                 self.count_event(MethodEvent::FailedSafe);
-                answer(b"null", &call)
+                answer(b"null", call)
             }
             CallMode::Failback(failback) => {
                 debug!(%error, "null replaces a failure; the call is repeated later");
-                self.make_later(&call, failback, Instant::now());
-                answer(b"null", &call)
+                self.make_later(call, failback, Instant::now());
+                answer(b"null", call)
             }
             _ => Err(error),
         }

@@ -55,6 +55,15 @@ fn an_unreadable_reply_of_an_idempotent_call_is_asked_for_elsewhere() {
     let one_only = "idempotent = [\"echo\"]\n[[cluster]]\ninterface = \"*\"\n\
                     [[cluster.method]]\nnames = [\"echo\"]\ncluster = \"failfast\"\n";
     assert_eq!(n_failed(&hub, &providers, one_only, 5), 5);
+    // A failure of which callers are not to hear.
+    for rule in ["cluster = \"failsafe\"", "cluster = \"failback\"", "mock = \"return null\""] {
+        let rule = format!(
+            "[[cluster]]\ninterface = \"*\"\n[[cluster.method]]\nnames = [\"echo\"]\n{rule}\n"
+        );
+        assert_eq!(n_failed(&hub, &providers, &rule, 5), 0, "{rule}");
+        let also_elsewhere = format!("idempotent = [\"echo\"]\n{rule}");
+        assert_eq!(n_failed(&hub, &providers, &also_elsewhere, 5), 0, "{rule}");
+    }
     // Where there is nobody else, the caller hears of the first answer.
     let [_broken, good] = registered;
     drop(good);

@@ -52,7 +52,7 @@ use crate::call::ProviderReply;
 use crate::config::HttpIngressConfig;
 use crate::error::{CallError, Code, clip};
 use crate::invocation::{CallOrigin, Invocation};
-use crate::invoke::{invoke, invoke_elsewhere};
+use crate::invoke::{instead_of_unreadable, invoke};
 use crate::journal::{self, Entry};
 use crate::metrics::CallStats;
 use crate::route::RouteName;
@@ -316,12 +316,13 @@ async fn answer_request(
     let mut reply = outcome.map_err(RequestFailure::Call)?;
     let (account, threads) = (session.account(), worker.threads());
     let mut value = answer::value(style, &options, &reply, account, threads).await;
-    if let Err(error) = &value {
-        let again = invoke_elsewhere(outbound, registry, &mut invocation, &reply, error);
-        if let Some(other) = Box::pin(again).await {
-            value = answer::value(style, &options, &other, account, threads).await;
-            reply = other;
-        }
+    // That of another endpoint may be unreadable, too; what stands for a failure is not.
+    for _ in 0..2 {
+        let Err(error) = &value else { break };
+        let instead = instead_of_unreadable(outbound, registry, &mut invocation, &reply, error);
+        let Some(other) = Box::pin(instead).await else { break };
+        value = answer::value(style, &options, &other, account, threads).await;
+        reply = other;
     }
     Ok((reply, value))
 }
