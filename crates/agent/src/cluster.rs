@@ -249,6 +249,9 @@ impl Cluster {
     /// The endpoints that a call may go to by the rules; `None` means all of them.
     #[inline]
     fn allowed(&self, call: &dyn CallFacts, draw: CallDraw) -> Option<Rc<Allowed>> {
+        if self.rules.is_drawn() {
+            self.tell_rules_of_ejected();
+        }
         self.rules.allowed(call, draw)
     }
 

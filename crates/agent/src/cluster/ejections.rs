@@ -4,15 +4,16 @@
 //! [`balance::Balancer`] decides; each worker by the calls that it makes itself.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::time::Instant;
 
-use balance::{Balancer, Changed, Ejection};
+use balance::{Balancer, Changed, Ejection, EndpointStats};
 use dubbo_proto::{ReplyKind, Serialization};
 use flow::AttemptEnd;
 use tracing::{info, warn};
 
-use super::Member;
 use super::attempt::is_unsent;
+use super::{Cluster, Member};
 use crate::error::{CallError, Code};
 use crate::metrics::{EjectedEndpoint, Hub};
 
@@ -81,6 +82,22 @@ impl Ejections {
         if shown.was_told() {
             info!(service = %self.service, endpoint = address, "ejected endpoint takes calls again");
         }
+    }
+}
+
+impl Cluster {
+    /// Tells the rules which endpoints are ejected, and not due for a trial: a destination of which
+    /// all are is not drawn. One that is due has to be, or it would never come back.
+    pub(super) fn tell_rules_of_ejected(&self) {
+        let (balancer, now) = (self.balancer.borrow(), Instant::now());
+        if !balancer.has_ejected() {
+            return self.rules.set_ejected(HashSet::new());
+        }
+        let is_out = |stats: &EndpointStats<'_, Member>| {
+            stats.ejection.is_some_and(|it| now < it.until || 0 < stats.in_flight)
+        };
+        let out = balancer.stats().filter(is_out).map(|stats| Rc::as_ptr(&stats.key.0));
+        self.rules.set_ejected(out.collect());
     }
 }
 

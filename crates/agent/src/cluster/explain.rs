@@ -26,6 +26,7 @@ impl Cluster {
     /// What would become of a call: which rules do something to it, what keeps it from each
     /// endpoint, and who would get which share of such calls. Nothing of it is counted.
     pub fn explain(&self, now: Instant, call: &dyn CallFacts, method: &str) -> ExplanationSnapshot {
+        self.tell_rules_of_ejected();
         let explained = self.rules.explain(call);
         let policy = self.policy.borrow();
         let max_in_flight = policy.max_in_flight;

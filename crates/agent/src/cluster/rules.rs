@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use flow::rules::{
 use parameters::Parameters;
 use registry::Endpoint;
 
+use super::member::MemberState;
 use super::splits::CallDraw;
 use super::{Allowed, Member, splits};
 use crate::config::{RoutingPolicy, Split};
@@ -49,6 +50,8 @@ struct RuleState {
     caller: Parameters,
     endpoints: Vec<Placed>,
     known: HashMap<Box<[u8]>, Rc<Allowed>>,
+    /// They take no calls now. Only their addresses in memory are looked at.
+    ejected: HashSet<*const MemberState>,
     /// Endpoints that only some calls go to.
     subsets: Vec<Subset>,
 }
@@ -90,6 +93,7 @@ impl Rules {
             configurators: Vec::new(),
             caller: Parameters::default(),
             endpoints: Vec::new(),
+            ejected: HashSet::new(),
             known: HashMap::new(),
             subsets: Vec::new(),
         };
@@ -123,6 +127,16 @@ impl Rules {
         state.combine(&self.service);
         drop(state);
         self.refresh();
+    }
+
+    /// Whether what is left to a call is drawn.
+    pub(super) fn is_drawn(&self) -> bool {
+        self.is_active.get() && self.state.borrow().inputs.is_drawn
+    }
+
+    /// These take no calls now. Destinations that have no others are not drawn.
+    pub(super) fn set_ejected(&self, ejected: HashSet<*const MemberState>) {
+        self.state.borrow_mut().ejected = ejected;
     }
 
     /// Takes the endpoints of now.
@@ -274,6 +288,7 @@ impl RuleState {
         let is_down = |member: &Member| {
             let standing = |name: &String| member.0.upstream.standing(name);
             name.as_ref().map(standing) == Some(Standing::Down)
+                || self.ejected.contains(&Rc::as_ptr(&member.0))
         };
         let views = self.endpoints.iter().map(|placed| UrlView {
             is_down: is_down(&placed.member),

@@ -251,6 +251,24 @@ fn explain_shows_what_removes_each_endpoint_and_who_gets_which_share() {
     assert_eq!(fixture.shares(&mut call), (5, 5), "nothing of it is counted");
 }
 
+/// A destination of which all endpoints are ejected is left out until they are tried again.
+#[test]
+fn a_destination_that_is_ejected_is_not_drawn() {
+    let hub = MemoryHub::new();
+    let providers = [Behaviour::Close, Behaviour::Good].map(FakeProvider::start);
+    let _registered =
+        [0, 1].map(|n| register_with(&hub, providers[n].addr, &[("env", ["gray", "prod"][n])]));
+    let rule = "configVersion: v3.1\nconditions:\n- from: {match: 'method=echo'}\n  \
+                to: [{match: 'env=gray', weight: 90}, {match: 'env=prod', weight: 10}]\n";
+    hub.set_rule(CONDITIONS, Some(rule));
+    let agent = consumer(&hub, "[defaults]\neject_failures = 2\neject_ms = 30000\n");
+    let mut http = Http::to(&agent);
+    let mut call = || http.post(&format!("/{SERVICE}/echo"), &[STRING], "[\"a\"]").status == 200;
+    let is_out = || 2 <= providers[0].n_requests();
+    wait_until("it is ejected", || ((0..20).all(|_| call()) && is_out()).then_some(()));
+    assert!((0..100).all(|_| call()));
+}
+
 /// Two workers draw two destinations, and neither looks removed.
 #[test]
 fn explain_shows_weighted_destinations_with_their_shares() {
