@@ -144,7 +144,8 @@ fn a_body_that_trickles_in_ends_its_connection() {
 fn a_greedy_consumer_leaves_calls_for_others() {
     let (provider, hub) = (FakeProvider::start(Behaviour::Hang), MemoryHub::new());
     let _registered = register(&hub, provider.addr);
-    let agent = dubbo_consumer(&hub, "[defaults]\nmax_in_flight = 90");
+    // Nor does it wait in line: that is fair in its own way.
+    let agent = dubbo_consumer(&hub, "[defaults]\nmax_in_flight = 90\nendpoint_capacity = 200");
     let request = body(SERVICE, "echo", "x", &[("timeout", "20000")]);
     let (mut greedy, mut modest) = (DubboConsumer::to(&agent), DubboConsumer::to(&agent));
     // The first call waits for the endpoint, and for its answer in vain.
