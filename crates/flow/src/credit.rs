@@ -9,6 +9,10 @@
 //! Where more holders want credits than there are, credits rotate: those who have waited longest
 //! get theirs next.
 //!
+//! All that a holder has may be in use by slow calls. Then one of its credits counts as nobody's,
+//! and the holder has its part of the others: one slow call must not keep the holder's other calls
+//! waiting. More than one does not count, so that slow calls do not take everything.
+//!
 //! Invariants:
 //! - Credits are granted only while those held, with those not yet returned, are below the
 //!   capacity.
@@ -37,6 +41,9 @@ struct CreditHolder {
     served: u64,
     /// What the deal that is being made gives it.
     share: u32,
+    /// All that it holds is in use by calls that do not end: it has one more than its share, of
+    /// what goes round.
+    is_stuck: bool,
 }
 
 /// One app's capacity, and who holds how much of it.
@@ -103,7 +110,7 @@ impl<K: Ord + Copy> Allocator<K> {
     /// [`returned`](Self::returned).
     pub fn leaves(&mut self, holder: K) {
         if let Some(it) = self.holders.get_mut(&holder) {
-            (it.told, it.demand, it.share) = (0, 0, 0);
+            (it.told, it.demand, it.share, it.is_stuck) = (0, 0, 0, false);
         }
         self.changes.retain(|change| change.holder != holder);
         self.due.retain(|due| *due != holder);
@@ -131,6 +138,14 @@ impl<K: Ord + Copy> Allocator<K> {
         } else if it.told < wanted.min(it.held) {
             let kept = wanted.min(it.held);
             self.tell(holder, kept);
+        }
+    }
+
+    /// Whether none of a holder's calls has ended since the last deal, and all that it holds is in
+    /// use by them.
+    pub fn set_stuck(&mut self, holder: K, is_stuck: bool) {
+        if let Some(it) = self.holders.get_mut(&holder) {
+            it.is_stuck = is_stuck && 0 < it.held;
         }
     }
 
@@ -194,7 +209,8 @@ impl<K: Ord + Copy> Allocator<K> {
         self.grant_due();
         let n_deals = self.n_deals;
         for it in self.holders.values_mut() {
-            if 0 < it.told {
+            // What is stuck is nobody's turn.
+            if it.n_stuck() < it.told {
                 it.served = n_deals;
             }
             it.demand = 0;
@@ -212,13 +228,16 @@ impl<K: Ord + Copy> Allocator<K> {
 
     /// Gives each holder what it wants, or an equal share if that is less. Returns what is left.
     fn share_out(&mut self) -> u32 {
-        let level = self.level();
-        let mut left = self.capacity;
+        let n_stuck: u32 = self.holders.values().map(CreditHolder::n_stuck).sum();
+        let mut left = self.capacity.saturating_sub(n_stuck);
+        let level = self.level(left);
         let mut short = Vec::new();
         for (holder, it) in &mut self.holders {
-            it.share = level.min(it.demand);
-            left -= it.share;
-            if it.share < it.demand {
+            let wanted = it.demand.saturating_sub(it.n_stuck());
+            let share = level.min(wanted);
+            it.share = share + it.n_stuck();
+            left -= share;
+            if share < wanted {
                 short.push((it.served, *holder));
             }
         }
@@ -233,10 +252,10 @@ impl<K: Ord + Copy> Allocator<K> {
     }
 
     /// The greatest share that everybody who wants as much can have.
-    fn level(&self) -> u32 {
-        let mut demands: Vec<u32> = self.holders.values().map(|it| it.demand).collect();
+    fn level(&self, mut left: u32) -> u32 {
+        let wanted = |it: &CreditHolder| it.demand.saturating_sub(it.n_stuck());
+        let mut demands: Vec<u32> = self.holders.values().map(wanted).collect();
         demands.sort_unstable();
-        let mut left = self.capacity;
         for (demand, n_left) in demands.iter().zip((1..=demands.len()).rev()) {
             let level = left / u32::try_from(n_left).unwrap_or(u32::MAX);
             if level < *demand {
@@ -308,6 +327,10 @@ impl CreditHolder {
         let kept = self.share.min(self.held);
         let is_recalled = kept < self.told && (is_scarce || self.demand == 0);
         (self.told < kept || is_recalled).then_some(kept)
+    }
+
+    fn n_stuck(&self) -> u32 {
+        u32::from(self.is_stuck && 0 < self.demand)
     }
 
     /// Credits that it wants, and that its share has for it.

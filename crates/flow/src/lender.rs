@@ -72,6 +72,8 @@ struct Link {
     in_flight: u32,
     /// Since the last deal.
     max_in_flight: u32,
+    /// A call has ended since the last deal.
+    has_ended: bool,
     n_waiting: u32,
     /// When it said so.
     heard_at: Instant,
@@ -163,6 +165,7 @@ impl Lender {
             credits: 0,
             in_flight,
             max_in_flight: in_flight,
+            has_ended: true,
             n_waiting: 1,
             heard_at: now,
             n_told,
@@ -213,6 +216,7 @@ impl Lender {
     pub fn ended(&mut self, now: Instant, link: u64) {
         let Some(it) = self.links.get_mut(&link) else { return };
         it.in_flight = it.in_flight.saturating_sub(1);
+        it.has_ended = true;
         if it.is_lost {
             self.take_back_lost(link);
             self.take_changes(now);
@@ -264,6 +268,9 @@ impl Lender {
         for (link, it) in self.links.iter_mut().filter(|(_, it)| !it.is_lost) {
             let demand = it.demand(now);
             it.max_in_flight = it.in_flight;
+            let is_in_use = 0 < it.in_flight && it.credits <= it.in_flight;
+            let is_stuck = is_in_use && !std::mem::take(&mut it.has_ended);
+            self.allocator.set_stuck(CreditOwner::Link(*link), is_stuck);
             wanted = wanted.saturating_add(demand);
             self.allocator.demand(CreditOwner::Link(*link), demand);
         }

@@ -14,6 +14,8 @@ struct LenderFixture {
     links: BTreeMap<u64, FakeLink>,
     own: Own,
     n_frames: u64,
+    /// So many calls of that link never end.
+    slow: Option<(u64, u32)>,
 }
 
 #[derive(Default)]
@@ -35,7 +37,7 @@ impl LenderFixture {
             (link, FakeLink { wanted: *wanted, ..FakeLink::default() })
         });
         let links = links.collect();
-        Self { lender, now, links, own, n_frames }
+        Self { lender, now, links, own, n_frames, slow: None }
     }
 
     /// Calls of 20 ms each, for so many steps of 20 ms.
@@ -48,7 +50,9 @@ impl LenderFixture {
     fn step(&mut self) {
         self.now += 20 * MS;
         for (link, peer) in &mut self.links {
-            for _ in 0..std::mem::take(&mut peer.in_flight) {
+            let n_slow = self.slow.filter(|(slow, _)| slow == link).map_or(0, |(_, n)| n);
+            let left = peer.in_flight.min(n_slow);
+            for _ in left..std::mem::replace(&mut peer.in_flight, left) {
                 self.lender.ended(self.now, *link);
             }
         }
@@ -110,6 +114,39 @@ fn credits_go_round_among_a_thousand_links_of_eight_workers() {
     fixture.run(5 * 40 * 3);
     let least = fixture.links.values().map(|peer| peer.n_served).min();
     assert!(least.is_some_and(|least| 5 <= least), "{least:?}");
+}
+
+/// Each link wants two calls, and one call of the first link does not end.
+#[test]
+fn a_slow_call_leaves_its_link_a_turn() {
+    for (capacity, n_links) in [(2, 2), (3, 2), (4, 4), (4, 8), (3, 1)] {
+        let mut fixture = LenderFixture::new(capacity, &vec![2; n_links]);
+        fixture.run(5);
+        fixture.slow = Some((0, 1));
+        fixture.run(5);
+        fixture.links.values_mut().for_each(|peer| peer.n_served = 0);
+        fixture.run(1000);
+        let served: Vec<u64> = fixture.links.values().map(|peer| peer.n_served).collect();
+        let fair = 1000 * u64::from(capacity - 1) / u64::try_from(n_links).unwrap();
+        let fair = fair.min(1000);
+        let is_fair = |n: &u64| fair / 3 <= *n;
+        assert!(served.iter().all(is_fair), "{capacity} credits: {served:?}, fair is {fair}");
+    }
+}
+
+/// All calls of the first link are slow, and it wants many: the others keep their share, but for
+/// one call.
+#[test]
+fn slow_calls_do_not_take_everything() {
+    let mut fixture = LenderFixture::new(8, &[50, 4, 4]);
+    fixture.run(25);
+    fixture.slow = Some((0, u32::MAX));
+    fixture.run(500);
+    let held = fixture.links[&0].in_flight;
+    assert!(held <= 4, "{held} of 8");
+    fixture.links.values_mut().for_each(|peer| peer.n_served = 0);
+    fixture.run(100);
+    assert!(fixture.links.values().skip(1).all(|peer| 150 <= peer.n_served));
 }
 
 #[test]
