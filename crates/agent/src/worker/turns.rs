@@ -336,7 +336,8 @@ pub(super) struct Who {
 impl Who {
     /// One that has just come from there.
     pub(super) fn new(origin: Origin, session: Rc<dyn Session>) -> Self {
-        Self { origin, session, n_turns: 0, is_known: false }
+        let is_known = session.is_known();
+        Self { origin, session, n_turns: 0, is_known }
     }
 
     fn note_turn(&mut self) {

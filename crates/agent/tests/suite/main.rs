@@ -30,6 +30,7 @@ mod long_messages;
 mod memory;
 mod method_metrics;
 mod modes;
+mod moving_connections;
 mod one_way;
 mod overloaded_endpoints;
 mod preference;
