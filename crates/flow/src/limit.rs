@@ -15,7 +15,7 @@
 //!
 //! An app of which nothing is known yet may have a small pool, and many callers. So the limit begins
 //! low, and opens: it doubles every few milliseconds while more calls wait than it lets in, until the
-//! app rejects one or answers late. A rejection comes back much sooner than an answer.
+//! app rejects one. A rejection comes back much sooner than an answer.
 //!
 //! What the app rejects tells how much it had then. A limit above that falls there at once, however
 //! often, as long as the app rejects most calls. Where it has rejected a few, the limit stays a
@@ -297,6 +297,10 @@ impl Limiter {
             return;
         };
         let is_new_span = self.floor.take_in(now, mean);
+        if self.is_opening() {
+            // How late answers are says nothing of the pool, and each call that waits costs time.
+            return;
+        }
         let floor = self.floor.least().unwrap_or(mean).as_secs_f64();
         let gradient = match mean.as_secs_f64() {
             0.0 => 1.0,
@@ -304,9 +308,6 @@ impl Limiter {
                 .clamp(LEAST_GRADIENT, 1.0),
         };
         self.is_eager &= 1.0 <= gradient || !is_used_up;
-        if self.is_opening() && gradient < 1.0 && is_used_up {
-            self.growth = Growth::Usual;
-        }
         if self.is_eager && is_used_up {
             return self.set(self.limit * EAGER_GROWTH);
         }

@@ -6,7 +6,7 @@ const WINDOW: Duration = Duration::from_millis(100);
 
 /// For apps of a few threads.
 fn small() -> LimitPolicy {
-    LimitPolicy { initial: 20, latency_min: Some(1), ..LimitPolicy::default() }
+    LimitPolicy { initial: 20, opens_to: 20, latency_min: Some(1), ..LimitPolicy::default() }
 }
 
 /// For apps that have had many calls.
