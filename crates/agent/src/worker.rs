@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use dubbo_proto::ServiceKey;
 use registry::Registry;
 use tokio::sync::{Notify, mpsc};
@@ -52,8 +53,15 @@ pub trait ListenerProtocol: Send + Sync {
     /// Makes the session of a connection, and serves it by [`Worker::run_session`].
     fn serve(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached);
 
-    /// Goes on serving a connection that another worker has served ([`Moves`]).
-    fn take_over(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached) {
+    /// Whether its connections can go to another worker ([`Moves`]).
+    fn can_move(&self) -> bool {
+        false
+    }
+
+    /// Goes on serving a connection that another worker has served. `start` is what was read there
+    /// and not used.
+    fn take_over(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached, start: Bytes) {
+        debug_assert!(start.is_empty() && self.can_move());
         self.serve(worker, connection);
     }
 }
@@ -63,7 +71,7 @@ pub enum ToWorker {
     /// Serve a connection that was accepted for it.
     Serve(Detached, Arc<dyn ListenerProtocol>),
     /// Go on serving a connection of another worker.
-    TakeOver(Detached, Arc<dyn ListenerProtocol>),
+    TakeOver(Detached, Arc<dyn ListenerProtocol>, Bytes),
     /// Make calls by these rules from now on.
     Rules(Arc<ClusterRules>),
     /// Offer a service by this app, in place of what offers it now.
@@ -258,7 +266,9 @@ impl Worker {
                 let origin = connection.facts().peer.ip().into();
                 self.arrivals.push(origin, Arrival { connection, protocol, _counted });
             }
-            ToWorker::TakeOver(connection, protocol) => protocol.take_over(self, connection),
+            ToWorker::TakeOver(connection, protocol, start) => {
+                protocol.take_over(self, connection, start);
+            }
             ToWorker::Rules(rules) => {
                 self.outbound.set_rules(rules);
                 self.rules_epoch.set(self.rules_epoch.get().wrapping_add(1));

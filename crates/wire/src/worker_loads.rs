@@ -1,8 +1,8 @@
 //! Which worker has how many connections, and which have to go to another one.
 //!
-//! A new connection goes to the worker that has fewest: nobody knows yet whether it is one of a
-//! crowd. One that can be moved goes on to one of those that are used ([`Loads::use_first`]). Few
-//! go at a time: what limits the calls of each worker has to follow.
+//! A new connection goes to the worker that has fewest: of all, or of those that are used
+//! ([`Loads::use_first`]) if it can go to another one later. Few go at a time: what limits the
+//! calls of each worker has to follow.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -44,8 +44,17 @@ impl Loads {
     /// Gives one connection more to the worker that has fewest; of several, to the next in turn.
     #[must_use]
     pub fn assign(&self) -> Assigned {
+        self.assign_to_first(self.0.n_connections.len())
+    }
+
+    /// The same among the workers that are used.
+    #[must_use]
+    pub fn assign_used(&self) -> Assigned {
+        self.assign_to_first(self.n_used())
+    }
+
+    fn assign_to_first(&self, n_workers: usize) -> Assigned {
         let Inner { n_connections, next, .. } = &*self.0;
-        let n_workers = n_connections.len();
         let first = next.load(Relaxed);
         let in_turn = (0..n_workers).map(|step| (first + step) % n_workers);
         let load = |worker: &usize| n_connections[*worker].load(Relaxed);
@@ -200,9 +209,12 @@ mod tests {
         assert_eq!(moved(&loads, &mut held, 2, false), [79, 49]);
         assert_eq!(moved(&loads, &mut held, 2, true), [64, 64]);
         assert_eq!(moved(&loads, &mut held, 1, true), [72, 56]);
-        // Those that come may be a crowd, and are spread.
+        // Those that come go to who is used, if they can go elsewhere later.
+        held.extend((0..40).map(|_| loads.assign_used()));
+        assert_eq!(loads.n_connections(), [112, 56]);
         held.extend((0..40).map(|_| loads.assign()));
-        assert_eq!(loads.n_connections(), [84, 84]);
+        assert_eq!(loads.n_connections(), [112, 96]);
+        assert_eq!(moved(&loads, &mut held, 2, true), [104, 104]);
     }
 
     #[test]

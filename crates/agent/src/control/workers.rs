@@ -86,7 +86,8 @@ fn start_worker(
     Ok(StartedWorker { ended, times })
 }
 
-/// Gives each new connection to the worker that has fewest, for ever.
+/// Gives each new connection to the worker that has fewest, for ever. Those that can go elsewhere
+/// later are for the workers that are used.
 pub(super) async fn hand_out(
     mut listener: wire::Listener,
     workers: Vec<WorkerHandle>,
@@ -95,7 +96,10 @@ pub(super) async fn hand_out(
 ) {
     loop {
         let connection = listener.accept_detached().await;
-        let assigned = loads.assign();
+        let assigned = match protocol.can_move() {
+            true => loads.assign_used(),
+            false => loads.assign(),
+        };
         let worker = &workers[assigned.worker()];
         let connection = connection.assigned(assigned);
         let _ = worker.inbox.send(ToWorker::Serve(connection, Arc::clone(&protocol)));

@@ -9,9 +9,10 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::sync::mpsc::WeakUnboundedSender;
 use tracing::debug;
-use wire::{Connection, Loads};
+use wire::{Assigned, Connection, Loads};
 
 use super::{ListenerProtocol, ToWorker};
 
@@ -49,15 +50,45 @@ impl Moves {
         protocol: Arc<dyn ListenerProtocol>,
     ) -> Option<Connection> {
         let Some(assigned) = self.loads.reassign(self.from) else { return Some(connection) };
+        self.send_to(assigned, connection, protocol, Bytes::new());
+        None
+    }
+
+    /// Gives one that was thought to be able to leave later, and is not, to the worker that has
+    /// fewest. `start` is what was read of it. Both come back if it has been with the right one.
+    pub fn settle(
+        &self,
+        connection: Connection,
+        protocol: Arc<dyn ListenerProtocol>,
+        start: Bytes,
+    ) -> Option<(Connection, Bytes)> {
+        let n_workers = self.inboxes.len();
+        if n_workers <= self.loads.n_used() || connection.is_tls() {
+            return Some((connection, start));
+        }
+        let assigned = self.loads.assign();
+        if assigned.worker() == self.from {
+            return Some((connection, start));
+        }
+        self.send_to(assigned, connection, protocol, start);
+        None
+    }
+
+    fn send_to(
+        &self,
+        assigned: Assigned,
+        connection: Connection,
+        protocol: Arc<dyn ListenerProtocol>,
+        start: Bytes,
+    ) {
         let (facts, to) = (connection.facts(), assigned.worker());
         let inbox = self.inboxes.get(to).and_then(WeakUnboundedSender::upgrade);
         match (connection.detach(assigned), inbox) {
             (Ok(connection), Some(inbox)) => {
-                drop(inbox.send(ToWorker::TakeOver(connection, protocol)));
+                drop(inbox.send(ToWorker::TakeOver(connection, protocol, start)));
             }
             (Ok(_), None) => debug!("{facts} is closed: the agent stops"),
             (Err(error), _) => debug!(%error, "{facts} was lost on its way to worker {to}"),
         }
-        None
     }
 }

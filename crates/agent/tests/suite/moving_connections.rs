@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use agent::Agent;
 use registry::MemoryHub;
 
+use crate::support::http2::{Http2, PING};
 use crate::support::{
     Behaviour, FakeProvider, Http, SERVICE, STRING, StopAtEnd, block_on, metric, register, request,
     start, wait_until,
@@ -89,6 +90,22 @@ fn connections_go_where_the_load_wants_them_and_no_call_is_lost() {
             n_connections(&agent) == [8, 8] || n_used() == 1
         });
     }
+    // Those that come go to the worker that is used, but for those that cannot leave it later.
+    wait_until("one worker is enough", || (n_used() == 1).then_some(()));
+    let mut late = Http::to(&agent);
+    ask_in_many_ways(&mut late);
+    let before = n_connections(&agent);
+    let mut http2: Vec<_> = (0..4).map(|_| Http2::to(&agent, 65_535)).collect();
+    for connection in &mut http2 {
+        connection.frame(PING, 0, 0, &[7; 8]);
+        assert_eq!(connection.next(PING).1, [7; 8]);
+    }
+    wait_until("they are spread", || {
+        let now = n_connections(&agent);
+        (before[1] < now[1] || n_used() == 2).then_some(())
+    });
+    drop(http2);
+    callers.push(late);
     // They end with the agent, wherever they are.
     block_on(agent.drain());
     assert!(callers.iter_mut().all(|caller| caller.try_read().is_none()));

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use wire::{Detached, Group};
 
 use super::{HttpListener, HttpSession};
@@ -30,13 +31,19 @@ pub fn planned(config: HttpIngressConfig) -> PlannedListener {
 impl ListenerProtocol for HttpListener {
     fn serve(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached) {
         let session = self.session(worker, &connection);
-        self.run(worker, connection, &session);
+        self.run(worker, connection, &session, None);
     }
 
-    fn take_over(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached) {
+    fn can_move(&self) -> bool {
+        self.config.tls.is_none()
+    }
+
+    fn take_over(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached, start: Bytes) {
         let session = self.session(worker, &connection);
-        session.go_on();
-        self.run(worker, connection, &session);
+        if start.is_empty() {
+            session.go_on();
+        }
+        self.run(worker, connection, &session, Some(start));
     }
 }
 
@@ -46,10 +53,17 @@ impl HttpListener {
         HttpSession::new(worker.memory.accepted(&self.memory, peer.ip()), peer)
     }
 
-    fn run(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached, session: &Rc<HttpSession>) {
+    /// `taken` is what another worker has read of it.
+    fn run(
+        self: Arc<Self>,
+        worker: &Rc<Worker>,
+        connection: Detached,
+        session: &Rc<HttpSession>,
+        taken: Option<Bytes>,
+    ) {
         let (serving, served_by) = (Rc::clone(session), Rc::clone(worker));
         worker.run_session(connection, session, async move |stream| {
-            serving.serve(served_by, &self, stream).await;
+            serving.serve(served_by, &self, stream, taken).await;
         });
     }
 }

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use flow::queue::CallerId;
 use http::Response;
 use hyper::server::conn::http2;
@@ -258,17 +259,24 @@ impl HttpSession {
         }
     }
 
-    /// Serves the connection to its end, or until it goes to another worker.
+    /// Serves the connection to its end, or until it goes to another worker. `taken` is what that
+    /// one has read of it.
     pub async fn serve(
         self: &Rc<Self>,
         worker: Rc<Worker>,
         listener: &Arc<HttpListener>,
         mut stream: Connection,
+        taken: Option<Bytes>,
     ) {
         let config = &listener.config;
         let (head, idle, write) = (config.head_timeout, config.idle_timeout, config.write_timeout);
         self.limits.set(SessionLimits { head, idle, write });
-        let Some(start) = self.read_start(&mut stream).await else {
+        let (is_new, taken) = (taken.is_none(), taken.filter(|start| !start.is_empty()));
+        let start = match taken {
+            None => self.read_start(&mut stream).await,
+            start => start,
+        };
+        let Some(mut start) = start else {
             self.tell_refusal(&worker, None);
             return;
         };
@@ -281,6 +289,14 @@ impl HttpSession {
             );
         }
         let is_http2 = start.starts_with(HTTP2_START);
+        if is_http2 && is_new {
+            // It will not leave.
+            let listener: Arc<HttpListener> = Arc::clone(listener);
+            match worker.moves.settle(stream, listener, start) {
+                Some(back) => (stream, start) = back,
+                None => return,
+            }
+        }
         self.read_of_head(start.len());
         let stream = TokioIo::new(Watched::new(stream, Rc::clone(&self.taking)));
         let io = SessionIo { stream, start, session: Rc::clone(self) };
