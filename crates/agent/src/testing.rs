@@ -22,7 +22,7 @@ use crate::memory::Memory;
 use crate::metrics::Hub;
 use crate::offload::Threads;
 use crate::upstream::UpstreamPool;
-use crate::worker::{Moves, Offer, WorkerSetup};
+use crate::worker::{Offer, WorkerSetup};
 
 /// A host and port where nothing listens.
 pub(crate) const NOWHERE: (&str, u16) = ("127.0.0.1", 1);
@@ -64,7 +64,6 @@ pub(crate) fn worker_setup(exports: Vec<Offer>) -> WorkerSetup {
         endpoints: Group::new(),
         threads: Threads::one_per_core(),
         direct_gates: Arc::new(DirectGates::new(1)),
-        moves: Moves::none(),
     }
 }
 

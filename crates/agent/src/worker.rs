@@ -1,8 +1,7 @@
 //! A worker: one thread, one event loop, and everything that its calls touch.
 //!
 //! Nothing here is shared with another worker, but for what the registry publishes and what the
-//! admin listener reads. A call lives and dies on the worker that its connection was given to;
-//! between two calls, a connection may go to another one (`moves`).
+//! admin listener reads. A call lives and dies on the worker that its connection was given to.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -10,7 +9,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use dubbo_proto::ServiceKey;
 use registry::Registry;
 use tokio::sync::{Notify, mpsc};
@@ -36,11 +34,8 @@ mod arrivals;
 mod by_origin;
 mod core_time;
 mod inspect;
-mod moves;
 mod new_time;
 mod turns;
-
-pub use self::moves::Moves;
 
 /// How often idle things are looked for. Timeouts of connections are kept to this precision.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
@@ -52,26 +47,12 @@ const CROWD_LEN: usize = 1_000;
 pub trait ListenerProtocol: Send + Sync {
     /// Makes the session of a connection, and serves it by [`Worker::run_session`].
     fn serve(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached);
-
-    /// Whether its connections can go to another worker ([`Moves`]).
-    fn can_move(&self) -> bool {
-        false
-    }
-
-    /// Goes on serving a connection that another worker has served. `start` is what was read there
-    /// and not used.
-    fn take_over(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached, start: Bytes) {
-        debug_assert!(start.is_empty() && self.can_move());
-        self.serve(worker, connection);
-    }
 }
 
 /// What the control thread tells a worker.
 pub enum ToWorker {
     /// Serve a connection that was accepted for it.
     Serve(Detached, Arc<dyn ListenerProtocol>),
-    /// Go on serving a connection of another worker.
-    TakeOver(Detached, Arc<dyn ListenerProtocol>, Bytes),
     /// Make calls by these rules from now on.
     Rules(Arc<ClusterRules>),
     /// Offer a service by this app, in place of what offers it now.
@@ -108,8 +89,6 @@ pub struct WorkerSetup {
     pub threads: Threads,
     /// What keeps endpoints from more calls than they can take, of all workers.
     pub direct_gates: Arc<DirectGates>,
-    /// Takes connections to other workers.
-    pub moves: Moves,
 }
 
 /// A service that is offered.
@@ -147,8 +126,6 @@ pub struct Worker {
     pub journal: Journal,
     /// This worker's part of the budget.
     pub memory: Rc<Memory>,
-    /// Takes its connections to other workers.
-    pub moves: Moves,
     backends: Rc<Backends>,
     gates: Gates,
     threads: Threads,
@@ -189,7 +166,6 @@ impl Worker {
             outbound: Outbound::new(setup.registries, setup.rules, pool, setup.hub).into(),
             journal: setup.journal,
             memory,
-            moves: setup.moves,
             threads: setup.threads,
             rules_epoch: Cell::new(0),
             connections,
@@ -265,9 +241,6 @@ impl Worker {
                 let _counted = OpenConnectionGuard::new(self);
                 let origin = connection.facts().peer.ip().into();
                 self.arrivals.push(origin, Arrival { connection, protocol, _counted });
-            }
-            ToWorker::TakeOver(connection, protocol, start) => {
-                protocol.take_over(self, connection, start);
             }
             ToWorker::Rules(rules) => {
                 self.outbound.set_rules(rules);

@@ -15,7 +15,6 @@
 //! - [`limit`] finds out how many calls an app can take, [`credit`] deals that out, and
 //!   [`capacity`] is both for the workers of a process.
 //! - [`connection_count`] says how many connections the calls to one endpoint need.
-//! - [`worker_count`] says how many workers the load needs.
 //! - [`lender`] lends what a worker's gate may let in to the links that call it, and [`purse`] is
 //!   what a link holds of that.
 //! - [`pause`] says who has calls and gives no sign of life.
@@ -61,7 +60,6 @@ pub mod split;
 mod standing;
 mod throughput;
 mod windowed_min;
-pub mod worker_count;
 
 pub use attempt_end::AttemptEnd;
 pub use attempts::{AttemptLimits, Attempts, GiveUp, Next, has_choice};

@@ -190,28 +190,6 @@ impl Connection {
         self.stream.is_tls()
     }
 
-    /// Takes it from its event loop, so that it can be attached to another one, and counts it for
-    /// the worker there. The connection stays the same: what is known and measured of it, and what
-    /// counts it.
-    ///
-    /// # Errors
-    /// What the operating system says, or [`io::ErrorKind::Unsupported`] if TLS is spoken. The
-    /// connection is closed then.
-    pub fn detach(mut self, assigned: Assigned) -> io::Result<Detached> {
-        // It is not this event loop that will close it.
-        self.departures = None;
-        self.meter.detach();
-        let (facts, meter) = (self.facts, Arc::clone(&self.meter));
-        let (awaited, counted) = (self.awaited.take(), std::mem::take(&mut self.counted));
-        let socket = match std::mem::replace(&mut self.stream, ByteStream::Closed) {
-            ByteStream::Plain(socket) => socket.detach()?,
-            #[cfg(feature = "tls")]
-            ByteStream::Tls(_) => return Err(io::ErrorKind::Unsupported.into()),
-            ByteStream::Closed => return Err(io::ErrorKind::NotConnected.into()),
-        };
-        Ok(Detached { socket, facts, meter, awaited, counted }.assigned(assigned))
-    }
-
     #[cfg(test)]
     pub(crate) fn socket(&self) -> Option<&Socket> {
         self.stream.socket()

@@ -115,11 +115,6 @@ impl<S> Watched<S> {
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.stream
     }
-
-    /// The stream, which is watched no longer.
-    pub fn into_inner(self) -> S {
-        self.stream
-    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {

@@ -11,7 +11,6 @@ mod gates;
 mod listeners;
 mod registries;
 mod start_error;
-mod workers;
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -30,8 +29,6 @@ use self::exports::Exports;
 use self::listeners::BoundListener;
 pub use self::listeners::{Bound, free_addresses};
 pub use self::start_error::StartError;
-pub use self::workers::WorkerHandle;
-use self::workers::hand_out;
 use crate::admin::{AdminState, Describer, LogLevel, Readiness};
 use crate::certificate_files::CertificateFiles;
 use crate::config::{Config, ReloadPlan};
@@ -41,8 +38,8 @@ use crate::inspect::{self, Inspector};
 use crate::journal::Journal;
 use crate::listening::{PlannedListener, Surroundings};
 use crate::metrics::Hub;
-use crate::offload::Threads;
-use crate::worker::{ToWorker, WorkerSetup};
+use crate::offload::{self, Threads};
+use crate::worker::{ListenerProtocol, ToWorker, Worker, WorkerSetup};
 
 /// How long an agent that ends waits for its access log to take the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -69,6 +66,12 @@ pub struct DrainSummary {
     pub cut_off: u64,
     /// How long it took.
     pub took: Duration,
+}
+
+/// A worker thread as the control thread knows it.
+#[derive(Clone)]
+pub struct WorkerHandle {
+    inbox: mpsc::UnboundedSender<ToWorker>,
 }
 
 /// Runs the control thread until it is told to stop.
@@ -151,9 +154,8 @@ impl Control {
             Exports::new(&config, addresses, of_exports, readiness.clone(), hub_of_exports);
         exports.follow_apps(&config);
         let offers: Vec<_> = config.exports.iter().map(|export| exports.offer(export)).collect();
-        let setup = |index, moves| WorkerSetup {
+        let setup = |index| WorkerSetup {
             index,
-            moves,
             name: config.process.name.clone(),
             registries: registries.clone(),
             rules: Arc::new(config.clusters.clone()),
@@ -165,9 +167,9 @@ impl Control {
             threads: threads.clone(),
             direct_gates: Arc::clone(&direct_gates),
         };
-        let mut started = workers::start(&loads, setup)?;
+        let started = (0..config.process.workers.get()).map(|index| start_worker(setup(index)));
+        let (workers, ends) = started.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         let mut helpers = JoinSet::new();
-        helpers.spawn(started.follow_load(loads.clone()));
         registries::watch(&config, &registries, &hub, &readiness, &mut helpers);
         let mut control = Self {
             exports,
@@ -182,10 +184,10 @@ impl Control {
             journal,
             started: Instant::now(),
             config,
-            workers: started.handles,
+            workers,
             loads,
             files,
-            ends: started.ends,
+            ends,
             readiness,
         };
         control.open_listeners(listeners, &hub)?;
@@ -396,6 +398,45 @@ fn make_room(files: Files, bound: &Bound) {
         }
     };
     drop(std::thread::Builder::new().name("descriptors".to_owned()).spawn(make));
+}
+
+/// Gives each new connection to the worker that has fewest, for ever.
+async fn hand_out(
+    mut listener: wire::Listener,
+    workers: Vec<WorkerHandle>,
+    loads: Loads,
+    protocol: Arc<dyn ListenerProtocol>,
+) {
+    loop {
+        let connection = listener.accept_detached().await;
+        let assigned = loads.assign();
+        let worker = &workers[assigned.worker()];
+        let connection = connection.assigned(assigned);
+        let _ = worker.inbox.send(ToWorker::Serve(connection, Arc::clone(&protocol)));
+    }
+}
+
+fn start_worker(setup: WorkerSetup) -> Result<(WorkerHandle, oneshot::Receiver<()>), StartError> {
+    let (inbox, messages) = mpsc::unbounded_channel();
+    let (end, ended) = oneshot::channel::<()>();
+    let runtime_ready = std::sync::mpsc::channel();
+    let name = format!("worker-{}", setup.index);
+    std::thread::Builder::new().name(name).spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .on_thread_start(offload::give_way)
+            .build_local(tokio::runtime::LocalOptions::default());
+        match runtime {
+            Ok(runtime) => {
+                let _ = runtime_ready.0.send(Ok(()));
+                runtime.block_on(async { Worker::new(setup).run(messages).await });
+            }
+            Err(error) => drop(runtime_ready.0.send(Err(error))),
+        }
+        drop(end);
+    })?;
+    runtime_ready.1.recv().map_err(|_| StartError::Lost)??;
+    Ok((WorkerHandle { inbox }, ended))
 }
 
 #[cfg(test)]

@@ -220,12 +220,6 @@ fn connections(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
         let labels = [("worker", worker.as_str())];
         metric.encode_family(&labels)?.encode_gauge(&n_connections)?;
     }
-    let help = "Worker threads that serve the connections that can go from one to another";
-    let mut metric =
-        out.encode_descriptor("dubmesh_workers_used", help, None, MetricType::Gauge)?;
-    if let Some(loads) = hub.0.loads.get() {
-        metric.encode_gauge(&loads.n_used())?;
-    }
     Ok(())
 }
 

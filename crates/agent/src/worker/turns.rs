@@ -336,8 +336,7 @@ pub(super) struct Who {
 impl Who {
     /// One that has just come from there.
     pub(super) fn new(origin: Origin, session: Rc<dyn Session>) -> Self {
-        let is_known = session.is_known();
-        Self { origin, session, n_turns: 0, is_known }
+        Self { origin, session, n_turns: 0, is_known: false }
     }
 
     fn note_turn(&mut self) {

@@ -30,7 +30,6 @@ mod long_messages;
 mod memory;
 mod method_metrics;
 mod modes;
-mod moving_connections;
 mod one_way;
 mod overloaded_endpoints;
 mod preference;

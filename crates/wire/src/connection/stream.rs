@@ -33,14 +33,6 @@ impl Socket {
             Self::Unix(_) => None,
         }
     }
-
-    /// Takes it from the event loop.
-    pub(crate) fn detach(self) -> io::Result<DetachedSocket> {
-        Ok(match self {
-            Self::Tcp(stream) => DetachedSocket::Tcp(stream.into_std()?),
-            Self::Unix(stream) => DetachedSocket::Unix(stream.into_std()?),
-        })
-    }
 }
 
 /// A socket on no event loop, which does not block.

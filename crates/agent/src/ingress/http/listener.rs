@@ -3,7 +3,6 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use wire::{Detached, Group};
 
 use super::{HttpListener, HttpSession};
@@ -30,40 +29,11 @@ pub fn planned(config: HttpIngressConfig) -> PlannedListener {
 
 impl ListenerProtocol for HttpListener {
     fn serve(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached) {
-        let session = self.session(worker, &connection);
-        self.run(worker, connection, &session, None);
-    }
-
-    fn can_move(&self) -> bool {
-        self.config.tls.is_none()
-    }
-
-    fn take_over(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached, start: Bytes) {
-        let session = self.session(worker, &connection);
-        if start.is_empty() {
-            session.go_on();
-        }
-        self.run(worker, connection, &session, Some(start));
-    }
-}
-
-impl HttpListener {
-    fn session(&self, worker: &Worker, connection: &Detached) -> Rc<HttpSession> {
-        let peer = connection.facts().peer;
-        HttpSession::new(worker.memory.accepted(&self.memory, peer.ip()), peer)
-    }
-
-    /// `taken` is what another worker has read of it.
-    fn run(
-        self: Arc<Self>,
-        worker: &Rc<Worker>,
-        connection: Detached,
-        session: &Rc<HttpSession>,
-        taken: Option<Bytes>,
-    ) {
-        let (serving, served_by) = (Rc::clone(session), Rc::clone(worker));
-        worker.run_session(connection, session, async move |stream| {
-            serving.serve(served_by, &self, stream, taken).await;
+        let account = worker.memory.accepted(&self.memory, connection.facts().peer.ip());
+        let session = HttpSession::new(account, connection.facts().peer);
+        let (serving, served_by) = (Rc::clone(&session), Rc::clone(worker));
+        worker.run_session(connection, &session, async move |stream| {
+            serving.serve(served_by, &self, stream).await;
         });
     }
 }

@@ -28,7 +28,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use flow::queue::CallerId;
 use http::Response;
 use hyper::server::conn::http2;
@@ -166,13 +165,6 @@ impl HttpSession {
         })
     }
 
-    /// It goes on with a connection of HTTP/1 that was served elsewhere, between two requests of a
-    /// caller that was answered.
-    pub(super) fn go_on(&self) {
-        self.is_known.set(true);
-        self.enter(Phase::Idle);
-    }
-
     /// Who calls.
     pub(super) fn peer(&self) -> Peer {
         self.peer
@@ -259,24 +251,17 @@ impl HttpSession {
         }
     }
 
-    /// Serves the connection to its end, or until it goes to another worker. `taken` is what that
-    /// one has read of it.
+    /// Serves the connection to its end.
     pub async fn serve(
         self: &Rc<Self>,
         worker: Rc<Worker>,
         listener: &Arc<HttpListener>,
         mut stream: Connection,
-        taken: Option<Bytes>,
     ) {
         let config = &listener.config;
         let (head, idle, write) = (config.head_timeout, config.idle_timeout, config.write_timeout);
         self.limits.set(SessionLimits { head, idle, write });
-        let (is_new, taken) = (taken.is_none(), taken.filter(|start| !start.is_empty()));
-        let start = match taken {
-            None => self.read_start(&mut stream).await,
-            start => start,
-        };
-        let Some(mut start) = start else {
+        let Some(start) = self.read_start(&mut stream).await else {
             self.tell_refusal(&worker, None);
             return;
         };
@@ -289,14 +274,6 @@ impl HttpSession {
             );
         }
         let is_http2 = start.starts_with(HTTP2_START);
-        if is_http2 && is_new {
-            // It will not leave.
-            let listener: Arc<HttpListener> = Arc::clone(listener);
-            match worker.moves.settle(stream, listener, start) {
-                Some(back) => (stream, start) = back,
-                None => return,
-            }
-        }
         self.read_of_head(start.len());
         let stream = TokioIo::new(Watched::new(stream, Rc::clone(&self.taking)));
         let io = SessionIo { stream, start, session: Rc::clone(self) };

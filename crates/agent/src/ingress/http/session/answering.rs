@@ -200,7 +200,7 @@ mod tests {
         let (serving, worker) = (Rc::clone(&session), Worker::new(worker_setup(Vec::new())));
         tokio::task::spawn_local(async move {
             let connection = Connection::outgoing_unix(ours, "test");
-            let mut serving = pin!(serving.serve(worker, &listener, connection, None));
+            let mut serving = pin!(serving.serve(worker, &listener, connection));
             poll_fn(|cx| {
                 n_turns.set(n_turns.get() + 1);
                 serving.as_mut().poll(cx)

@@ -1,8 +1,7 @@
 //! HTTP/1: how a connection begins, is served, and rests.
 //!
 //! hyper keeps some 16 KiB for a connection for as long as it lasts. Where a worker has many, one
-//! whose request was answered rests: nothing is kept for it but its socket, until more comes. So
-//! does one that goes to another worker, to be served there.
+//! whose request was answered rests: nothing is kept for it but its socket, until more comes.
 //!
 //! Invariant: a connection rests only between two requests. All of the one before was read, and
 //! all of its answer was written.
@@ -13,25 +12,20 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Version, header};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
-use wire::{Connection, Watched};
+use wire::Connection;
 
 use super::answering::{Answered, Answering};
 use super::io::SessionIo;
 use super::{HTTP2_START, HttpListener, HttpSession, MIN_BUFFER_LEN, Phase};
 use crate::ingress::http::prepared_answers;
 use crate::worker::Worker;
-
-/// One that is younger stays with its worker: it may be one of many that make a call and end.
-const MOVES_AFTER: Duration = Duration::from_secs(1);
 
 impl HttpSession {
     pub(super) async fn serve_http1(
@@ -43,11 +37,6 @@ impl HttpSession {
         let answering = Answering::new(Rc::clone(&worker), Arc::clone(listener));
         let answering = self.answering.get_or_init(|| answering);
         let mut service = service_fn(|request| Answered::new(self, request));
-        let (is_tls, facts) = {
-            let connection = io.stream.inner_mut().get_mut();
-            (connection.is_tls(), connection.facts())
-        };
-        let moves = || !is_tls && worker.moves.are_due() && MOVES_AFTER <= facts.age();
         loop {
             let mut connection = http1::Builder::new()
                 // A caller that hangs up gives its call up.
@@ -57,7 +46,7 @@ impl HttpSession {
                 .writev(true)
                 .serve_connection(io, service);
             let leave = http1::Connection::graceful_shutdown;
-            let rests = || (worker.is_crowded() || moves()) && self.may_rest();
+            let rests = || worker.is_crowded() && self.may_rest();
             if let Some(ended) = self.until_end(Pin::new(&mut connection), leave, rests).await {
                 return ended;
             }
@@ -65,15 +54,6 @@ impl HttpSession {
             let parts = connection.into_parts();
             (io, service) = (parts.io, parts.service);
             io.start = parts.read_buf;
-            if io.start.is_empty() && moves() {
-                let connection = io.stream.into_inner().into_inner();
-                let listener: Arc<HttpListener> = Arc::clone(listener);
-                let Some(connection) = worker.moves.send(connection, listener) else {
-                    return Ok(());
-                };
-                let stream = Watched::new(connection, Rc::clone(&self.taking));
-                io.stream = TokioIo::new(stream);
-            }
             if io.start.is_empty() {
                 let Some(start) = self.next_bytes(io.stream.inner_mut()).await else {
                     // As hyper ends one: by TLS, the peer is told.
@@ -109,8 +89,7 @@ impl HttpSession {
         let mut start = Bytes::new();
         while HTTP2_START.starts_with(&start) && start.len() < HTTP2_START.len() {
             let Some(next) = self.next_bytes(stream).await else {
-                // Between two requests, nobody waits for an answer.
-                if self.expired.get() && self.phase.get() == Phase::Head {
+                if self.expired.get() {
                     // Whoever has sent nothing has asked for nothing.
                     if !start.is_empty() {
                         self.refuse(&prepared_answers::TIMEOUT);
@@ -119,9 +98,6 @@ impl HttpSession {
                 }
                 return None;
             };
-            if self.phase.get() == Phase::Idle {
-                self.enter(Phase::Head);
-            }
             start = if start.is_empty() { next } else { [start, next].concat().into() };
         }
         Some(start)
