@@ -229,7 +229,8 @@ impl WatchedDocument {
             Ok(Err(error)) => {
                 let rule = &self.name.name;
                 if self.subscription.is_news(Some(&error.to_string())) {
-                    warn!(%rule, %error, "cannot read the rule; its previous version stays in force");
+                    warn!(%rule, %error,
+                        "cannot read the rule; its previous version stays in force");
                 }
                 self.problem = Some(error);
             }

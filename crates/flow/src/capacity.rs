@@ -13,7 +13,7 @@
 
 use std::time::{Duration, Instant};
 
-use self::round::Turns;
+use self::round::RoundTurns;
 use crate::credit::Allocator;
 use crate::lender::Own;
 use crate::limit::{LimitPolicy, Limiter, Sample};
@@ -89,7 +89,7 @@ struct WorkerShare {
     has_reported: bool,
     /// Its limit has changed since it was told.
     is_changed: bool,
-    turns: Turns,
+    turns: RoundTurns,
 }
 
 impl Capacity {

@@ -13,9 +13,9 @@
 //! that the app can take, whoever has no patience would ask at once again, and the machine would
 //! become busier.
 //!
-//! An app of which nothing is known yet may have a small pool, and many callers. So the limit begins
-//! low, and opens: it doubles every few milliseconds while more calls wait than it lets in, until the
-//! app rejects one. A rejection comes back much sooner than an answer.
+//! An app of which nothing is known yet may have a small pool, and many callers. So the limit
+//! begins low, and opens: it doubles every few milliseconds while more calls wait than it lets in,
+//! until the app rejects one. A rejection comes back much sooner than an answer.
 //!
 //! What the app rejects tells how much it had then. A limit above that falls there at once, however
 //! often, as long as the app rejects most calls. Where it has rejected a few, the limit stays a
@@ -74,8 +74,8 @@ impl LimitPolicy {
 }
 
 impl Default for LimitPolicy {
-    /// For an app of which nothing is known. It opens far: an app that queues and can take less says
-    /// so within a few samples, and one that can take more loses nothing.
+    /// For an app of which nothing is known. It opens far: an app that queues and can take less
+    /// says so within a few samples, and one that can take more loses nothing.
     fn default() -> Self {
         Self {
             min: 1,

@@ -243,7 +243,8 @@ impl SharedGate {
         capacity.allowance(worker)
     }
 
-    /// A worker has these calls, and so many have ended. `None` if that makes no difference to anybody.
+    /// A worker has these calls, and so many have ended. `None` if that makes no difference to
+    /// anybody.
     pub(super) fn returned(
         &self,
         now: Instant,

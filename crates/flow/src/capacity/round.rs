@@ -19,7 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The turns of one worker.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct RoundTurns {
     /// The last one: turns are counted, of all workers.
     last: u64,
     /// When the last one began that was beyond its share, until that is over.
@@ -28,7 +28,7 @@ pub(super) struct Turns {
     pauses_until: Option<Instant>,
 }
 
-impl Turns {
+impl RoundTurns {
     fn is_paused(&self, now: Instant) -> bool {
         self.pauses_until.is_some_and(|until| now < until)
     }

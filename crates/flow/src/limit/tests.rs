@@ -229,6 +229,23 @@ fn a_limit_opens_fast_while_calls_wait() {
     assert!(!Limiter::new(LimitPolicy::known(20), start).is_opening());
 }
 
+/// On a busy machine all answers are late, and a pool is no smaller for that.
+#[test]
+fn late_answers_do_not_stop_a_limit_that_opens() {
+    let start = crate::test_start();
+    for policy in [LimitPolicy::default(), LimitPolicy::direct()] {
+        let mut limiter = Limiter::new(policy, start);
+        limiter.take_in(start, &sample(64, Duration::from_millis(1)));
+        for step in 1..20 {
+            limiter.take_in(start + WINDOW * step, &sample(64, Duration::from_millis(500)));
+        }
+        assert_eq!((limiter.limit(), limiter.is_opening()), (64, true));
+        let at = start + WINDOW * 20;
+        assert!(!limiter.open(at, 65) && limiter.open(at + OPENING_STEP, 65));
+        assert_eq!(limiter.limit(), 128);
+    }
+}
+
 proptest! {
     #[test]
     fn stays_within_its_bounds(

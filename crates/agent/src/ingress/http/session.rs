@@ -40,7 +40,7 @@ use self::answering::{AcceptedRequest, Answering};
 use self::body_wakes::BodyWakes;
 use self::idle_frames::FramePace;
 use self::io::{LocalExecutor, SessionIo};
-use self::refusal::Refusal;
+use self::refusal::RefusedHead;
 use super::chunks::Chunks;
 use super::last_read::LAST_READ;
 use super::outgoing_answer::{Leaving, Pieces, StreamAnswer};
@@ -121,7 +121,7 @@ pub struct HttpSession {
     /// Whether the last request is of a caller who may ask again, and was read to its end.
     is_read_whole: Cell<bool>,
     /// What was refused before it was a request, if the journal has not been told yet.
-    refusal: Cell<Option<Box<Refusal>>>,
+    refusal: Cell<Option<Box<RefusedHead>>>,
 }
 
 #[derive(Clone, Copy)]

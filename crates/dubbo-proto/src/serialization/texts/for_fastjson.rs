@@ -70,7 +70,7 @@ pub(super) fn write_generic(
 
 /// How an object begins.
 #[derive(Clone, Copy)]
-enum Head<'c> {
+enum ObjectHead<'c> {
     /// As it begins in the text.
     AsItIs,
     /// Without its member `class`, or with this one instead. In the text it begins at `start`.
@@ -162,7 +162,7 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
             DeclaredForm::EnumSet if is_outermost && !is_generic => Err(self.not_read(name)),
             DeclaredForm::Elements | DeclaredForm::EnumSet => self.elements(args.first()),
             DeclaredForm::NamedMap | DeclaredForm::NamedObject => self.object(None, args),
-            DeclaredForm::Entries => self.members(Head::AsItIs, |_, _| args.get(1)),
+            DeclaredForm::Entries => self.members(ObjectHead::AsItIs, |_, _| args.get(1)),
             DeclaredForm::Scalar(builtin) => self.scalar(builtin, name),
             DeclaredForm::Object => self.object(Some(class), &[]),
             DeclaredForm::EnumName if is_generic => self.enum_map(name),
@@ -304,7 +304,7 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
             (ObjectForm::Value(ty), Some((_, at))) => self.only_value(&ty, start, at),
             (ObjectForm::Map(named), _) => {
                 let args = named.args_or(args);
-                self.members(Head::Anew { start, class: None }, |_, _| args.get(1))
+                self.members(ObjectHead::Anew { start, class: None }, |_, _| args.get(1))
             }
             (ObjectForm::Named(named), _) => {
                 let is_other =
@@ -315,19 +315,19 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
                         let both = format!("{} where {} is declared", named.class, class.name());
                         Err(self.not_read_at(start, &both))
                     }
-                    None => self.fields(Head::AsItIs, named.key(), declared),
+                    None => self.fields(ObjectHead::AsItIs, named.key(), declared),
                 }
             }
             (ObjectForm::Declared(class), _) => {
                 self.fields(self.head_of(start, declared), class.key(), declared)
             }
-            _ => self.members(Head::AsItIs, |_, _| None),
+            _ => self.members(ObjectHead::AsItIs, |_, _| None),
         }
     }
 
     fn fields(
         &mut self,
-        head: Head<'_>,
+        head: ObjectHead<'_>,
         key: &str,
         declared: Option<&ClassType>,
     ) -> Result<(), ValueError> {
@@ -358,16 +358,16 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
     /// its member `class` is left out.
     fn members<'t>(
         &mut self,
-        head: Head<'_>,
+        head: ObjectHead<'_>,
         ty_of: impl Fn(&'s dyn Schema, &str) -> Option<&'t JavaType>,
     ) -> Result<(), ValueError>
     where
         's: 't,
     {
         let mut is_first = true;
-        let is_anew = !matches!(head, Head::AsItIs);
+        let is_anew = !matches!(head, ObjectHead::AsItIs);
         let mut object = self.json.begin_object()?;
-        if let Head::Anew { start, class } = head {
+        if let ObjectHead::Anew { start, class } = head {
             self.put(start, |out| out.push(b'{'));
             if let Some(class) = class {
                 self.out.extend_from_slice(b"\"class\":");

@@ -11,7 +11,7 @@ use crate::worker::Worker;
 
 /// What was refused, of which at most one is the last of its connection.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct RefusedHead {
     answer: &'static PreparedAnswer,
     path: Option<Box<str>>,
     came: Instant,
@@ -26,7 +26,7 @@ impl HttpSession {
             let head = last.bytes_of(self).filter(|head| head.len() == self.head_len.get())?;
             path_of(head).map(Into::into)
         });
-        self.refusal.set(Some(Box::new(Refusal { answer, path, came: self.since.get() })));
+        self.refusal.set(Some(Box::new(RefusedHead { answer, path, came: self.since.get() })));
     }
 
     /// Tells the journal of the request that was refused, if one was. `error` is what hyper says.
@@ -38,9 +38,9 @@ impl HttpSession {
                 true => &prepared_answers::HEAD_TOO_LARGE,
                 false => &prepared_answers::BAD_REQUEST,
             };
-            Some(Refusal { answer, path: None, came: self.since.get() })
+            Some(RefusedHead { answer, path: None, came: self.since.get() })
         });
-        let Some(Refusal { answer, path, came }) = refusal else { return };
+        let Some(RefusedHead { answer, path, came }) = refusal else { return };
         let Some(mut entry) = worker.journal.begin("http", Some(self.peer()), came) else { return };
         if let Some(path) = path.filter(|_| entry.is_told()) {
             note_path(&mut entry, &path, 0, |_| None);

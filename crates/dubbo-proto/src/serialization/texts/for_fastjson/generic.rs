@@ -12,7 +12,7 @@ use java_json::scalars;
 use java_json::unknown::is_optional_class;
 use java_json::{ClassType, JavaType};
 
-use super::{Head, Writer};
+use super::{ObjectHead, Writer};
 use crate::values::ValueError;
 
 /// A double tells any number of so many digits from others.
@@ -115,11 +115,17 @@ impl Writer<'_, '_, '_> {
 
     /// How an object of a declared class begins: Java itself makes no elements of a `List<T>`,
     /// unless they name their class. A reference stays one.
-    pub(super) fn head_of<'c>(&self, start: usize, declared: Option<&'c ClassType>) -> Head<'c> {
+    pub(super) fn head_of<'c>(
+        &self,
+        start: usize,
+        declared: Option<&'c ClassType>,
+    ) -> ObjectHead<'c> {
         let class = declared.map(ClassType::name).filter(|name| !is_optional_class(name));
         match class {
-            Some(_) if self.generic.is_some() && !self.known.refs => Head::Anew { start, class },
-            _ => Head::AsItIs,
+            Some(_) if self.generic.is_some() && !self.known.refs => {
+                ObjectHead::Anew { start, class }
+            }
+            _ => ObjectHead::AsItIs,
         }
     }
 }
