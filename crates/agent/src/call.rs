@@ -401,12 +401,16 @@ pub(crate) fn error_reply(error: &CallError) -> link_proto::Reply<'static> {
 /// first.
 pub async fn wait(outcome: oneshot::Receiver<Outcome>, cancel: impl FnOnce()) -> Outcome {
     let mut cancel = OnDrop(Some(cancel));
-    let outcome = outcome.await.unwrap_or_else(|_| {
-        let message = "the call was dropped without an answer; please report this";
-        Err(CallError::new(Code::Internal, message))
-    });
+    let outcome = outcome.await.unwrap_or_else(|_| forgotten());
     cancel.0 = None;
     outcome
+}
+
+/// The outcome of a call that nobody answers any more.
+#[cold]
+pub fn forgotten() -> Outcome {
+    let message = "the call was dropped without an answer; please report this";
+    Err(CallError::new(Code::Internal, message))
 }
 
 /// Calls a function when it is dropped, unless that was taken back.

@@ -1,5 +1,5 @@
 //! A cluster: all endpoints of one service, as one worker sees them. How it offers calls to them
-//! is in `offering`.
+//! is in `offering`, and how it sends them in `sending`.
 //!
 //! Invariants:
 //! - A call is offered to another endpoint only if none has begun it.
@@ -46,6 +46,7 @@ mod pauses;
 mod preference;
 mod ruled;
 mod rules;
+mod sending;
 mod splits;
 mod stuck;
 

@@ -2,6 +2,7 @@
 //! provider refuses its form.
 
 pub mod mirror;
+mod refusable;
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -11,15 +12,15 @@ use flow::Rewrites;
 use hessian::JavaType;
 use tracing::debug;
 
+use self::refusable::RefusableCall;
 use crate::args::ArgumentList;
 use crate::call::{Outcome, ProviderReply, Times};
 use crate::error::{CallError, Code};
 use crate::invocation::Invocation;
 use crate::map_form::MapForm;
 use crate::outbound::Outbound;
+use crate::resolve;
 use crate::resolve::by_maps;
-use crate::resolve::refusal::RefusedCall;
-use crate::resolve::{self, refusal};
 use crate::route::records;
 use crate::route::{Generic, Parameters, RouteName, Verdict};
 use crate::routes::ClusterRoute;
@@ -38,7 +39,12 @@ pub async fn invoke(
     invocation: &Invocation<'_>,
     started: Instant,
 ) -> Outcome {
-    let outcome = match find_route(outbound, registry, invocation, started).await {
+    let route = match known_route(outbound, registry, invocation).transpose() {
+        Some(route) => route,
+        // Once per route, and its future is much larger than that of a call.
+        None => Box::pin(new_route(outbound, registry, invocation, started)).await,
+    };
+    let outcome = match route {
         Ok(route) if route.cluster.is_diverted() && !invocation.is_copy => {
             Box::pin(divert(outbound, registry, invocation, route, started)).await
         }
@@ -101,15 +107,44 @@ async fn find_route(
     invocation: &Invocation<'_>,
     started: Instant,
 ) -> Result<Rc<ClusterRoute>, CallError> {
+    match known_route(outbound, registry, invocation)? {
+        Some(route) => Ok(route),
+        None => new_route(outbound, registry, invocation, started).await,
+    }
+}
+
+/// The route of a call, if such a call was made before.
+#[inline]
+fn known_route(
+    outbound: &Outbound,
+    registry: usize,
+    invocation: &Invocation<'_>,
+) -> Result<Option<Rc<ClusterRoute>>, CallError> {
     if outbound.is_stopped() {
         return Err(CallError::new(Code::Draining, "this agent is shutting down"));
     }
-    let args = &invocation.args;
-    let route = match outbound.routes.find(registry, &invocation.name, args.len()) {
-        Some(route) => route,
-        // Once per route, and its future is much larger than that of a call.
-        None => Box::pin(resolve::prepare(outbound, registry, invocation, started)).await?,
-    };
+    let known = outbound.routes.find(registry, &invocation.name, invocation.args.len());
+    known.map(|route| fitting_route(outbound, registry, invocation, route)).transpose()
+}
+
+#[cold]
+async fn new_route(
+    outbound: &Outbound,
+    registry: usize,
+    invocation: &Invocation<'_>,
+    started: Instant,
+) -> Result<Rc<ClusterRoute>, CallError> {
+    let route = resolve::prepare(outbound, registry, invocation, started).await?;
+    fitting_route(outbound, registry, invocation, route)
+}
+
+/// The route for the arguments of a call, of those that its name has.
+fn fitting_route(
+    outbound: &Outbound,
+    registry: usize,
+    invocation: &Invocation<'_>,
+    route: Rc<ClusterRoute>,
+) -> Result<Rc<ClusterRoute>, CallError> {
     let route = match route.plan.overloads.is_empty() {
         true => route,
         false => resolve::choose(outbound, registry, invocation, &route)?,
@@ -182,108 +217,28 @@ async fn make(
     route: Rc<ClusterRoute>,
     started: Instant,
 ) -> Outcome {
-    let outcome = make_by(outbound, registry, invocation, &route, started).await;
+    let times =
+        Times { now: started, deadline: started + route.cluster.timeout(invocation.timeout) };
+    let refusable = RefusableCall { outbound, registry, invocation, route: &route, times };
+    let outcome = match is_plain(&route, invocation) {
+        true => match send_args(&route, &invocation.args, invocation, times).await {
+            Ok(reply) => Ok(with_result_type(&route, reply)),
+            Err(error) => Box::pin(refusable.after(error)).await,
+        },
+        // Their future is larger than that of others.
+        false => Box::pin(refusable.make()).await,
+    };
     if !invocation.is_copy {
         route.count_end(started, &outcome);
     }
     outcome
 }
 
-async fn make_by(
-    outbound: &Outbound,
-    registry: usize,
-    invocation: &Invocation<'_>,
-    route: &Rc<ClusterRoute>,
-    started: Instant,
-) -> Outcome {
-    let deadline = started + route.cluster.timeout(invocation.timeout);
-    let times = Times { now: started, deadline };
-    if !route.plan.is_guess {
-        let mut rewrites = Rewrites::new(deadline, MAX_REWRITES);
-        let outcome = send_anew(route, invocation, times, &mut rewrites).await;
-        return match outcome {
-            Err(error) if error.is_unreadable() => {
-                let refused = RefusedCall { route, started };
-                Err(Box::pin(refusal::explain(outbound, registry, invocation, refused, error))
-                    .await)
-            }
-            outcome => outcome,
-        };
-    }
-    by_definition(outbound, registry, invocation, route, times).await
-}
-
-/// A call whose types a definition tells, which may be out of date; then a generic one follows.
-/// That has no types, so that Java makes values fit, by cutting them off: it is made only if the
-/// values fit the scalar types that the definition tells. Where the provider says that it has no
-/// method with these types, they count for nothing.
-async fn by_definition(
-    outbound: &Outbound,
-    registry: usize,
-    invocation: &Invocation<'_>,
-    route: &Rc<ClusterRoute>,
-    times: Times,
-) -> Outcome {
-    let started = times.now;
-    let mut rewrites = Rewrites::new(times.deadline, MAX_REWRITES);
-    let count = |error: &CallError| route.cluster.count_without_endpoint(started, error.code);
-    let generic =
-        || resolve::generic_instead(outbound, registry, invocation, route).inspect_err(count);
-    match route.plan.verdict.get() {
-        Verdict::None => {}
-        Verdict::Refused => {
-            check_scalars(route, invocation).inspect_err(count)?;
-            return send_anew(&generic()?, invocation, times, &mut rewrites).await;
-        }
-        Verdict::Wrong => {
-            return send_anew(&generic()?, invocation, times, &mut rewrites).await;
-        }
-    }
-    let error = match send_anew(route, invocation, times, &mut rewrites).await {
-        Err(error) => error,
-        answered => return answered,
-    };
-    match error.code {
-        // A generic call was sent with these types, and without them Java would cut values off.
-        Code::BadArguments if route.parameters.is_generic() => return Err(error),
-        // The arguments do not fit the types: they were not sent.
-        Code::BadArguments => check_scalars(route, invocation)?,
-        // The provider knows no such method, or not with these types, or cannot read the
-        // arguments. All were written, so that they fit.
-        Code::MethodNotFound | Code::ProviderRejected => {}
-        _ => return Err(error),
-    }
-    let times = Times { now: Instant::now(), ..times };
-    if !rewrites.allow(times.now, error.retry()) {
-        return Err(error);
-    }
-    let second = send_anew(&generic()?, invocation, times, &mut rewrites).await;
-    if second.is_ok() && error.code != Code::BadArguments {
-        let refused = RefusedCall { route, started };
-        let verdict = Box::pin(refusal::verdict(outbound, registry, invocation, refused)).await;
-        debug!(service = %route.cluster.service, method = &*route.method, %error, ?verdict,
-            "the provider refuses the types of its definition; calls of this method are generic \
-             from now on");
-        route.plan.verdict.set(verdict);
-    }
-    second.map_err(|second| both(route, &error, second))
-}
-
-/// Checks that the arguments fit the scalar types that the definition tells, as far as it does.
-fn check_scalars(route: &ClusterRoute, invocation: &Invocation<'_>) -> Result<(), CallError> {
-    let Parameters::Given(types) = &route.parameters else { return Ok(()) };
-    let packed = packed(route, invocation);
-    let list = packed.as_ref().map(|texts| ArgumentList::of_texts(texts));
-    let args = list.as_ref().unwrap_or(&invocation.args);
-    args.check_scalars(types, &route.plan, |_| false).map_err(|error| {
-        let origin = route.plan.schema.as_ref().map_or(String::new(), |it| it.origin.to_string());
-        let message = format!(
-            "{}; the types come from {origin}; if they are wrong, send the right ones (header \
-             x-dubbo-parameter-types)",
-            error.summary()
-        );
-        CallError { message: message.into(), ..error }
-    })
+/// Whether a call is sent just as it is, with types that nobody has found fault with.
+#[inline]
+fn is_plain(route: &ClusterRoute, invocation: &Invocation<'_>) -> bool {
+    let is_trusted = !route.plan.is_guess || matches!(route.plan.verdict.get(), Verdict::None);
+    is_trusted && !route.parameters.is_generic() && n_packed(route, invocation).is_none()
 }
 
 /// Makes the call of a route; and once more, as long as the provider refuses a generic one because
@@ -336,13 +291,7 @@ async fn send(route: &Rc<ClusterRoute>, invocation: &Invocation<'_>, times: Time
     let args = list.as_ref().unwrap_or(&invocation.args);
     if !route.parameters.is_generic() {
         let outcome = send_args(route, args, invocation, times).await;
-        // The type of the result is for who reads the reply.
-        return match route.plan.result {
-            Some(_) => {
-                outcome.map(|reply| ProviderReply { route: Some(Rc::clone(&route.route)), ..reply })
-            }
-            None => outcome,
-        };
+        return outcome.map(|reply| with_result_type(route, reply));
     }
     // What is sent without its type, although it is known, is checked here, for Java makes it fit.
     let types = match &route.parameters {
@@ -362,8 +311,22 @@ async fn send(route: &Rc<ClusterRoute>, invocation: &Invocation<'_>, times: Time
     outcome.map(|reply| ProviderReply { route: Some(Rc::clone(&route.route)), ..reply })
 }
 
+/// The reply, with the type of its result, for who reads it.
+#[inline]
+fn with_result_type(route: &ClusterRoute, reply: ProviderReply) -> ProviderReply {
+    match route.plan.result {
+        Some(_) => ProviderReply { route: Some(Rc::clone(&route.route)), ..reply },
+        None => reply,
+    }
+}
+
 /// The arguments with the last ones in an array, if the method wants them so.
 fn packed(route: &ClusterRoute, invocation: &Invocation<'_>) -> Option<Vec<Vec<u8>>> {
+    Some(invocation.args.packed(n_packed(route, invocation)?))
+}
+
+/// How many of the last arguments go into an array, if the method wants them so.
+fn n_packed(route: &ClusterRoute, invocation: &Invocation<'_>) -> Option<usize> {
     let is_element = || match &route.parameters {
         Parameters::Given(types) | Parameters::Named(types, _) => {
             invocation.args.ends_in_element(types)
@@ -371,8 +334,7 @@ fn packed(route: &ClusterRoute, invocation: &Invocation<'_>) -> Option<Vec<Vec<u
         Parameters::Unknown | Parameters::Asked(_) => false,
     };
     let may_pack = || (route.plan.may_pack && is_element()).then_some(1);
-    let n_packed = route.plan.n_packed.or_else(may_pack)?;
-    Some(invocation.args.packed(n_packed))
+    route.plan.n_packed.or_else(may_pack)
 }
 
 async fn send_args(
@@ -385,12 +347,12 @@ async fn send_args(
     let (call, caller) = (invocation.call(&route.route, args, times), invocation.origin.caller);
     let one_way = call.one_way;
     let mut outcome = match route.cluster.method_rule(&call) {
-        _ if invocation.is_copy => Box::pin(route.cluster.call_once(call, caller)).await,
-        None => route.cluster.call(call, caller).await,
+        _ if invocation.is_copy => Box::pin(route.cluster.call_once(&call, caller)).await,
+        None => route.cluster.call(&call, caller).await,
         Some(rule) => {
             route.cluster.check_rate(&rule, times.now, &call, invocation.origin)?;
             // Such calls are few, and their future is larger than that of others.
-            Box::pin(route.cluster.call_ruled(&rule, call, caller)).await
+            Box::pin(route.cluster.call_ruled(&rule, &call, caller)).await
         }
     };
     if let Ok(reply) = &mut outcome {
@@ -403,26 +365,6 @@ async fn send_args(
         }
         false => error,
     })
-}
-
-/// The failure of a call that was tried by its definition, and then as a generic call.
-fn both(route: &ClusterRoute, first: &CallError, second: CallError) -> CallError {
-    let Some(schema) = &route.plan.schema else { return second };
-    let origin = schema.origin.to_string();
-    if first.code == Code::BadArguments {
-        let message = format!(
-            "{} (types from {origin}); a generic call failed, too: {}",
-            first.summary(),
-            second.summary()
-        );
-        return CallError { message: message.into(), endpoint: second.endpoint, ..first.clone() };
-    }
-    let message = format!(
-        "{}; the first try, with the types from {origin}, failed: {}",
-        second.summary(),
-        first.summary()
-    );
-    CallError { message: message.into(), provider_status: None, ..second }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::call::{Outcome, ProviderReply, RoutedCall};
 use crate::error::{CallError, Code};
 use crate::gate::Admitted;
 use crate::timeout::Limit;
-use crate::upstream::{AnyUpstream, Credit, DubboForm};
+use crate::upstream::{AnyUpstream, Credit, DubboForm, SentCall};
 
 /// A call on its way to one endpoint.
 pub struct Attempt {
@@ -61,6 +61,19 @@ impl Attempt {
     /// The endpoint's upstream.
     pub fn upstream(&self) -> &AnyUpstream {
         &self.member.0.upstream
+    }
+
+    /// Sends the call, if that can be done at once, as [`AnyUpstream::begin`] says.
+    ///
+    /// # Errors
+    /// Why it was not sent.
+    #[inline]
+    pub fn begin(
+        &self,
+        call: &RoutedCall<'_>,
+        form: DubboForm<'_>,
+    ) -> Result<Option<SentCall>, CallError> {
+        self.upstream().begin(call, form, self.credit())
     }
 
     /// Makes the call, and waits for its outcome.

@@ -134,7 +134,7 @@ impl Cluster {
                     headers,
                     not_at: None,
                 };
-                self.call(call, THIS_AGENT).await
+                self.call(&call, THIS_AGENT).await
             };
             let now = Instant::now();
             let next = now + later.policy.delay;

@@ -46,11 +46,11 @@ impl Cluster {
     pub(super) async fn call_by(
         self: &Rc<Self>,
         rule: &MethodRule,
-        call: RoutedCall<'_>,
+        call: &RoutedCall<'_>,
         caller: CallerId,
     ) -> Outcome {
         let mode = rule.policy().mode;
-        let all = self.attempts_of(&call);
+        let all = self.attempts_of(call);
         // Nobody hears how a one-way call ends, so that there is nothing to choose.
         match mode {
             CallMode::Failfast => {
@@ -58,10 +58,10 @@ impl Cluster {
                 self.call_with(Attempts::new(limits).with_draw(all.draw()), call, caller).await
             }
             CallMode::Broadcast => self.broadcast(call).await,
-            CallMode::Forking(n) if !call.one_way && self.is_idempotent(&call) => {
+            CallMode::Forking(n) if !call.one_way && self.is_idempotent(call) => {
                 self.race(rule, call, caller, n, Duration::MAX).await
             }
-            CallMode::Hedging(delay) if !call.one_way && self.is_idempotent(&call) => {
+            CallMode::Hedging(delay) if !call.one_way && self.is_idempotent(call) => {
                 let delay = hedge_delay(rule, delay);
                 self.race(rule, call, caller, 1, delay).await
             }
@@ -82,7 +82,7 @@ impl Cluster {
     async fn race(
         self: &Rc<Self>,
         rule: &MethodRule,
-        call: RoutedCall<'_>,
+        call: &RoutedCall<'_>,
         caller: CallerId,
         n: u32,
         mut delay: Duration,
@@ -95,10 +95,10 @@ impl Cluster {
         let mut running = Running::default();
         let draw = CallDraw(all.draw());
         // Those who wait in line come first.
-        let is_behind = self.lines.has_waiting(self.choice(&call, draw).allowed.as_ref());
+        let is_behind = self.lines.has_waiting(self.choice(call, draw).allowed.as_ref());
         while !is_behind
             && running.len() < n as usize
-            && let Some(attempt) = self.begin_next(&mut attempts, now, &call)
+            && let Some(attempt) = self.begin_next(&mut attempts, now, call)
         {
             running.push(Box::pin(self.run(attempt, now, call, false)));
         }
@@ -127,14 +127,14 @@ impl Cluster {
                     if !running.is_empty() {
                         continue;
                     }
-                    if !self.retry_of(&error, &call).allows_another_endpoint() {
+                    if !self.retry_of(&error, call).allows_another_endpoint() {
                         return Err(error);
                     }
                     Some(error)
                 }
                 None => None,
             };
-            let attempt = self.begin_further(&mut attempts, now, &call);
+            let attempt = self.begin_further(&mut attempts, now, call);
             match (attempt, failure) {
                 (Some(attempt), Some(error)) => {
                     self.count_retry(error.code);
@@ -196,22 +196,22 @@ impl Cluster {
         self: &Rc<Self>,
         attempt: Attempt,
         now: Instant,
-        call: RoutedCall<'_>,
+        call: &RoutedCall<'_>,
         is_hedge: bool,
     ) -> Ended {
-        let outcome = self.send(&attempt, &call, now).await;
+        let outcome = self.send(&attempt, call, now).await;
         Ended { attempt, outcome, is_hedge }
     }
 
     /// Makes a call at all endpoints. The first failure is its outcome, or else the last answer.
-    async fn broadcast(self: &Rc<Self>, call: RoutedCall<'_>) -> Outcome {
+    async fn broadcast(self: &Rc<Self>, call: &RoutedCall<'_>) -> Outcome {
         let deadline = call.times.deadline;
         self.budget.borrow_mut().call();
         // It may not be known yet who there is.
         self.wait_for_endpoints(deadline).await?;
         let now = Instant::now();
         self.last_call.set(now);
-        let allowed = self.allowed(&call, self.rules.draw());
+        let allowed = self.allowed(call, self.rules.draw());
         let is_allowed = |member: &Member| allowed.as_ref().is_none_or(|it| it.has(member));
         let slots: Vec<_> = {
             let balancer = self.balancer.borrow();

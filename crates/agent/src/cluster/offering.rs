@@ -9,20 +9,19 @@ use std::time::Instant;
 
 use balance::Slot;
 use flow::line::Arrival;
-use flow::queue::{CallerId, Priority};
-use flow::{AttemptLimits, Attempts, GiveUp, Next, Retry, Rewrites, Standing, has_to_queue};
+use flow::queue::CallerId;
+use flow::{AttemptLimits, Attempts, GiveUp, Next, Retry, Standing, has_to_queue};
 use registry::Freshness;
-use tracing::info;
 
 use super::attempt::Leave;
 use super::splits::CallDraw;
 use super::stuck::Moved;
 use super::{Allowed, Attempt, Cluster, Member};
-use crate::call::{Call, Outcome, Payload, RoutedCall, Times};
+use crate::call::{Outcome, RoutedCall, Times};
 use crate::error::{CallError, Code};
 use crate::facts::CallFacts;
 use crate::priority;
-use crate::upstream::{Credit, DubboForm};
+use crate::upstream::Credit;
 
 /// What a call says about where it goes.
 #[derive(Default)]
@@ -110,82 +109,35 @@ impl Cluster {
 
     /// Makes a call, on another endpoint if one refuses it before it has begun. Calls of the same
     /// `caller` take turns with those of others where they wait.
-    pub async fn call(self: &Rc<Self>, call: RoutedCall<'_>, caller: CallerId) -> Outcome {
-        let attempts = self.attempts_of(&call);
-        self.call_with(attempts, call, caller).await
+    pub fn call<'a>(
+        self: &'a Rc<Self>,
+        call: &'a RoutedCall<'a>,
+        caller: CallerId,
+    ) -> impl Future<Output = Outcome> + 'a {
+        self.call_with(self.attempts_of(call), call, caller)
     }
 
     /// Makes a call at one endpoint and no other.
-    pub async fn call_once(self: &Rc<Self>, call: RoutedCall<'_>, caller: CallerId) -> Outcome {
+    pub fn call_once<'a>(
+        self: &'a Rc<Self>,
+        call: &'a RoutedCall<'a>,
+        caller: CallerId,
+    ) -> impl Future<Output = Outcome> + 'a {
         let limits = AttemptLimits { max_attempts: 1, deadline: call.times.deadline };
         let attempts = Attempts::new(limits).with_draw(self.rules.draw().0);
-        self.call_with(attempts, call, caller).await
+        self.call_with(attempts, call, caller)
     }
 
     /// The same, with what it may try, and for which caller.
-    pub(super) async fn call_with(
-        self: &Rc<Self>,
+    pub(super) fn call_with<'a>(
+        self: &'a Rc<Self>,
         attempts: Attempts<Member>,
-        call: RoutedCall<'_>,
+        call: &'a RoutedCall<'a>,
         caller: CallerId,
-    ) -> Outcome {
-        let offer = self.offer(call.times.now, attempts, caller, &call, async |attempt, now| {
-            self.send(attempt, &call, now).await
-        });
-        offer.await
-    }
-
-    /// Makes one attempt of a call.
-    pub(super) async fn send(
-        &self,
-        attempt: &Attempt,
-        call: &RoutedCall<'_>,
-        now: Instant,
-    ) -> Outcome {
-        let deadline = call.times.deadline;
-        if let Payload::Whole(whole) = &call.payload {
-            let form = DubboForm { serialization: whole.serialization, path: None };
-            let call = Call { times: Times { now, deadline }, ..*call };
-            return attempt.call(&call, form).await;
-        }
-        let otherwise = self.policy.borrow().serialization;
-        // The provider's agent does not know it otherwise.
-        let class = self.policy.borrow().priority;
-        let class = (class != Priority::Normal).then(|| (priority::ATTACHMENT, class.name()));
-        let member = &attempt.member.0;
-        let used = member.serialization(otherwise);
-        // What the caller attaches counts more than what the registry shows.
-        let own = member.attachments.iter().map(|(name, value)| (*name, value.as_str()));
-        let all: Vec<(&str, &str)>;
-        let attachments = match member.attachments.is_empty() && class.is_none() {
-            true => call.attachments,
-            false => {
-                all = own.chain(class).chain(call.attachments.iter().copied()).collect();
-                &all
-            }
-        };
-        let form = DubboForm { serialization: used, path: member.path(&self.service.interface) };
-        let call = Call { attachments, times: Times { now, deadline }, ..*call };
-        let outcome = attempt.call(&call, form).await;
-        // Nobody has read it yet.
-        if call.one_way {
-            return outcome;
-        }
-        let Some(other) = member.refused_serializations.take_in(used, &outcome) else {
-            return outcome;
-        };
-        let now = Instant::now();
-        let is_allowed = |error: &CallError| Rewrites::new(deadline, 1).allow(now, error.retry());
-        if !outcome.as_ref().is_err_and(is_allowed) {
-            return outcome;
-        }
-        let call = Call { times: Times { now, deadline }, ..call };
-        let form = DubboForm { serialization: other, ..form };
-        let outcome = attempt.call(&call, form).await;
-        if member.refused_serializations.take_in_again(used, other, &outcome) {
-            info!(endpoint = %member.upstream.address(), %used, instead = %other, "serialization refused");
-        }
-        outcome
+    ) -> impl Future<Output = Outcome> + 'a {
+        self.offer(call.times.now, attempts, caller, call, async move |attempt, now| {
+            self.send(attempt, call, now).await
+        })
     }
 
     /// Offers a call that goes on `now` to one endpoint after the other, until one takes it or
@@ -213,14 +165,16 @@ impl Cluster {
             let attempt = match next {
                 Next::Queue => {
                     let deadline = attempts.limits().deadline;
-                    let attempt = self.queue(now, caller, deadline, facts, &choice).await?;
+                    let queued = Box::pin(self.queue(now, caller, deadline, facts, &choice));
+                    let attempt = queued.await?;
                     now = Instant::now();
                     Some(attempt)
                 }
                 Next::Offer(slot) => self.attempt(slot, now, choice.allowed.as_deref()),
                 Next::Wait => {
                     // If none came, the next decision says so.
-                    let _ = self.wait_for_endpoints(attempts.limits().deadline).await;
+                    let waiting = Box::pin(self.wait_for_endpoints(attempts.limits().deadline));
+                    let _ = waiting.await;
                     now = Instant::now();
                     choice = self.choice(facts, draw);
                     next = self.next(&attempts, now, &choice);

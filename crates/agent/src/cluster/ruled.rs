@@ -31,24 +31,24 @@ impl Cluster {
     pub async fn call_ruled(
         self: &Rc<Self>,
         rule: &MethodRule,
-        call: RoutedCall<'_>,
+        call: &RoutedCall<'_>,
         caller: CallerId,
     ) -> Outcome {
         let policy = rule.policy();
         let injected = match &policy.fault {
-            Some(fault) => self.inject(fault, &call).await,
+            Some(fault) => self.inject(fault, call).await,
             None => Ok(()),
         };
         if let (Ok(()), Some(mock)) = (&injected, policy.mock.as_ref().filter(|it| it.always)) {
             self.count_event(MethodEvent::Mocked);
-            return mocked(&mock.answer, &call);
+            return mocked(&mock.answer, call);
         }
         let outcome = match injected {
             Ok(()) => self.call_by(rule, call, caller).await,
             Err(error) => Err(error),
         };
         match outcome {
-            Err(error) => self.replaced(rule, &call, error),
+            Err(error) => self.replaced(rule, call, error),
             reply => reply,
         }
     }

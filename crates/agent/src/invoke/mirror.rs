@@ -154,7 +154,7 @@ impl WholeCopy {
             headers,
             not_at: None,
         };
-        route.cluster.call_once(call, THIS_AGENT).await.map(drop)
+        route.cluster.call_once(&call, THIS_AGENT).await.map(drop)
     }
 }
 

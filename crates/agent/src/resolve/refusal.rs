@@ -147,7 +147,7 @@ async fn ask(
     let times = Times { now: Instant::now(), deadline };
     // Asking is nothing that can be done one-way.
     let call = Call { one_way: false, ..invocation.call(&asked.route, &args, times) };
-    let outcome: Outcome = route.cluster.call(call, invocation.origin.caller).await;
+    let outcome: Outcome = route.cluster.call(&call, invocation.origin.caller).await;
     match outcome {
         Ok(reply) => json_of(&reply).err(),
         Err(error) => Some(error),

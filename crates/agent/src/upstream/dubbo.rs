@@ -14,9 +14,10 @@ use tracing::{debug, info};
 use wire::{Conn, Machine, TimedEvent};
 
 use super::{
-    DubboForm, Lanes, MessageLen, PeerProtocol, ReadyLane, Setup, Signs, encoded_offloaded, queued,
-    sent,
+    DubboForm, Lanes, MessageLen, PeerProtocol, ReadyLane, SentCall, Setup, Signs,
+    encoded_offloaded, note_outcome, queued, sent,
 };
+use crate::args::ArgumentList;
 use crate::call::{
     Call, Came, DubboAnswer, Encoded, Outcome, Payload, ProviderReply, ReplyTo, RoutedCall, Times,
     UNTOLD, Whole, note_end, wait,
@@ -304,50 +305,103 @@ impl PeerProtocol for DubboPeer {
     }
 }
 
+/// A call with its arguments in JSON, on its way to a connection.
+struct JsonRequest<'a> {
+    lanes: &'a Lanes<DubboPeer>,
+    conn: &'a Conn<DubboClient>,
+    call: &'a RoutedCall<'a>,
+    form: DubboForm<'a>,
+}
+
+impl JsonRequest<'_> {
+    /// Encodes the arguments, which are short, and queues the call.
+    #[inline]
+    fn send_short(
+        &self,
+        peer: &DubboPeer,
+        args: &ArgumentList<'_>,
+        now: Instant,
+        to: Option<ReplyTo>,
+    ) -> Result<RequestId, CallError> {
+        peer.scratch.with(|bytes| {
+            args.encode(self.call.method, self.form.serialization, bytes)?;
+            self.send(bytes, now, to)
+        })
+    }
+
+    /// Queues the call, its arguments encoded.
+    fn send(
+        &self,
+        bytes: &[u8],
+        now: Instant,
+        to: Option<ReplyTo>,
+    ) -> Result<RequestId, CallError> {
+        let (route, serialization) = (self.call.method, self.form.serialization);
+        let with_path = self.form.path.map(|path| route.template_for_path(serialization, path));
+        let with_path = with_path.transpose()?;
+        let template = match &with_path {
+            Some(template) => template,
+            None => route.template(serialization)?,
+        };
+        check_room(self.conn, bytes.len())?;
+        let mut call = self.call.with(template, Encoded { serialization, bytes });
+        call.times.now = now;
+        send(self.conn, &call, to).map_err(|unsent| refused(&unsent.1).at(self.lanes.address()))
+    }
+}
+
+/// How long the messages of a call are. Arguments are about as long in any form.
+fn message_len(call: &RoutedCall<'_>, args: &ArgumentList<'_>) -> MessageLen {
+    MessageLen { request: args.len_in_bytes(), reply: call.method.reply_len.get() }
+}
+
+/// Sends a call, if that can be done at once, as [`AnyUpstream::begin`](super::AnyUpstream::begin)
+/// says.
+///
+/// # Errors
+/// Why it was not sent.
+pub fn begin(
+    lanes: &Lanes<DubboPeer>,
+    call: &RoutedCall<'_>,
+    form: DubboForm<'_>,
+) -> Result<Option<SentCall>, CallError> {
+    let Payload::Json(args) = call.payload else { return Ok(None) };
+    let (len, now) = (message_len(call, args), call.times.now);
+    if call.one_way || LONG_LEN <= len.request {
+        return Ok(None);
+    }
+    let upstream = lanes.pick(len, now, |_| true);
+    let Some(conn) = upstream.ready_conn() else { return Ok(None) };
+    let (task, outcome) = oneshot::channel();
+    enter(call.clock, Stage::Encode);
+    let request = JsonRequest { lanes, conn: &conn, call, form };
+    let id = request.send_short(upstream.peer(), args, now, Some(ReplyTo::Task(task)))?;
+    Ok(Some(SentCall::by_dubbo(outcome, conn, id, form.serialization)))
+}
+
 /// Makes a call and waits for its outcome.
 pub async fn call(lanes: &Lanes<DubboPeer>, call: &RoutedCall<'_>, form: DubboForm<'_>) -> Outcome {
     let args = match call.payload {
         Payload::Json(args) => args,
         Payload::Whole(whole) => return pass_on(lanes, &call.with((), whole)).await,
     };
-    // Arguments are about as long in any form.
-    let expected = &call.method.reply_len;
-    let len = MessageLen { request: args.len_in_bytes(), reply: expected.get() };
+    let len = message_len(call, args);
     let ReadyLane { upstream, conn, now } =
         lanes.conn_soon(len, call.times.deadline, call.times.now, |_| true).await?;
     let peer = upstream.peer();
-    let (route, serialization) = (call.method, form.serialization);
-    let with_path = form.path.map(|path| route.template_for_path(serialization, path));
-    let with_path = with_path.transpose()?;
-    let template = match &with_path {
-        Some(template) => template,
-        None => route.template(serialization)?,
-    };
     let (to, outcome) = caller(call.one_way);
     enter(call.clock, Stage::Encode);
-    let send = |bytes: &[u8], now| {
-        check_room(&conn, bytes.len())?;
-        let mut call = call.with(template, Encoded { serialization, bytes });
-        call.times.now = now;
-        send(&conn, &call, to).map_err(|unsent| refused(&unsent.1).at(lanes.address()))
-    };
+    let request = JsonRequest { lanes, conn: &conn, call, form };
     let id = match len.request < LONG_LEN {
-        true => peer.scratch.with(|bytes| {
-            args.encode(route, serialization, bytes)?;
-            send(bytes, now)
-        })?,
+        true => request.send_short(peer, args, now, to)?,
         false => {
-            let bytes =
-                Box::pin(encoded_offloaded(args, call, serialization, &conn, &peer.threads));
-            let bytes = bytes.await?;
-            send(&bytes, Instant::now())?
+            let (conn, serialization) = (&conn, form.serialization);
+            let bytes = encoded_offloaded(args, call, serialization, conn, &peer.threads).await?;
+            request.send(&bytes, Instant::now(), to)?
         }
     };
     let outcome = finish(lanes, &conn, id, outcome).await;
-    note_end(call.clock, &outcome);
-    if let Ok(reply) = &outcome {
-        expected.note(reply.body.len());
-    }
+    note_outcome(call, &outcome);
     outcome
 }
 

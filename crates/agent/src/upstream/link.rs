@@ -18,9 +18,10 @@ use self::request::{not_taken_whole, refused, request_out};
 use super::credits::{Credit, LinkCredits, LinkPurse};
 use super::lanes::{Lanes, MessageLen, ReadyLane};
 use super::links::LinkCall;
-use super::{PeerProtocol, Setup, Signs, encoded_offloaded, queued, sent};
+use super::{PeerProtocol, SentCall, Setup, Signs, encoded_offloaded, note_outcome, queued, sent};
+use crate::args::ArgumentList;
 use crate::call::{
-    APP_US, Call, Came, Outcome, Payload, ProviderReply, ReplyTo, RoutedCall, Whole, note_end, wait,
+    APP_US, Call, Came, Outcome, Payload, ProviderReply, ReplyTo, RoutedCall, Whole, wait,
 };
 use crate::codec;
 use crate::connections::Activity;
@@ -406,20 +407,77 @@ impl PeerProtocol for LinkPeer {
     }
 }
 
+/// The lengths of a call's messages, and what it is to a choice among links.
+fn link_call<'a>(call: &RoutedCall<'a>, credit: Option<&'a Credit>) -> LinkCall<'a> {
+    let len = match call.payload {
+        Payload::Json(args) => {
+            MessageLen { request: args.len_in_bytes(), reply: call.method.reply_len.get() }
+        }
+        // A route of whole requests is that of many methods.
+        Payload::Whole(whole) => MessageLen { request: whole.body.len(), reply: 0 },
+    };
+    LinkCall { service: &call.method.def.service, credit, len }
+}
+
+/// What a peer knows a route by, and the serialization that was agreed for it.
+type AgreedRoute = (RouteId, Serialization);
+
+impl LinkPeer {
+    /// Encodes arguments, which are short, and queues the call.
+    #[inline]
+    fn send_short(
+        &self,
+        conn: &Conn<LinkClient>,
+        (route, serialization): AgreedRoute,
+        (call, args): (&RoutedCall<'_>, &ArgumentList<'_>),
+        now: Instant,
+        token: ReplyTo,
+    ) -> Result<CallId, CallError> {
+        self.scratch.with(|bytes| {
+            args.encode(call.method, serialization, bytes)?;
+            check_link_room(conn, bytes.len())?;
+            let request = request_out(route, serialization, call, bytes.as_slice().into());
+            self.send(conn, now, request, token)
+        })
+    }
+}
+
+/// Sends a call, with the credit that it has, if that can be done at once, as
+/// [`AnyUpstream::begin`](super::AnyUpstream::begin) says.
+///
+/// # Errors
+/// Why it was not sent.
+pub fn begin(
+    lanes: &Lanes<LinkPeer>,
+    call: &RoutedCall<'_>,
+    credit: Option<&Credit>,
+) -> Result<Option<SentCall>, CallError> {
+    let Payload::Json(args) = call.payload else { return Ok(None) };
+    let (link_call, now) = (link_call(call, credit), call.times.now);
+    if call.one_way || LONG_LEN <= link_call.len.request {
+        return Ok(None);
+    }
+    let upstream = lanes.pick_link(&link_call, now);
+    let Some(conn) = upstream.ready_conn() else { return Ok(None) };
+    let peer = upstream.peer();
+    let (route, RouteState::Accepted(serialization)) = peer.route(&conn, call.method)? else {
+        return Ok(None);
+    };
+    let (task, outcome) = oneshot::channel();
+    enter(call.clock, Stage::Encode);
+    let (agreed, token) = ((route, serialization), ReplyTo::Task(task));
+    let id = peer.send_short(&conn, agreed, (call, args), now, token)?;
+    queued(&conn, call.clock);
+    Ok(Some(SentCall::by_link(outcome, conn, id)))
+}
+
 /// Makes a call, with the credit that it has, and waits for its outcome.
 pub async fn call(
     lanes: &Lanes<LinkPeer>,
     call: &RoutedCall<'_>,
     credit: Option<&Credit>,
 ) -> Outcome {
-    let deadline = call.times.deadline;
-    let (service, expected) = (&*call.method.def.service, &call.method.reply_len);
-    let len = match call.payload {
-        Payload::Json(args) => MessageLen { request: args.len_in_bytes(), reply: expected.get() },
-        // A route of whole requests is that of many methods.
-        Payload::Whole(whole) => MessageLen { request: whole.body.len(), reply: 0 },
-    };
-    let link_call = LinkCall { service, credit, len };
+    let (deadline, link_call) = (call.times.deadline, link_call(call, credit));
     let ReadyLane { upstream, conn, mut now } =
         lanes.link_soon(&link_call, deadline, call.times.now).await?;
     let peer = upstream.peer();
@@ -439,20 +497,16 @@ pub async fn call(
     let token = ReplyTo::Task(task);
     enter(call.clock, Stage::Encode);
     let id = match call.payload {
-        Payload::Json(args) if len.request < LONG_LEN => peer.scratch.with(|bytes| {
-            args.encode(call.method, serialization, bytes)?;
-            check_link_room(&conn, bytes.len())?;
-            let request = request_out(route, serialization, call, bytes.as_slice().into());
-            peer.send(&conn, now, request, token)
-        })?,
+        Payload::Json(args) if link_call.len.request < LONG_LEN => {
+            peer.send_short(&conn, (route, serialization), (call, args), now, token)?
+        }
         payload => {
             let (body, serialization) = match payload {
                 Payload::Json(args) => {
                     let encoded =
-                        encoded_offloaded(args, call, serialization, &conn, &peer.threads);
-                    let body = Box::pin(encoded).await?;
+                        encoded_offloaded(args, call, serialization, &conn, &peer.threads).await?;
                     now = Instant::now();
-                    (Bytes::from(body), serialization)
+                    (Bytes::from(encoded), serialization)
                 }
                 Payload::Whole(whole) => (whole.body.clone(), whole.serialization),
             };
@@ -467,10 +521,7 @@ pub async fn call(
     }
     // A caller that goes away has the peer forget the call.
     let outcome = wait(outcome, || drop(conn.with(|link| link.cancel(id)))).await;
-    note_end(call.clock, &outcome);
-    if let Ok(reply) = &outcome {
-        expected.note(reply.body.len());
-    }
+    note_outcome(call, &outcome);
     outcome
 }
 

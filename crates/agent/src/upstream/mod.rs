@@ -3,8 +3,8 @@
 //!
 //! [`lifecycle`] keeps a connection alive, [`dubbo`] and [`link`] speak the protocols, `lanes`
 //! keeps long messages apart, `lane_group` shares calls among several connections, `links` says
-//! what credits mean to that, [`UpstreamPool`] lets several clusters share what goes to the same
-//! address.
+//! what credits mean to that, `sent_call` is a call that waits for its outcome, [`UpstreamPool`]
+//! lets several clusters share what goes to the same address.
 
 mod credits;
 pub mod dubbo;
@@ -16,6 +16,7 @@ mod links;
 mod long_arguments;
 mod reconnects;
 mod rounds;
+mod sent_call;
 mod share;
 mod signs;
 #[cfg(test)]
@@ -44,9 +45,10 @@ pub use self::links::LinkCall;
 use self::long_arguments::encoded_offloaded;
 pub use self::reconnects::Reconnects;
 use self::rounds::Rounds;
+pub use self::sent_call::SentCall;
 pub use self::share::check_share;
 pub use self::signs::Signs;
-use crate::call::{Outcome, ProviderReply, RoutedCall};
+use crate::call::{Outcome, Payload, ProviderReply, RoutedCall, note_end};
 use crate::config::{AppCapacity, ClusterPolicy, ConnectionLimit, TlsClient};
 use crate::connections::Connections;
 use crate::error::{CallError, Code};
@@ -72,6 +74,15 @@ fn sent(address: &Rc<str>) -> Outcome {
     let body = Bytes::from_static(body);
     let reply = ProviderReply::new(serialization, body, Rc::clone(address));
     Ok(ProviderReply { is_unheard: true, ..reply })
+}
+
+/// A call has ended at an endpoint.
+#[inline]
+pub fn note_outcome(call: &RoutedCall<'_>, outcome: &Outcome) {
+    note_end(call.clock, outcome);
+    if let (Payload::Json(_), Ok(reply)) = (&call.payload, outcome) {
+        call.method.reply_len.note(reply.body.len());
+    }
 }
 
 /// The clock of a call whose request was queued on `conn` runs for its writing from now on.
@@ -166,6 +177,25 @@ impl AnyUpstream {
             }
             Self::Link(lanes) => lanes.trouble(),
             Self::Dubbo(lanes) => lanes.trouble(),
+        }
+    }
+
+    /// Sends a call, with the credit that it has, if that can be done at once. `None` if it has to
+    /// wait for something, or if nobody waits for its outcome: then it is one for
+    /// [`AnyUpstream::call`].
+    ///
+    /// # Errors
+    /// Why it was not sent.
+    #[inline]
+    pub fn begin(
+        &self,
+        call: &RoutedCall<'_>,
+        form: DubboForm<'_>,
+        credit: Option<&Credit>,
+    ) -> Result<Option<SentCall>, CallError> {
+        match self {
+            Self::Link(lanes) => link::begin(lanes, call, credit),
+            Self::Dubbo(lanes) => dubbo::begin(lanes, call, form),
         }
     }
 

@@ -108,7 +108,7 @@ async fn pass_on(
         Waiting::Ruled(route, rule) => {
             let whole = received.call(&route.route, deadline);
             let call = whole.with(whole.method, Payload::Whole(whole.payload));
-            Box::pin(route.cluster.call_ruled(&rule, call, caller)).await
+            Box::pin(route.cluster.call_ruled(&rule, &call, caller)).await
         }
         Waiting::AtGate(Export { backend, .. }, waiting) => {
             let admitted = waiting.admitted().await;

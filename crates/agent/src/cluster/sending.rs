@@ -1,0 +1,137 @@
+//! One attempt of a call: how it is written for its endpoint, and sent there.
+//!
+//! Most are sent at once, and then nothing waits but their outcome. What is needed for the others
+//! is in futures of its own.
+
+use std::time::Instant;
+
+use dubbo_proto::Serialization;
+use flow::Rewrites;
+use flow::queue::Priority;
+use tracing::info;
+
+use super::{Attempt, Cluster};
+use crate::call::{Call, Outcome, Payload, RoutedCall, Times};
+use crate::error::CallError;
+use crate::priority;
+use crate::upstream::{DubboForm, SentCall, note_outcome};
+
+/// How a call is written for one endpoint.
+struct EndpointForm<'a> {
+    form: DubboForm<'a>,
+    /// Its attachments, if the endpoint wants others beside its own.
+    attachments: Option<Vec<(&'a str, &'a str)>>,
+}
+
+impl EndpointForm<'_> {
+    /// The call as it goes on `now` to the endpoint.
+    #[inline]
+    fn call<'a>(&'a self, call: &RoutedCall<'a>, now: Instant) -> RoutedCall<'a> {
+        let attachments = self.attachments.as_deref().unwrap_or(call.attachments);
+        Call { attachments, times: Times { now, ..call.times }, ..*call }
+    }
+}
+
+impl Cluster {
+    /// Makes one attempt of a call.
+    pub(super) async fn send(
+        &self,
+        attempt: &Attempt,
+        call: &RoutedCall<'_>,
+        now: Instant,
+    ) -> Outcome {
+        let (used, outcome) = match self.begin_at(attempt, call, now)? {
+            Some(sent) => {
+                let used = sent.used();
+                let outcome = sent.await;
+                note_outcome(call, &outcome);
+                (used, outcome)
+            }
+            // Such calls are few, and their future is larger than that of others.
+            None => Box::pin(self.send_later(attempt, call, now)).await,
+        };
+        let refused_serializations = &attempt.member.0.refused_serializations;
+        let other = used.and_then(|used| refused_serializations.take_in(used, &outcome));
+        match (used, other) {
+            (Some(used), Some(other)) => {
+                Box::pin(self.send_written_anew(attempt, call, (used, other), outcome)).await
+            }
+            _ => outcome,
+        }
+    }
+
+    /// Sends a call to its endpoint, if that can be done at once.
+    #[inline]
+    fn begin_at(
+        &self,
+        attempt: &Attempt,
+        call: &RoutedCall<'_>,
+        now: Instant,
+    ) -> Result<Option<SentCall>, CallError> {
+        let form = self.form_for(attempt, call);
+        attempt.begin(&form.call(call, now), form.form)
+    }
+
+    /// Makes one attempt of a call that could not be sent at once. Also how its arguments were
+    /// written, where the outcome shows whether the endpoint can read that.
+    async fn send_later(
+        &self,
+        attempt: &Attempt,
+        call: &RoutedCall<'_>,
+        now: Instant,
+    ) -> (Option<Serialization>, Outcome) {
+        let form = self.form_for(attempt, call);
+        let outcome = attempt.call(&form.call(call, now), form.form).await;
+        let is_read = matches!(call.payload, Payload::Json(_)) && !call.one_way;
+        (is_read.then_some(form.form.serialization), outcome)
+    }
+
+    /// Makes an attempt again in another serialization, if the endpoint has seen nothing but one
+    /// that it does not take.
+    async fn send_written_anew(
+        &self,
+        attempt: &Attempt,
+        call: &RoutedCall<'_>,
+        (used, other): (Serialization, Serialization),
+        outcome: Outcome,
+    ) -> Outcome {
+        let (now, deadline) = (Instant::now(), call.times.deadline);
+        let is_allowed = |error: &CallError| Rewrites::new(deadline, 1).allow(now, error.retry());
+        if !outcome.as_ref().is_err_and(is_allowed) {
+            return outcome;
+        }
+        let form = self.form_for(attempt, call);
+        let written = DubboForm { serialization: other, ..form.form };
+        let outcome = attempt.call(&form.call(call, now), written).await;
+        let member = &attempt.member.0;
+        if member.refused_serializations.take_in_again(used, other, &outcome) {
+            info!(endpoint = %member.upstream.address(), %used, instead = %other, "serialization refused");
+        }
+        outcome
+    }
+
+    /// How a call is written for its endpoint.
+    #[inline]
+    fn form_for<'a>(&'a self, attempt: &'a Attempt, call: &RoutedCall<'a>) -> EndpointForm<'a> {
+        if let Payload::Whole(whole) = &call.payload {
+            let form = DubboForm { serialization: whole.serialization, path: None };
+            return EndpointForm { form, attachments: None };
+        }
+        let policy = self.policy.borrow();
+        // The provider's agent does not know it otherwise.
+        let class = (policy.priority != Priority::Normal)
+            .then(|| (priority::ATTACHMENT, policy.priority.name()));
+        let member = &attempt.member.0;
+        let attachments = match member.attachments.is_empty() && class.is_none() {
+            true => None,
+            false => {
+                // What the caller attaches counts more than what the registry shows.
+                let own = member.attachments.iter().map(|(name, value)| (*name, value.as_str()));
+                Some(own.chain(class).chain(call.attachments.iter().copied()).collect())
+            }
+        };
+        let serialization = member.serialization(policy.serialization);
+        let form = DubboForm { serialization, path: member.path(&self.service.interface) };
+        EndpointForm { form, attachments }
+    }
+}

@@ -1,0 +1,153 @@
+//! A call of which the provider may refuse the form: what its definition says may be out of date.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use flow::Rewrites;
+use tracing::debug;
+
+use super::{MAX_REWRITES, packed, send_anew};
+use crate::args::ArgumentList;
+use crate::call::{Outcome, Times};
+use crate::error::{CallError, Code};
+use crate::invocation::Invocation;
+use crate::outbound::Outbound;
+use crate::resolve::refusal::RefusedCall;
+use crate::resolve::{self, refusal};
+use crate::route::{Parameters, Verdict};
+use crate::routes::ClusterRoute;
+
+/// A call that is made in another form, or explained, where its provider refuses it.
+pub(super) struct RefusableCall<'a> {
+    pub(super) outbound: &'a Outbound,
+    pub(super) registry: usize,
+    pub(super) invocation: &'a Invocation<'a>,
+    pub(super) route: &'a Rc<ClusterRoute>,
+    pub(super) times: Times,
+}
+
+impl RefusableCall<'_> {
+    /// Makes it.
+    pub(super) async fn make(self) -> Outcome {
+        let mut rewrites = self.rewrites();
+        if self.route.plan.is_guess {
+            match self.route.plan.verdict.get() {
+                Verdict::None => {}
+                Verdict::Refused => {
+                    check_scalars(self.route, self.invocation)
+                        .inspect_err(|error| self.count(error))?;
+                    return self.make_generic(&mut rewrites, self.times).await;
+                }
+                Verdict::Wrong => return self.make_generic(&mut rewrites, self.times).await,
+            }
+        }
+        match send_anew(self.route, self.invocation, self.times, &mut rewrites).await {
+            Err(error) => self.after_failure(error, rewrites).await,
+            answered => answered,
+        }
+    }
+
+    /// What becomes of a call that was sent once, and failed.
+    #[cold]
+    pub(super) async fn after(self, error: CallError) -> Outcome {
+        let rewrites = self.rewrites();
+        self.after_failure(error, rewrites).await
+    }
+
+    async fn after_failure(self, error: CallError, rewrites: Rewrites) -> Outcome {
+        if self.route.plan.is_guess {
+            return self.without_definition(error, rewrites).await;
+        }
+        if !error.is_unreadable() {
+            return Err(error);
+        }
+        let refused = RefusedCall { route: self.route, started: self.times.now };
+        let (outbound, invocation) = (self.outbound, self.invocation);
+        let explained = refusal::explain(outbound, self.registry, invocation, refused, error);
+        Err(Box::pin(explained).await)
+    }
+
+    /// A call whose types a definition tells, which may be out of date, has failed; then a generic
+    /// one follows. That has no types, so that Java makes values fit, by cutting them off: it is
+    /// made only if the values fit the scalar types that the definition tells. Where the provider
+    /// says that it has no method with these types, they count for nothing.
+    async fn without_definition(self, error: CallError, mut rewrites: Rewrites) -> Outcome {
+        let Self { outbound, registry, invocation, route, times } = self;
+        match error.code {
+            // A generic call was sent with these types, and without them Java would cut values off.
+            Code::BadArguments if route.parameters.is_generic() => return Err(error),
+            // The arguments do not fit the types: they were not sent.
+            Code::BadArguments => check_scalars(route, invocation)?,
+            // The provider knows no such method, or not with these types, or cannot read the
+            // arguments. All were written, so that they fit.
+            Code::MethodNotFound | Code::ProviderRejected => {}
+            _ => return Err(error),
+        }
+        let now = Instant::now();
+        if !rewrites.allow(now, error.retry()) {
+            return Err(error);
+        }
+        let second = self.make_generic(&mut rewrites, Times { now, ..times }).await;
+        if second.is_ok() && error.code != Code::BadArguments {
+            let refused = RefusedCall { route, started: times.now };
+            let verdict = Box::pin(refusal::verdict(outbound, registry, invocation, refused)).await;
+            debug!(service = %route.cluster.service, method = &*route.method, %error, ?verdict,
+                "the provider refuses the types of its definition; calls of this method are \
+                 generic from now on");
+            route.plan.verdict.set(verdict);
+        }
+        second.map_err(|second| both(route, &error, second))
+    }
+
+    async fn make_generic(&self, rewrites: &mut Rewrites, times: Times) -> Outcome {
+        let Self { outbound, registry, invocation, route, .. } = *self;
+        let generic = resolve::generic_instead(outbound, registry, invocation, route)
+            .inspect_err(|error| self.count(error))?;
+        send_anew(&generic, invocation, times, rewrites).await
+    }
+
+    fn rewrites(&self) -> Rewrites {
+        Rewrites::new(self.times.deadline, MAX_REWRITES)
+    }
+
+    fn count(&self, error: &CallError) {
+        self.route.cluster.count_without_endpoint(self.times.now, error.code);
+    }
+}
+
+/// Checks that the arguments fit the scalar types that the definition tells, as far as it does.
+fn check_scalars(route: &ClusterRoute, invocation: &Invocation<'_>) -> Result<(), CallError> {
+    let Parameters::Given(types) = &route.parameters else { return Ok(()) };
+    let packed = packed(route, invocation);
+    let list = packed.as_ref().map(|texts| ArgumentList::of_texts(texts));
+    let args = list.as_ref().unwrap_or(&invocation.args);
+    args.check_scalars(types, &route.plan, |_| false).map_err(|error| {
+        let origin = route.plan.schema.as_ref().map_or(String::new(), |it| it.origin.to_string());
+        let message = format!(
+            "{}; the types come from {origin}; if they are wrong, send the right ones (header \
+             x-dubbo-parameter-types)",
+            error.summary()
+        );
+        CallError { message: message.into(), ..error }
+    })
+}
+
+/// The failure of a call that was tried by its definition, and then as a generic call.
+fn both(route: &ClusterRoute, first: &CallError, second: CallError) -> CallError {
+    let Some(schema) = &route.plan.schema else { return second };
+    let origin = schema.origin.to_string();
+    if first.code == Code::BadArguments {
+        let message = format!(
+            "{} (types from {origin}); a generic call failed, too: {}",
+            first.summary(),
+            second.summary()
+        );
+        return CallError { message: message.into(), endpoint: second.endpoint, ..first.clone() };
+    }
+    let message = format!(
+        "{}; the first try, with the types from {origin}, failed: {}",
+        second.summary(),
+        first.summary()
+    );
+    CallError { message: message.into(), provider_status: None, ..second }
+}
