@@ -221,10 +221,17 @@ async fn make(
         Times { now: started, deadline: started + route.cluster.timeout(invocation.timeout) };
     let refusable = RefusableCall { outbound, registry, invocation, route: &route, times };
     let outcome = match is_plain(&route, invocation) {
-        true => match send_args(&route, &invocation.args, invocation, times).await {
-            Ok(reply) => Ok(with_result_type(&route, reply)),
-            Err(error) => Box::pin(refusable.after(error)).await,
-        },
+        true => {
+            let args = &invocation.args;
+            let outcome = match check_told_types(&route, args, started) {
+                Ok(()) => send_args(&route, args, invocation, times).await,
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Ok(reply) => Ok(with_result_type(&route, reply)),
+                Err(error) => Box::pin(refusable.after(error)).await,
+            }
+        }
         // Their future is larger than that of others.
         false => Box::pin(refusable.make()).await,
     };
@@ -234,22 +241,34 @@ async fn make(
     outcome
 }
 
-/// Whether a call is sent just as it is, with types that nobody has found fault with.
+/// Whether the arguments of a call are sent just as they are, with types that nobody has found
+/// fault with, or without any.
 #[inline]
 fn is_plain(route: &ClusterRoute, invocation: &Invocation<'_>) -> bool {
     let is_trusted = !route.plan.is_guess || matches!(route.plan.verdict.get(), Verdict::None);
-    is_trusted && !route.parameters.is_generic() && n_packed(route, invocation).is_none()
+    is_trusted && !route.answers_json_text() && n_packed(route, invocation).is_none()
 }
 
-/// Makes the call of a route; and once more, as long as the provider refuses a generic one because
-/// it cannot make an object of a class that the arguments name.
-async fn send_anew(
+/// Makes the call of a route, and once more as [`send_anew`] says.
+async fn send_till_read(
     route: &Rc<ClusterRoute>,
     invocation: &Invocation<'_>,
     times: Times,
     rewrites: &mut Rewrites,
 ) -> Outcome {
-    let mut outcome = send(route, invocation, times).await;
+    let outcome = send(route, invocation, times).await;
+    send_anew(route, invocation, times, rewrites, outcome).await
+}
+
+/// Makes a call once more that had this outcome, as long as the provider refuses a generic one
+/// because it cannot make an object of a class that the arguments name.
+async fn send_anew(
+    route: &Rc<ClusterRoute>,
+    invocation: &Invocation<'_>,
+    times: Times,
+    rewrites: &mut Rewrites,
+    mut outcome: Outcome,
+) -> Outcome {
     if !route.parameters.is_generic() {
         return outcome;
     }
@@ -289,35 +308,42 @@ async fn send(route: &Rc<ClusterRoute>, invocation: &Invocation<'_>, times: Time
     let packed = packed(route, invocation);
     let list = packed.as_ref().map(|texts| ArgumentList::of_texts(texts));
     let args = list.as_ref().unwrap_or(&invocation.args);
+    check_told_types(route, args, times.now)?;
+    let texts = route.answers_json_text().then(|| args.quoted());
+    let list = texts.as_ref().map(|texts| ArgumentList::of_texts(texts));
+    let outcome = send_args(route, list.as_ref().unwrap_or(args), invocation, times).await;
+    outcome.map(|reply| with_result_type(route, reply))
+}
+
+/// Checks what is sent without its type, although that is known: Java would make it fit.
+#[inline]
+fn check_told_types(
+    route: &ClusterRoute,
+    args: &ArgumentList<'_>,
+    now: Instant,
+) -> Result<(), CallError> {
     if !route.parameters.is_generic() {
-        let outcome = send_args(route, args, invocation, times).await;
-        return outcome.map(|reply| with_result_type(route, reply));
+        return Ok(());
     }
-    // What is sent without its type, although it is known, is checked here, for Java makes it fit.
     let types = match &route.parameters {
         Parameters::Named(types, _) => types,
         _ => &route.plan.told,
     };
-    args.check_scalars(types, &route.plan, |index| route.parameters.at(index).is_some())
-        .inspect_err(|error| route.cluster.count_without_endpoint(times.now, error.code))?;
-    let outcome = if route.answers_json_text() {
-        args.check_gson_numbers(types, &route.plan)
-            .inspect_err(|error| route.cluster.count_without_endpoint(times.now, error.code))?;
-        let texts = args.quoted();
-        send_args(route, &ArgumentList::of_texts(&texts), invocation, times).await
-    } else {
-        send_args(route, args, invocation, times).await
-    };
-    outcome.map(|reply| ProviderReply { route: Some(Rc::clone(&route.route)), ..reply })
+    let is_sent = |index| route.parameters.at(index).is_some();
+    let mut checked = args.check_scalars(types, &route.plan, is_sent);
+    if route.answers_json_text() {
+        checked = checked.and_then(|()| args.check_gson_numbers(types, &route.plan));
+    }
+    checked.inspect_err(|error| route.cluster.count_without_endpoint(now, error.code))
 }
 
-/// The reply, with the type of its result, for who reads it.
+/// The reply, with the route if that tells how to read it.
 #[inline]
-fn with_result_type(route: &ClusterRoute, reply: ProviderReply) -> ProviderReply {
-    match route.plan.result {
-        Some(_) => ProviderReply { route: Some(Rc::clone(&route.route)), ..reply },
-        None => reply,
+fn with_result_type(route: &ClusterRoute, mut reply: ProviderReply) -> ProviderReply {
+    if route.parameters.is_generic() || route.plan.result.is_some() {
+        reply.route = Some(Rc::clone(&route.route));
     }
+    reply
 }
 
 /// The arguments with the last ones in an array, if the method wants them so.

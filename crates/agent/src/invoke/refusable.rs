@@ -6,7 +6,7 @@ use std::time::Instant;
 use flow::Rewrites;
 use tracing::debug;
 
-use super::{MAX_REWRITES, packed, send_anew};
+use super::{MAX_REWRITES, packed, send_anew, send_till_read};
 use crate::args::ArgumentList;
 use crate::call::{Outcome, Times};
 use crate::error::{CallError, Code};
@@ -41,7 +41,7 @@ impl RefusableCall<'_> {
                 Verdict::Wrong => return self.make_generic(&mut rewrites, self.times).await,
             }
         }
-        match send_anew(self.route, self.invocation, self.times, &mut rewrites).await {
+        match send_till_read(self.route, self.invocation, self.times, &mut rewrites).await {
             Err(error) => self.after_failure(error, rewrites).await,
             answered => answered,
         }
@@ -50,8 +50,11 @@ impl RefusableCall<'_> {
     /// What becomes of a call that was sent once, and failed.
     #[cold]
     pub(super) async fn after(self, error: CallError) -> Outcome {
-        let rewrites = self.rewrites();
-        self.after_failure(error, rewrites).await
+        let (mut rewrites, failed) = (self.rewrites(), Err(error));
+        match send_anew(self.route, self.invocation, self.times, &mut rewrites, failed).await {
+            Err(error) => self.after_failure(error, rewrites).await,
+            answered => answered,
+        }
     }
 
     async fn after_failure(self, error: CallError, rewrites: Rewrites) -> Outcome {
@@ -103,7 +106,7 @@ impl RefusableCall<'_> {
         let Self { outbound, registry, invocation, route, .. } = *self;
         let generic = resolve::generic_instead(outbound, registry, invocation, route)
             .inspect_err(|error| self.count(error))?;
-        send_anew(&generic, invocation, times, rewrites).await
+        send_till_read(&generic, invocation, times, rewrites).await
     }
 
     fn rewrites(&self) -> Rewrites {
