@@ -101,7 +101,8 @@ async fn pass_on(
                 let whole = received.call(&route.route, deadline);
                 let call = whole.with(whole.method, Payload::Whole(whole.payload));
                 let call = Call { times: Times { now, deadline }, ..call };
-                attempt.call(&call, form).await
+                // Its future is large, and many may wait before they need it.
+                Box::pin(attempt.call(&call, form)).await
             });
             offer.await
         }
