@@ -35,7 +35,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use dubbo_proto::ServiceKey;
-use hessian::transcode::RefStyle;
+use hessian::transcode::{JsonOptions, RefStyle};
 use http::request::Parts;
 use http::{Method, Response};
 use hyper::body::{Body, Incoming};
@@ -120,7 +120,7 @@ async fn handle(
     let result = match page {
         Ok((facts, _)) => {
             let request = CallRequest { head, facts: &facts, body, session };
-            call(worker, listener, request, started, &mut entry).await
+            answer_request(worker, listener, request, started, &mut entry).await
         }
         Err(error) => {
             told(listener, &error);
@@ -146,33 +146,6 @@ struct CallRequest<'a> {
     session: &'a HttpSession,
 }
 
-/// Makes the call that a request asks for, and its answer.
-async fn call(
-    worker: &Worker,
-    listener: &HttpListener,
-    request: CallRequest<'_>,
-    started: Instant,
-    entry: &mut Option<Box<Entry>>,
-) -> Result<HttpAnswer, CallError> {
-    let replied = answer_request(worker, &listener.config, request, started, entry).await;
-    match replied {
-        Ok((reply, value)) => {
-            if let Err(error) = &value {
-                told(listener, error);
-            }
-            if let Some(entry) = entry.take() {
-                tell(entry, &reply, value.as_ref().err());
-            }
-            value
-        }
-        Err(RequestFailure::Request(error)) => {
-            told(listener, &error);
-            Err(error)
-        }
-        Err(RequestFailure::Call(error)) => Err(error),
-    }
-}
-
 /// Counts a call however it ends: when its future is dropped the caller has gone away.
 struct CallStatsGuard<'a> {
     stats: &'a CallStats,
@@ -183,20 +156,6 @@ struct CallStatsGuard<'a> {
 impl Drop for CallStatsGuard<'_> {
     fn drop(&mut self) {
         self.stats.finished(self.started.elapsed(), self.code);
-    }
-}
-
-/// Where a request failed.
-enum RequestFailure {
-    /// It makes no call.
-    Request(CallError),
-    /// The call was logged by [`invoke`].
-    Call(CallError),
-}
-
-impl From<CallError> for RequestFailure {
-    fn from(error: CallError) -> Self {
-        Self::Request(error)
     }
 }
 
@@ -260,18 +219,12 @@ fn told(listener: &HttpListener, error: &CallError) {
     debug!(listener = %listener.config.listen, %error, "request failed");
 }
 
-async fn answer_request(
-    worker: &Worker,
-    config: &HttpIngressConfig,
-    request: CallRequest<'_>,
-    mut started: Instant,
-    entry: &mut Option<Box<Entry>>,
-) -> Result<(ProviderReply, Result<HttpAnswer, CallError>), RequestFailure> {
-    let CallRequest { head, facts, body, session } = request;
+/// Whether this may be a request for a call, by all but its path.
+fn check_request(head: &Parts, facts: &Facts<'_>) -> Result<(), CallError> {
     if head.method != Method::POST {
         let method = clip(head.method.as_str());
         let message = format!("{method} is not allowed here; use POST to call a method");
-        return Err(CallError::new(Code::MethodNotAllowed, message).into());
+        return Err(CallError::new(Code::MethodNotAllowed, message));
     }
     if let Some(encoding) = facts.content_encoding.filter(|name| *name != "identity") {
         let encoding = String::from_utf8_lossy(encoding.as_bytes());
@@ -279,27 +232,50 @@ async fn answer_request(
             "content-encoding {:?} is not supported; send the body uncompressed",
             clip(&encoding)
         );
-        return Err(CallError::new(Code::UnsupportedMediaType, message).into());
+        return Err(CallError::new(Code::UnsupportedMediaType, message));
     }
+    Ok(())
+}
+
+/// What the headers of a request say of its call.
+fn read_headers<'a>(
+    head: &'a Parts,
+    facts: &Facts<'_>,
+) -> Result<(JsonOptions, CallHeaders<'a>), CallError> {
+    check_request(head, facts)?;
     let options = options::read(head, facts.has_ours)?;
-    let headers = CallHeaders::read(head, facts.has_ours)?;
-    let more = headers.more_attachments()?;
+    Ok((options, CallHeaders::read(head, facts.has_ours)?))
+}
+
+/// Makes the call that a request asks for, and its answer.
+async fn answer_request(
+    worker: &Worker,
+    listener: &HttpListener,
+    request: CallRequest<'_>,
+    mut started: Instant,
+    entry: &mut Option<Box<Entry>>,
+) -> Result<HttpAnswer, CallError> {
+    let CallRequest { head, facts, body, session } = request;
+    let refused = |error: &CallError| told(listener, error);
+    let config = &listener.config;
+    let (options, headers) = read_headers(head, facts).inspect_err(refused)?;
+    let more = headers.more_attachments().inspect_err(refused)?;
     let n_read = Cell::new(0);
     let read = read_body(body, session, config, &mut started, worker.threads(), &n_read).await;
     if let Some(entry) = entry {
         entry.read_so_far(n_read.get());
     }
-    let (body, _hold) = read?;
+    let (body, _hold) = read.inspect_err(refused)?;
     session.read_whole(head);
     let (form, target);
     let (style, mut invocation) = match head.uri.path() {
         "/" => {
-            form = form::Form::parse(&body)?;
+            form = form::Form::parse(&body).inspect_err(refused)?;
             (Style::Text, form.invocation(headers, &more))
         }
         path => {
-            target = json::MethodPath::parse(path)?;
-            (Style::Json, target.invocation(headers, &more, &body)?)
+            target = json::MethodPath::parse(path).inspect_err(refused)?;
+            (Style::Json, target.invocation(headers, &more, &body).inspect_err(refused)?)
         }
     };
     if options.refs == RefStyle::Path {
@@ -312,8 +288,8 @@ async fn answer_request(
         name(entry, &invocation, body.len());
     }
     let (outbound, registry) = (&worker.outbound, config.registry);
-    let outcome = invoke(outbound, registry, &invocation, started).await;
-    let mut reply = outcome.map_err(RequestFailure::Call)?;
+    // A failure of the call was logged there.
+    let mut reply = invoke(outbound, registry, &invocation, started).await?;
     let (account, threads) = (session.account(), worker.threads());
     let mut value = answer::value(style, &options, &reply, account, threads).await;
     // That of another endpoint may be unreadable, too; what stands for a failure is not.
@@ -324,7 +300,13 @@ async fn answer_request(
         value = answer::value(style, &options, &other, account, threads).await;
         reply = other;
     }
-    Ok((reply, value))
+    if let Err(error) = &value {
+        refused(error);
+    }
+    if let Some(entry) = entry.take() {
+        tell(entry, &reply, value.as_ref().err());
+    }
+    value
 }
 
 #[cfg(test)]

@@ -26,7 +26,8 @@ use crate::worker::Worker;
 
 /// A request, and what lasts until its answer leaves.
 pub(super) struct AcceptedRequest {
-    head: Parts,
+    /// In a box, since a request goes from hand to hand until it is answered.
+    head: Box<Parts>,
     body: Incoming,
     active: Active,
     stream: Option<Rc<StreamAnswer>>,
@@ -38,7 +39,8 @@ impl AcceptedRequest {
     #[inline]
     pub(super) fn new(session: &Rc<HttpSession>, request: Request<Incoming>) -> Self {
         let active = Active::begin(session);
-        let (mut head, body) = request.into_parts();
+        let (head, body) = request.into_parts();
+        let mut head = Box::new(head);
         let (stream, room) = (session.begin_stream(), session.hold_head(&head.headers));
         if room.is_err() {
             // It is refused, and need not be kept until it is its turn.
