@@ -56,6 +56,8 @@ const N_CLASSES: usize = 3;
 /// So many newcomers have their first turn in a round. A worker begins that many calls in a
 /// millisecond or two.
 const NEWCOMERS_PER_ROUND: usize = 16;
+/// So many entries are looked at to find out whether they are few.
+const FEW: usize = 16;
 
 /// Who calls.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -282,7 +284,12 @@ impl Class {
         });
         let round = own.map_or_else(|| self.first_round(entry.caller).0, |own| own.round);
         let until = (round, entry.deadline, Key(u64::MAX), u64::MAX);
-        let n_in_round = self.turns.range(..=until).take(at_most).count();
+        // Who comes last mostly goes last: then it is faster to count the few who go after it.
+        let n_after = self.turns.range(until..).take(FEW).count();
+        let n_in_round = match n_after < FEW {
+            true => self.turns.len() - n_after,
+            false => self.turns.range(..=until).take(at_most).count(),
+        };
         let n_others = n_rounds.saturating_mul(self.callers.len().saturating_sub(1));
         self.len.min(n_rounds.saturating_add(n_others).max(n_in_round))
     }

@@ -119,7 +119,10 @@ impl RefusableCall<'_> {
 }
 
 /// Checks that the arguments fit the scalar types that the definition tells, as far as it does.
-fn check_scalars(route: &ClusterRoute, invocation: &Invocation<'_>) -> Result<(), CallError> {
+pub(super) fn check_scalars(
+    route: &ClusterRoute,
+    invocation: &Invocation<'_>,
+) -> Result<(), CallError> {
     let Parameters::Given(types) = &route.parameters else { return Ok(()) };
     let packed = packed(route, invocation);
     let list = packed.as_ref().map(|texts| ArgumentList::of_texts(texts));

@@ -1,5 +1,6 @@
 //! Calls that end before an endpoint is asked, and what their callers are told.
 
+use super::refusable::check_scalars;
 use super::*;
 use crate::args::parse_types;
 use crate::invocation::CallOrigin;
