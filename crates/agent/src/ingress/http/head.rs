@@ -23,6 +23,8 @@ pub(super) struct Facts<'a> {
     pub content_encoding: Option<&'a HeaderValue>,
     /// Whether the body comes in chunks.
     pub is_chunked: bool,
+    /// Whether `Connection` has an option other than `keep-alive`.
+    pub has_options: bool,
     /// The page that sends the request, as a browser tells it.
     pub origin: Option<&'a HeaderValue>,
     /// How that page and this agent are related, as a browser tells it.
@@ -47,6 +49,9 @@ impl<'a> Facts<'a> {
                     host = Some(value);
                 }
                 "transfer-encoding" => coding.read(value)?,
+                "connection" => {
+                    facts.has_options |= !value.as_bytes().eq_ignore_ascii_case(b"keep-alive");
+                }
                 "content-encoding" => facts.content_encoding = Some(value),
                 "origin" => facts.origin = Some(value),
                 "sec-fetch-site" => facts.fetch_site = Some(value),

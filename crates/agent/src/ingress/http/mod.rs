@@ -266,7 +266,7 @@ async fn answer_request(
         entry.read_so_far(n_read.get());
     }
     let (body, _hold) = read.inspect_err(refused)?;
-    session.read_whole(head);
+    session.read_whole(head, facts);
     let (form, target);
     let (style, mut invocation) = match head.uri.path() {
         "/" => {

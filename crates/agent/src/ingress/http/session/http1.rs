@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use bytes::Bytes;
+use http::Version;
 use http::request::Parts;
-use http::{Version, header};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
@@ -24,6 +24,7 @@ use wire::Connection;
 use super::answering::{Answered, Answering};
 use super::io::SessionIo;
 use super::{HTTP2_START, HttpListener, HttpSession, MIN_BUFFER_LEN, Phase};
+use crate::ingress::http::head::Facts;
 use crate::ingress::http::prepared_answers;
 use crate::worker::Worker;
 
@@ -68,11 +69,8 @@ impl HttpSession {
     }
 
     /// The request is read to its end.
-    pub(in crate::ingress::http) fn read_whole(&self, head: &Parts) {
-        let mut options = head.headers.get_all(header::CONNECTION).iter();
-        let is_kept = head.version == Version::HTTP_11
-            && options.all(|option| option.as_bytes().eq_ignore_ascii_case(b"keep-alive"));
-        self.is_read_whole.set(is_kept);
+    pub(in crate::ingress::http) fn read_whole(&self, head: &Parts, facts: &Facts<'_>) {
+        self.is_read_whole.set(head.version == Version::HTTP_11 && !facts.has_options);
     }
 
     /// Whether the connection is between two requests, and leaves nothing undone.
