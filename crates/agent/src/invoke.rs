@@ -228,7 +228,7 @@ async fn make(
                 Err(error) => Err(error),
             };
             match outcome {
-                Ok(reply) => Ok(with_result_type(&route, reply)),
+                Ok(reply) => Ok(with_route(&route, reply)),
                 Err(error) => Box::pin(refusable.after(error)).await,
             }
         }
@@ -312,7 +312,7 @@ async fn send(route: &Rc<ClusterRoute>, invocation: &Invocation<'_>, times: Time
     let texts = route.answers_json_text().then(|| args.quoted());
     let list = texts.as_ref().map(|texts| ArgumentList::of_texts(texts));
     let outcome = send_args(route, list.as_ref().unwrap_or(args), invocation, times).await;
-    outcome.map(|reply| with_result_type(route, reply))
+    outcome.map(|reply| with_route(route, reply))
 }
 
 /// Checks what is sent without its type, although that is known: Java would make it fit.
@@ -337,9 +337,9 @@ fn check_told_types(
     checked.inspect_err(|error| route.cluster.count_without_endpoint(now, error.code))
 }
 
-/// The reply, with the route if that tells how to read it.
+/// The reply, with its route if that tells how to read it.
 #[inline]
-fn with_result_type(route: &ClusterRoute, mut reply: ProviderReply) -> ProviderReply {
+fn with_route(route: &ClusterRoute, mut reply: ProviderReply) -> ProviderReply {
     if route.parameters.is_generic() || route.plan.result.is_some() {
         reply.route = Some(Rc::clone(&route.route));
     }
@@ -374,7 +374,10 @@ async fn send_args(
     let one_way = call.one_way;
     let mut outcome = match route.cluster.method_rule(&call) {
         _ if invocation.is_copy => Box::pin(route.cluster.call_once(&call, caller)).await,
-        None => route.cluster.call(&call, caller).await,
+        None => {
+            let attempts = route.cluster.attempts_of(&call);
+            route.cluster.call_with(attempts, &call, caller).await
+        }
         Some(rule) => {
             route.cluster.check_rate(&rule, times.now, &call, invocation.origin)?;
             // Such calls are few, and their future is larger than that of others.

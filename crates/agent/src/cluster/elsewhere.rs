@@ -8,7 +8,7 @@ use crate::error::CallError;
 
 impl Cluster {
     /// What a call may try that was not offered yet, or that was answered somewhere.
-    pub(super) fn attempts_of(&self, call: &RoutedCall<'_>) -> Attempts<Member> {
+    pub fn attempts_of(&self, call: &RoutedCall<'_>) -> Attempts<Member> {
         let mut attempts = self.attempts(call.times.deadline);
         if let Some(address) = call.not_at {
             let balancer = self.balancer.borrow();

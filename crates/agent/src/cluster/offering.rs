@@ -109,35 +109,28 @@ impl Cluster {
 
     /// Makes a call, on another endpoint if one refuses it before it has begun. Calls of the same
     /// `caller` take turns with those of others where they wait.
-    pub fn call<'a>(
-        self: &'a Rc<Self>,
-        call: &'a RoutedCall<'a>,
-        caller: CallerId,
-    ) -> impl Future<Output = Outcome> + 'a {
-        self.call_with(self.attempts_of(call), call, caller)
+    pub async fn call(self: &Rc<Self>, call: &RoutedCall<'_>, caller: CallerId) -> Outcome {
+        self.call_with(self.attempts_of(call), call, caller).await
     }
 
     /// Makes a call at one endpoint and no other.
-    pub fn call_once<'a>(
-        self: &'a Rc<Self>,
-        call: &'a RoutedCall<'a>,
-        caller: CallerId,
-    ) -> impl Future<Output = Outcome> + 'a {
+    pub async fn call_once(self: &Rc<Self>, call: &RoutedCall<'_>, caller: CallerId) -> Outcome {
         let limits = AttemptLimits { max_attempts: 1, deadline: call.times.deadline };
         let attempts = Attempts::new(limits).with_draw(self.rules.draw().0);
-        self.call_with(attempts, call, caller)
+        self.call_with(attempts, call, caller).await
     }
 
-    /// The same, with what it may try, and for which caller.
-    pub(super) fn call_with<'a>(
-        self: &'a Rc<Self>,
+    /// The same as [`Cluster::call`], with what it may try.
+    pub async fn call_with(
+        self: &Rc<Self>,
         attempts: Attempts<Member>,
-        call: &'a RoutedCall<'a>,
+        call: &RoutedCall<'_>,
         caller: CallerId,
-    ) -> impl Future<Output = Outcome> + 'a {
-        self.offer(call.times.now, attempts, caller, call, async move |attempt, now| {
+    ) -> Outcome {
+        let offer = self.offer(call.times.now, attempts, caller, call, async |attempt, now| {
             self.send(attempt, call, now).await
-        })
+        });
+        offer.await
     }
 
     /// Offers a call that goes on `now` to one endpoint after the other, until one takes it or
