@@ -1,6 +1,7 @@
 use link_proto::SendError;
 use wire::{Budget, Group};
 
+use super::request::not_taken_whole;
 use super::*;
 
 fn peer() -> LinkPeer {

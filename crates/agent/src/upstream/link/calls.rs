@@ -1,0 +1,140 @@
+//! How calls are sent on a link.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use dubbo_proto::Serialization;
+use link_proto::{CallId, RouteId};
+use tokio::sync::oneshot;
+use wire::Conn;
+
+use super::request::{not_taken_whole, request_out};
+use super::{LinkClient, LinkPeer, RouteState};
+use crate::args::ArgumentList;
+use crate::call::{Outcome, Payload, ReplyTo, RoutedCall, wait};
+use crate::error::CallError;
+use crate::memory::check_link_room;
+use crate::offload::LONG_LEN;
+use crate::stages::{Stage, enter};
+use crate::upstream::{
+    Credit, Lanes, LinkCall, MessageLen, ReadyLane, SentCall, encoded_offloaded, note_outcome,
+    queued, sent,
+};
+
+/// The lengths of a call's messages, and what it is to a choice among links.
+fn link_call<'a>(call: &RoutedCall<'a>, credit: Option<&'a Credit>) -> LinkCall<'a> {
+    let len = match call.payload {
+        Payload::Json(args) => {
+            MessageLen { request: args.len_in_bytes(), reply: call.method.reply_len.get() }
+        }
+        // A route of whole requests is that of many methods.
+        Payload::Whole(whole) => MessageLen { request: whole.body.len(), reply: 0 },
+    };
+    LinkCall { service: &call.method.def.service, credit, len }
+}
+
+/// What a peer knows a route by, and the serialization that was agreed for it.
+type AgreedRoute = (RouteId, Serialization);
+
+impl LinkPeer {
+    /// Encodes arguments, which are short, and queues the call.
+    #[inline]
+    fn send_short(
+        &self,
+        conn: &Conn<LinkClient>,
+        (route, serialization): AgreedRoute,
+        (call, args): (&RoutedCall<'_>, &ArgumentList<'_>),
+        now: Instant,
+        token: ReplyTo,
+    ) -> Result<CallId, CallError> {
+        self.scratch.with(|bytes| {
+            args.encode(call.method, serialization, bytes)?;
+            check_link_room(conn, bytes.len())?;
+            let request = request_out(route, serialization, call, bytes.as_slice().into());
+            self.send(conn, now, request, token)
+        })
+    }
+}
+
+/// Sends a call, with the credit that it has, if that can be done at once, as
+/// [`AnyUpstream::begin`](crate::upstream::AnyUpstream::begin) says.
+///
+/// # Errors
+/// Why it was not sent.
+pub fn begin(
+    lanes: &Lanes<LinkPeer>,
+    call: &RoutedCall<'_>,
+    credit: Option<&Credit>,
+) -> Result<Option<SentCall>, CallError> {
+    let Payload::Json(args) = call.payload else { return Ok(None) };
+    let (link_call, now) = (link_call(call, credit), call.times.now);
+    if call.one_way || LONG_LEN <= link_call.len.request {
+        return Ok(None);
+    }
+    let upstream = lanes.pick_link(&link_call, now);
+    let Some(conn) = upstream.ready_conn() else { return Ok(None) };
+    let peer = upstream.peer();
+    let (route, RouteState::Accepted(serialization)) = peer.route(&conn, call.method)? else {
+        return Ok(None);
+    };
+    let (task, outcome) = oneshot::channel();
+    enter(call.clock, Stage::Encode);
+    let (agreed, token) = ((route, serialization), ReplyTo::Task(task));
+    let id = peer.send_short(&conn, agreed, (call, args), now, token)?;
+    queued(&conn, call.clock);
+    Ok(Some(SentCall::by_link(outcome, conn, id)))
+}
+
+/// Makes a call, with the credit that it has, and waits for its outcome.
+pub async fn call(
+    lanes: &Lanes<LinkPeer>,
+    call: &RoutedCall<'_>,
+    credit: Option<&Credit>,
+) -> Outcome {
+    let (deadline, link_call) = (call.times.deadline, link_call(call, credit));
+    let ReadyLane { upstream, conn, mut now } =
+        lanes.link_soon(&link_call, deadline, call.times.now).await?;
+    let peer = upstream.peer();
+    let (route, serialization) = match peer.route(&conn, call.method)? {
+        (id, RouteState::Accepted(serialization)) => (id, serialization),
+        _ => {
+            let settled = peer.settled_route(&conn, call.method, deadline).await;
+            now = Instant::now();
+            let error = |error| match call.payload {
+                Payload::Json(_) => error,
+                Payload::Whole(_) => not_taken_whole(error),
+            };
+            settled.map_err(|it| error(it).at(&peer.address))?
+        }
+    };
+    let (task, outcome) = oneshot::channel();
+    let token = ReplyTo::Task(task);
+    enter(call.clock, Stage::Encode);
+    let id = match call.payload {
+        Payload::Json(args) if link_call.len.request < LONG_LEN => {
+            peer.send_short(&conn, (route, serialization), (call, args), now, token)?
+        }
+        payload => {
+            let (body, serialization) = match payload {
+                Payload::Json(args) => {
+                    let encoded =
+                        encoded_offloaded(args, call, serialization, &conn, &peer.threads).await?;
+                    now = Instant::now();
+                    (Bytes::from(encoded), serialization)
+                }
+                Payload::Whole(whole) => (whole.body.clone(), whole.serialization),
+            };
+            check_link_room(&conn, body.len())?;
+            let request = request_out(route, serialization, call, body.into());
+            peer.send(&conn, now, request, token)?
+        }
+    };
+    queued(&conn, call.clock);
+    if call.one_way {
+        return sent(&peer.address);
+    }
+    // A caller that goes away has the peer forget the call.
+    let outcome = wait(outcome, || drop(conn.with(|link| link.cancel(id)))).await;
+    note_outcome(call, &outcome);
+    outcome
+}
