@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::test_clock::start;
-use crate::{FrameError, ReplyKind, RequestHead};
+use crate::{FrameError, ReplyKind, RequestHead, RequestTemplate};
 
 const SECOND: Duration = Duration::from_secs(1);
 
