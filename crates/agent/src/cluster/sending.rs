@@ -54,7 +54,7 @@ impl Cluster {
         let other = used.and_then(|used| refused_serializations.take_in(used, &outcome));
         match (used, other) {
             (Some(used), Some(other)) => {
-                Box::pin(self.send_written_anew(attempt, call, (used, other), outcome)).await
+                Box::pin(self.send_written_anew(attempt, call, used, other, outcome)).await
             }
             _ => outcome,
         }
@@ -92,7 +92,8 @@ impl Cluster {
         &self,
         attempt: &Attempt,
         call: &RoutedCall<'_>,
-        (used, other): (Serialization, Serialization),
+        used: Serialization,
+        other: Serialization,
         outcome: Outcome,
     ) -> Outcome {
         let (now, deadline) = (Instant::now(), call.times.deadline);
@@ -105,7 +106,8 @@ impl Cluster {
         let outcome = attempt.call(&form.call(call, now), written).await;
         let member = &attempt.member.0;
         if member.refused_serializations.take_in_again(used, other, &outcome) {
-            info!(endpoint = %member.upstream.address(), %used, instead = %other, "serialization refused");
+            let endpoint = member.upstream.address();
+            info!(%endpoint, %used, instead = %other, "serialization refused");
         }
         outcome
     }

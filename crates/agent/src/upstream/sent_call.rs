@@ -76,3 +76,81 @@ impl Drop for SentCall {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::rc::Rc;
+    use std::task::Waker;
+    use std::time::{Duration, Instant};
+
+    use dubbo_proto::{RequestHead, RequestTemplate, Serialization};
+    use wire::{Budget, Group};
+
+    use super::super::dubbo::DubboPeer;
+    use super::super::{PeerProtocol, Setup};
+    use super::*;
+    use crate::call::ReplyTo;
+    use crate::config::ClusterPolicy;
+    use crate::error::{CallError, Code};
+    use crate::memory::Memory;
+    use crate::offload::Threads;
+
+    const USED: Serialization = Serialization::Hessian2;
+
+    /// A connection, and a call that was sent there.
+    fn sent() -> (Conn<DubboClient>, SentCall) {
+        let (now, setup) = (Instant::now(), Setup::new(&ClusterPolicy::default()));
+        let memory = Rc::new(Memory::new(Budget::new(usize::MAX), Group::new()));
+        let threads = Threads::one_per_core();
+        let peer = DubboPeer::new("h:1", setup, memory, threads, Rc::default());
+        let conn = Conn::new(peer.machine(now));
+        let head = RequestHead { path: "a.B", version: "", method: "m", descriptor: "" };
+        let template = RequestTemplate::new(USED, &head, &[]).unwrap();
+        let (task, outcome) = oneshot::channel();
+        let deadline = now + Duration::from_secs(9);
+        let id = conn.with(|machine| {
+            machine.0.send(now, &template, b"", &[], deadline, ReplyTo::Task(task)).unwrap()
+        });
+        (conn.clone(), SentCall::by_dubbo(outcome, conn, id, USED))
+    }
+
+    fn in_flight(conn: &Conn<DubboClient>) -> usize {
+        conn.look(|machine| machine.0.in_flight())
+    }
+
+    #[test]
+    fn who_goes_away_before_the_outcome_gives_the_call_up() {
+        let (conn, sent) = sent();
+        assert_eq!((in_flight(&conn), sent.used()), (1, Some(USED)));
+        drop(sent);
+        assert_eq!(in_flight(&conn), 0);
+    }
+
+    #[test]
+    fn a_connection_that_ends_ends_its_calls() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let (conn, call) = sent();
+        {
+            let mut call = pin!(call);
+            assert!(call.as_mut().poll(&mut cx).is_pending());
+            let tokens: Vec<ReplyTo> = conn.with(|machine| machine.0.drain_pending().collect());
+            for token in tokens {
+                token.complete(Err(CallError::new(Code::ConnectionBroken, "gone")));
+            }
+            let outcome = call.as_mut().poll(&mut cx);
+            let Poll::Ready(Err(error)) = outcome else { panic!("it does not end") };
+            assert_eq!(error.code, Code::ConnectionBroken);
+        }
+        assert_eq!(in_flight(&conn), 0);
+    }
+
+    #[test]
+    fn a_call_that_nobody_answers_any_more_fails_and_says_so() {
+        let (conn, call) = sent();
+        conn.with(|machine| machine.0.drain_pending().for_each(drop));
+        let polled = pin!(call).poll(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(Err(error)) = polled else { panic!("it does not end") };
+        assert_eq!(error.code, Code::Internal);
+    }
+}

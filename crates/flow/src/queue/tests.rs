@@ -65,6 +65,22 @@ fn a_full_queue_gives_way_to_those_with_less() {
     assert_eq!((queue.len(), queue.pop()), (3, Some(6)));
 }
 
+/// However it is counted: those after are few, or those before.
+#[test]
+fn who_comes_is_told_how_many_go_before() {
+    let (start, mut queue) = (crate::test_start(), Queue::new(200));
+    for caller in 0..100 {
+        let item = u32::try_from(caller).unwrap();
+        pushed(&mut queue, entry(start, caller, Priority::Normal, 10 * caller + 5), item);
+    }
+    for n_before in [0, 1, 50, 83, 84, 85, 99, 100] {
+        let new = entry(start, 1000, Priority::Normal, 10 * n_before);
+        let n_before = usize::try_from(n_before).unwrap();
+        assert_eq!(queue.n_ahead(&new, 1000), n_before);
+        assert_eq!(queue.n_ahead(&new, 30), n_before.min(30), "counts no further");
+    }
+}
+
 #[test]
 fn who_is_known_goes_before_a_crowd_of_newcomers_which_goes_on() {
     let (start, mut queue) = (crate::test_start(), Queue::new(2000));

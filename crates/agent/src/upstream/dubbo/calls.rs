@@ -9,7 +9,7 @@ use wire::Conn;
 use super::{DubboClient, DubboPeer};
 use crate::args::ArgumentList;
 use crate::call::{
-    Call, Encoded, Outcome, Payload, ReplyTo, RoutedCall, Times, UNTOLD, Whole, note_end, wait,
+    Call, Encoded, Outcome, Payload, ReplyTo, RoutedCall, Times, UNTOLD, Whole, note_end,
 };
 use crate::error::{CallError, Code};
 use crate::memory::check_room;
@@ -22,7 +22,7 @@ use crate::upstream::{
 
 /// A call with its arguments in JSON, on its way to a connection.
 struct JsonRequest<'a> {
-    lanes: &'a Lanes<DubboPeer>,
+    peer: &'a DubboPeer,
     conn: &'a Conn<DubboClient>,
     call: &'a RoutedCall<'a>,
     form: DubboForm<'a>,
@@ -33,12 +33,11 @@ impl JsonRequest<'_> {
     #[inline]
     fn send_short(
         &self,
-        peer: &DubboPeer,
         args: &ArgumentList<'_>,
         now: Instant,
         to: Option<ReplyTo>,
     ) -> Result<RequestId, CallError> {
-        peer.scratch.with(|bytes| {
+        self.peer.scratch.with(|bytes| {
             args.encode(self.call.method, self.form.serialization, bytes)?;
             self.send(bytes, now, to)
         })
@@ -61,7 +60,7 @@ impl JsonRequest<'_> {
         check_room(self.conn, bytes.len())?;
         let mut call = self.call.with(template, Encoded { serialization, bytes });
         call.times.now = now;
-        send(self.conn, &call, to).map_err(|unsent| refused(&unsent.1).at(self.lanes.address()))
+        send(self.conn, &call, to).map_err(|unsent| refused(&unsent.1).at(&self.peer.address))
     }
 }
 
@@ -71,8 +70,7 @@ fn message_len(call: &RoutedCall<'_>, args: &ArgumentList<'_>) -> MessageLen {
 }
 
 /// Sends a call, if that can be done at once, as
-/// [`AnyUpstream::begin`](crate::upstream::AnyUpstream::begin)
-/// says.
+/// [`AnyUpstream::begin`](crate::upstream::AnyUpstream::begin) says.
 ///
 /// # Errors
 /// Why it was not sent.
@@ -90,8 +88,8 @@ pub fn begin(
     let Some(conn) = upstream.ready_conn() else { return Ok(None) };
     let (task, outcome) = oneshot::channel();
     enter(call.clock, Stage::Encode);
-    let request = JsonRequest { lanes, conn: &conn, call, form };
-    let id = request.send_short(upstream.peer(), args, now, Some(ReplyTo::Task(task)))?;
+    let request = JsonRequest { peer: upstream.peer(), conn: &conn, call, form };
+    let id = request.send_short(args, now, Some(ReplyTo::Task(task)))?;
     Ok(Some(SentCall::by_dubbo(outcome, conn, id, form.serialization)))
 }
 
@@ -107,16 +105,17 @@ pub async fn call(lanes: &Lanes<DubboPeer>, call: &RoutedCall<'_>, form: DubboFo
     let peer = upstream.peer();
     let (to, outcome) = caller(call.one_way);
     enter(call.clock, Stage::Encode);
-    let request = JsonRequest { lanes, conn: &conn, call, form };
+    let (request, serialization) =
+        (JsonRequest { peer, conn: &conn, call, form }, form.serialization);
     let id = match len.request < LONG_LEN {
-        true => request.send_short(peer, args, now, to)?,
+        true => request.send_short(args, now, to)?,
         false => {
-            let (conn, serialization) = (&conn, form.serialization);
-            let bytes = encoded_offloaded(args, call, serialization, conn, &peer.threads).await?;
+            let bytes = encoded_offloaded(args, call, serialization, &conn, &peer.threads).await?;
             request.send(&bytes, Instant::now(), to)?
         }
     };
-    let outcome = finish(lanes, &conn, id, outcome).await;
+    let Some(outcome) = outcome else { return sent(lanes.address()) };
+    let outcome = SentCall::by_dubbo(outcome, conn, id, serialization).await;
     note_outcome(call, &outcome);
     outcome
 }
@@ -130,9 +129,10 @@ pub async fn pass_on(lanes: &Lanes<DubboPeer>, call: &Call<'_, (), Whole<'_>>) -
     check_room(&conn, request)?;
     let (to, outcome) = caller(call.one_way);
     let times = Times { now, ..call.times };
-    let sent = send_whole(&conn, &Call { times, ..*call }, to);
-    let id = sent.map_err(|unsent| refused(&unsent.1).at(lanes.address()))?;
-    let outcome = finish(lanes, &conn, id, outcome).await;
+    let queued = send_whole(&conn, &Call { times, ..*call }, to);
+    let id = queued.map_err(|unsent| refused(&unsent.1).at(lanes.address()))?;
+    let Some(outcome) = outcome else { return sent(lanes.address()) };
+    let outcome = SentCall::by_dubbo(outcome, conn, id, call.payload.serialization).await;
     note_end(call.clock, &outcome);
     outcome
 }
@@ -144,19 +144,6 @@ fn caller(one_way: bool) -> (Option<ReplyTo>, Option<oneshot::Receiver<Outcome>>
     }
     let (task, outcome) = oneshot::channel();
     (Some(ReplyTo::Task(task)), Some(outcome))
-}
-
-async fn finish(
-    lanes: &Lanes<DubboPeer>,
-    conn: &Conn<DubboClient>,
-    id: RequestId,
-    outcome: Option<oneshot::Receiver<Outcome>>,
-) -> Outcome {
-    match outcome {
-        // A caller that goes away frees its place in the table of pending calls.
-        Some(outcome) => wait(outcome, || drop(conn.with(|machine| machine.0.cancel(id)))).await,
-        None => sent(lanes.address()),
-    }
 }
 
 /// Why a call was not sent, and who waits for its outcome.

@@ -11,7 +11,7 @@ use wire::Conn;
 use super::request::{not_taken_whole, request_out};
 use super::{LinkClient, LinkPeer, RouteState};
 use crate::args::ArgumentList;
-use crate::call::{Outcome, Payload, ReplyTo, RoutedCall, wait};
+use crate::call::{Outcome, Payload, ReplyTo, RoutedCall};
 use crate::error::CallError;
 use crate::memory::check_link_room;
 use crate::offload::LONG_LEN;
@@ -33,26 +33,42 @@ fn link_call<'a>(call: &RoutedCall<'a>, credit: Option<&'a Credit>) -> LinkCall<
     LinkCall { service: &call.method.def.service, credit, len }
 }
 
-/// What a peer knows a route by, and the serialization that was agreed for it.
-type AgreedRoute = (RouteId, Serialization);
+/// A call on its way to a link, by a route that the peer has accepted.
+struct LinkRequest<'a> {
+    peer: &'a LinkPeer,
+    conn: &'a Conn<LinkClient>,
+    call: &'a RoutedCall<'a>,
+    route: RouteId,
+    /// How it is written: as was agreed for the route, or as a whole request is already.
+    serialization: Serialization,
+}
 
-impl LinkPeer {
+impl LinkRequest<'_> {
     /// Encodes arguments, which are short, and queues the call.
     #[inline]
     fn send_short(
         &self,
-        conn: &Conn<LinkClient>,
-        (route, serialization): AgreedRoute,
-        (call, args): (&RoutedCall<'_>, &ArgumentList<'_>),
+        args: &ArgumentList<'_>,
         now: Instant,
         token: ReplyTo,
     ) -> Result<CallId, CallError> {
-        self.scratch.with(|bytes| {
-            args.encode(call.method, serialization, bytes)?;
-            check_link_room(conn, bytes.len())?;
-            let request = request_out(route, serialization, call, bytes.as_slice().into());
-            self.send(conn, now, request, token)
+        self.peer.scratch.with(|bytes| {
+            args.encode(self.call.method, self.serialization, bytes)?;
+            self.send(bytes.len(), bytes.as_slice().into(), now, token)
         })
+    }
+
+    /// Queues the call with a payload of so many bytes.
+    fn send(
+        &self,
+        len: usize,
+        payload: link_proto::Payload<'_>,
+        now: Instant,
+        token: ReplyTo,
+    ) -> Result<CallId, CallError> {
+        check_link_room(self.conn, len)?;
+        let request = request_out(self.route, self.serialization, self.call, payload);
+        self.peer.send(self.conn, now, request, token)
     }
 }
 
@@ -79,8 +95,8 @@ pub fn begin(
     };
     let (task, outcome) = oneshot::channel();
     enter(call.clock, Stage::Encode);
-    let (agreed, token) = ((route, serialization), ReplyTo::Task(task));
-    let id = peer.send_short(&conn, agreed, (call, args), now, token)?;
+    let request = LinkRequest { peer, conn: &conn, call, route, serialization };
+    let id = request.send_short(args, now, ReplyTo::Task(task))?;
     queued(&conn, call.clock);
     Ok(Some(SentCall::by_link(outcome, conn, id)))
 }
@@ -95,7 +111,7 @@ pub async fn call(
     let ReadyLane { upstream, conn, mut now } =
         lanes.link_soon(&link_call, deadline, call.times.now).await?;
     let peer = upstream.peer();
-    let (route, serialization) = match peer.route(&conn, call.method)? {
+    let (route, agreed) = match peer.route(&conn, call.method)? {
         (id, RouteState::Accepted(serialization)) => (id, serialization),
         _ => {
             let settled = peer.settled_route(&conn, call.method, deadline).await;
@@ -107,34 +123,31 @@ pub async fn call(
             settled.map_err(|it| error(it).at(&peer.address))?
         }
     };
+    let serialization = match call.payload {
+        Payload::Json(_) => agreed,
+        Payload::Whole(whole) => whole.serialization,
+    };
     let (task, outcome) = oneshot::channel();
     let token = ReplyTo::Task(task);
     enter(call.clock, Stage::Encode);
+    let request = LinkRequest { peer, conn: &conn, call, route, serialization };
     let id = match call.payload {
         Payload::Json(args) if link_call.len.request < LONG_LEN => {
-            peer.send_short(&conn, (route, serialization), (call, args), now, token)?
+            request.send_short(args, now, token)?
         }
-        payload => {
-            let (body, serialization) = match payload {
-                Payload::Json(args) => {
-                    let encoded =
-                        encoded_offloaded(args, call, serialization, &conn, &peer.threads).await?;
-                    now = Instant::now();
-                    (Bytes::from(encoded), serialization)
-                }
-                Payload::Whole(whole) => (whole.body.clone(), whole.serialization),
-            };
-            check_link_room(&conn, body.len())?;
-            let request = request_out(route, serialization, call, body.into());
-            peer.send(&conn, now, request, token)?
+        Payload::Json(args) => {
+            let bytes = encoded_offloaded(args, call, serialization, &conn, &peer.threads).await?;
+            request.send(bytes.len(), Bytes::from(bytes).into(), Instant::now(), token)?
+        }
+        Payload::Whole(whole) => {
+            request.send(whole.body.len(), whole.body.clone().into(), now, token)?
         }
     };
     queued(&conn, call.clock);
     if call.one_way {
         return sent(&peer.address);
     }
-    // A caller that goes away has the peer forget the call.
-    let outcome = wait(outcome, || drop(conn.with(|link| link.cancel(id)))).await;
+    let outcome = SentCall::by_link(outcome, conn, id).await;
     note_outcome(call, &outcome);
     outcome
 }
