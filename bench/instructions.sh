@@ -7,7 +7,8 @@
 # program. Needs valgrind, wrk, and the programs `dubmesh` and `bench`, built with --release. It
 # uses the ports from 21100 on. Profiles for callgrind_annotate stay in bench/results/raw; names
 # and lines are in them if the agent was built with CARGO_PROFILE_RELEASE_STRIP=none.
-# AGENT_KEYS is more of the agent's section [agent], such as 'stage_sample = 0'.
+# AGENT_KEYS is more of the agent's section [agent], such as 'stage_sample = 0'. With CACHES=1 the
+# first caches are simulated, too, on a slower clock (src/slow_clock.c; needs a C compiler).
 set -eu
 cd "$(dirname "$0")/.."
 dubmesh=${DUBMESH_BIN:-target/release/dubmesh}
@@ -39,6 +40,11 @@ agent() {
 
 # What has to run before the agent is counted.
 callgrind=(valgrind --tool=callgrind "--callgrind-out-file=$folder/callgrind")
+if [ -n "${CACHES:-}" ]; then
+    cc -O2 -shared -fPIC -o "$folder/slow_clock.so" bench/src/slow_clock.c
+    callgrind=(env "LD_PRELOAD=$folder/slow_clock.so" "${callgrind[@]}" --cache-sim=yes
+        --I1=32768,8,64 --D1=32768,8,64 --LL=1048576,16,64)
+fi
 
 service() { printf '[[service]]\ninterface = "%s"\nendpoints = ["%s"]\n' "$1" "$2" >"$folder/services.toml"; }
 registry='[[registry]]
@@ -80,7 +86,8 @@ END
     sed -n 's/^RESULT.*"requests":\([0-9]*\).*/\1/p' "$folder/wrk"
 }
 
-# Instructions so far; the next are counted anew.
+# Instructions so far; the next are counted anew. With CACHES, also, of these and among others, the
+# lines of code (4th) and of data (5th read, 6th written) that were not in the first cache.
 dump() {
     callgrind_control --dump "$1" >"$folder/control"
     cat "$folder"/callgrind.* | sed -n 's/^totals: //p'
@@ -110,8 +117,12 @@ listen = "127.0.0.1:21102"
     sleep 1
     load "$path" 2 >"$folder/warm"
     dump $counted "$path" >"$folder/start"
-    short=$(load "$path" 2) short_cost=$(dump $counted "$path")
-    long=$(load "$path" "$seconds") long_cost=$(dump $counted "$path")
-    echo "$path: $(((long_cost - short_cost) / (long - short))) instructions a call ($((long - short)) calls)"
+    short=$(load "$path" 2) short_cost=($(dump $counted "$path"))
+    long=$(load "$path" "$seconds") long_cost=($(dump $counted "$path"))
+    each() { echo $(((long_cost[$1] - short_cost[$1]) / (long - short))); }
+    echo "$path: $(each 0) instructions a call ($((long - short)) calls)"
+    if [ -n "${CACHES:-}" ]; then
+        echo "$path: lines fetched a call: $(each 3) of code, $(($(each 4) + $(each 5))) of data"
+    fi
     end
 done; done
