@@ -25,6 +25,7 @@ use stream::ByteStream;
 pub(crate) use stream::{DetachedSocket, Socket};
 
 mod departures;
+mod discard;
 mod meter;
 mod stream;
 #[cfg(feature = "tls")]

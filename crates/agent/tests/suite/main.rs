@@ -9,6 +9,7 @@ mod credits;
 mod dashboard;
 mod definitions;
 mod dubbo_ingress;
+mod early_answers;
 mod ejection;
 mod failures;
 mod fairness;

@@ -41,9 +41,16 @@ pub(super) async fn read_body(
         Poll::Pending => {
             let whole = tokio::time::timeout(config.body_timeout, whole).await;
             *started = Instant::now();
-            whole.unwrap_or_else(|_| Err(late(config.body_timeout)))?
+            match whole {
+                Ok(whole) => whole?,
+                Err(_) => {
+                    session.expects_no_more();
+                    return Err(late(config.body_timeout));
+                }
+            }
         }
     };
+    session.expects_no_more();
     match data {
         Data::Whole(whole) => Ok((whole, hold)),
         // Long ones are rare: their future need not be a part of every call's.
@@ -132,6 +139,11 @@ async fn collect(
         Ok(len) if len <= max_len => len,
         _ => return Err(too_large(max_len)),
     };
+    if MIN_ROOM_LEN < announced_len {
+        // What has no chance is refused before it is read. What has one may still be refused: to
+        // be held, it has to be there.
+        session.account().check(announced_len)?;
+    }
     let mut hold = session.account().take(0)?;
     let (mut first, mut pieces) = (Bytes::new(), Pieces::default());
     while let Some(frame) = next_frame(&mut body, session, max_len).await? {

@@ -6,7 +6,8 @@
 //!
 //! `http1` serves that version and `answering` its requests, `io` is its bytes, `body_wakes` wakes
 //! its task, `memory_account` is what it holds in memory, `idle_frames` how many frames of HTTP/2
-//! may come that ask for nothing, `refusal` what is told of requests that never were any.
+//! may come that ask for nothing, `refusal` what is told of requests that never were any,
+//! `lingering` how a connection ends whose caller still sends.
 //!
 //! Timeouts are kept by the worker's sweep, not by a timer per connection: moving a timer with
 //! every request would cost more than all the rest of this file.
@@ -16,6 +17,7 @@ mod body_wakes;
 mod http1;
 mod idle_frames;
 mod io;
+mod lingering;
 mod memory_account;
 mod refusal;
 
@@ -64,6 +66,8 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const MAX_RESET_STREAMS: usize = 100;
 /// How long a connection of HTTP/2 that was told to end may take to do so.
 const END_TIME: Duration = Duration::from_secs(5);
+/// How long one of HTTP/1 is kept whose caller sends what nobody wants.
+const LEAVE_TIME: Duration = Duration::from_secs(5);
 /// A connection of HTTP/1 that has been idle for so long keeps nothing to answer with.
 const REST_AFTER: Duration = Duration::from_secs(1);
 /// Smallest read buffer that hyper accepts.
@@ -78,6 +82,8 @@ enum Phase {
     Head,
     /// A request is being answered.
     Busy,
+    /// The last request was answered, and its caller has not noticed.
+    Leaving,
 }
 
 /// The clock and the exit of one connection; the worker holds it weakly.
@@ -120,6 +126,8 @@ pub struct HttpSession {
     is_known: Cell<bool>,
     /// Whether the last request is of a caller who may ask again, and was read to its end.
     is_read_whole: Cell<bool>,
+    /// How many bytes of the last request may still come when it is answered.
+    unread_len: Cell<u64>,
     /// What was refused before it was a request, if the journal has not been told yet.
     refusal: Cell<Option<Box<RefusedHead>>>,
 }
@@ -151,6 +159,7 @@ impl HttpSession {
             answering: OnceCell::new(),
             is_known: Cell::new(false),
             is_read_whole: Cell::new(false),
+            unread_len: Cell::new(0),
             refusal: Cell::new(None),
             phase: Cell::new(Phase::Head),
             since: Cell::new(Instant::now()),
@@ -375,6 +384,7 @@ impl Session for HttpSession {
             Phase::Busy => return,
             Phase::Head => limits.head,
             Phase::Idle => limits.idle,
+            Phase::Leaving => LEAVE_TIME,
         };
         let time = now.saturating_duration_since(self.since.get());
         if let Some(answering) = self.answering.get().filter(|_| REST_AFTER <= time) {
@@ -399,6 +409,7 @@ impl Session for HttpSession {
             Phase::Idle => "idle",
             Phase::Head => "reading a request",
             Phase::Busy => "answering",
+            Phase::Leaving => "leaving",
         };
         let in_flight = self.n_active.get() as usize;
         Activity { doing, in_flight, held_bytes: self.account.held(), peer_name: None }

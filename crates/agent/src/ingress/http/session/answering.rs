@@ -40,6 +40,7 @@ impl AcceptedRequest {
     pub(super) fn new(session: &Rc<HttpSession>, request: Request<Incoming>) -> Self {
         let active = Active::begin(session);
         let (head, body) = request.into_parts();
+        session.expects(&body);
         let mut head = Box::new(head);
         let (stream, room) = (session.begin_stream(), session.hold_head(&head.headers));
         if room.is_err() {

@@ -49,6 +49,8 @@ impl HttpSession {
             let leave = http1::Connection::graceful_shutdown;
             let rests = || worker.is_crowded() && self.may_rest();
             if let Some(ended) = self.until_end(Pin::new(&mut connection), leave, rests).await {
+                let mut io = connection.into_parts().io;
+                self.linger(io.stream.inner_mut().get_mut()).await;
                 return ended;
             }
             answering.rest();

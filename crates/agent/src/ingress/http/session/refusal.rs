@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use super::{HttpSession, LAST_READ, prepared_answers};
-use crate::error::CallError;
+use crate::error::{CallError, Code};
 use crate::ingress::http::note_path;
 use crate::ingress::http::prepared_answers::PreparedAnswer;
 use crate::worker::Worker;
@@ -26,6 +26,10 @@ impl HttpSession {
             let head = last.bytes_of(self).filter(|head| head.len() == self.head_len.get())?;
             path_of(head).map(Into::into)
         });
+        // Who is slow, or one of too many, is not waited for.
+        if !matches!(answer.code, Code::RequestTimeout | Code::Overloaded) {
+            self.expects_rest_of_head();
+        }
         self.refusal.set(Some(Box::new(RefusedHead { answer, path, came: self.since.get() })));
     }
 

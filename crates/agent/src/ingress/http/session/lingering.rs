@@ -1,0 +1,67 @@
+//! How a connection of HTTP/1 ends whose last request was answered before all of it had come.
+//!
+//! What still comes of it is thrown away, until the caller has ended the connection or some time
+//! has passed. So the caller finds the answer, and not a connection that was reset.
+//!
+//! Who sends more than the request is not read any further, and is not let go any sooner: a caller
+//! who reads no answers would only come back at once, and send as much again.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use hyper::body::{Body, Incoming};
+use tokio::io::AsyncWriteExt;
+use wire::Connection;
+
+use super::{HttpSession, Phase};
+
+/// What may come of a request whose length nobody has told.
+const UNTOLD_LEN: u64 = 16 << 20;
+/// The same of what is left of a head.
+const HEAD_LEN: u64 = 1 << 20;
+
+impl HttpSession {
+    /// The body of a request is to come.
+    pub(super) fn expects(&self, body: &Incoming) {
+        self.unread_len.set(body.size_hint().exact().unwrap_or(UNTOLD_LEN));
+    }
+
+    /// More of a head may come that was refused.
+    pub(super) fn expects_rest_of_head(&self) {
+        self.unread_len.set(HEAD_LEN);
+    }
+
+    /// All of the request has come, or its caller is too slow to be waited for.
+    pub(in crate::ingress::http) fn expects_no_more(&self) {
+        self.unread_len.set(0);
+    }
+
+    /// Ends a connection on which all answers were written.
+    pub(super) async fn linger(&self, stream: &mut Connection) {
+        let mut left = Some(self.unread_len.take()).filter(|len| *len != 0);
+        if left.is_none() || stream.shutdown().await.is_err() {
+            return;
+        }
+        self.enter(Phase::Leaving);
+        poll_fn(|cx| {
+            self.set_task(cx);
+            if self.expired.get() || self.draining.get() {
+                return Poll::Ready(());
+            }
+            if left.is_none() {
+                return Poll::Pending;
+            }
+            match stream.poll_discard(cx) {
+                Poll::Ready(Ok(len @ 1..)) => {
+                    left = left.and_then(|left| left.checked_sub(len as u64));
+                    // Others have their turn.
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                Poll::Ready(_) => Poll::Ready(()),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await;
+    }
+}
