@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use crate::support;
 use crate::support::dubbo::DubboConsumer;
+use crate::support::http2::{
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, Http2, PING, RST_STREAM,
+};
 use crate::support::{
     Behaviour, FakeProvider, Http, SERVICE, STRING, block_on, call, consumer,
     consumer_with_metrics, dubbo_consumer, metric, register, register_link, start, wait_until,
@@ -179,6 +182,52 @@ fn a_request_whose_head_is_refused_has_a_line() {
     let says = |what: &str| all.iter().any(|it| it["message"].as_str().unwrap().contains(what));
     assert!(says("not HTTP: invalid content-length"), "{all:?}");
     assert!(says("(max_head_bytes): message head is too large"), "{all:?}");
+}
+
+/// What h2 refuses never becomes a request either.
+#[test]
+fn a_request_of_http2_whose_head_is_refused_has_a_line() {
+    let (folder, hub) = (tempfile::tempdir().unwrap(), MemoryHub::new());
+    let path = folder.path().join("access.log");
+    let agent = consumer(&hub, &log(&path, "failed"));
+    let mut http2 = Http2::to(&agent, 1 << 16);
+    let good = Http2::head(0, "/com.acme.Nobody/echo");
+    let field = |name: &str| {
+        let len = u8::try_from(name.len()).unwrap();
+        [&[0, len], name.as_bytes(), b"\x01x"].concat()
+    };
+    // A field that only HTTP/1 has; one in two frames, of which the second comes later.
+    let broken = [&*good, &field("connection")].concat();
+    http2.frame(HEADERS, END_HEADERS | END_STREAM, 1, &broken);
+    assert_eq!(http2.next(RST_STREAM).0, 1);
+    http2.frame(HEADERS, END_STREAM, 3, &good);
+    http2.frame(CONTINUATION, END_HEADERS, 3, &field("upgrade"));
+    assert_eq!(http2.next(RST_STREAM).0, 3);
+    // A call that is answered, and one with trailers.
+    http2.frame(HEADERS, END_HEADERS | END_STREAM, 5, &good);
+    assert_eq!(http2.next(HEADERS).0, 5);
+    http2.frame(HEADERS, END_HEADERS, 7, &good);
+    http2.frame(DATA, 0, 7, b"[1]");
+    http2.frame(HEADERS, END_HEADERS | END_STREAM, 7, &field("x-sum"));
+    assert_eq!(http2.next(HEADERS).0, 7);
+    // Requests that are given up at once were none that is refused.
+    for stream in (9..49).step_by(2) {
+        http2.frame(HEADERS, END_HEADERS, stream, &good);
+        http2.frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]);
+    }
+    http2.frame(PING, 0, 0, &[0; 8]);
+    http2.next(PING);
+    drop(http2);
+    drain(agent);
+    let all = lines(&path, 4);
+    let is_refused = |line: &&Value| {
+        let message = line["message"].as_str().unwrap();
+        message.contains("request of HTTP/2 was refused") && line["code"] == "bad_request"
+    };
+    let refused: Vec<&Value> = all.iter().filter(is_refused).collect();
+    assert_eq!(refused.len(), 2, "{all:?}");
+    assert!(refused[0]["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{refused:?}");
+    assert_eq!(all.iter().filter(|line| line["code"] == "service_not_found").count(), 2);
 }
 
 /// Of a long request of Dubbo's only the header is read.

@@ -323,8 +323,14 @@ impl HttpSession {
                 .max_header_list_size(max_head_len)
                 .serve_connection(io, service)
         );
-        let ended = self.until_end(connection, http2::Connection::graceful_shutdown, || false);
-        ended.await.unwrap_or(Ok(()))
+        let never_rests = || {
+            self.tell_refused_streams(&worker);
+            false
+        };
+        let leave = http2::Connection::graceful_shutdown;
+        let ended = self.until_end(connection, leave, never_rests).await;
+        self.tell_refused_streams(&worker);
+        ended.unwrap_or(Ok(()))
     }
 
     /// Polls a connection to its end, and has it take no further requests once it is to leave. One

@@ -2,7 +2,8 @@
 //! the like.
 //!
 //! It also says when heads have to be looked at before more are read: h2 unpacks all that have
-//! come, and a byte may unpack to a hundred.
+//! come, and a byte may unpack to a hundred. And it counts heads: of those that h2 refuses, nobody
+//! hears otherwise.
 //!
 //! Each costs us more than its sender, and h2 takes as many as come. What is read is therefore
 //! looked at here, too. Nothing is kept of it, and what is broken is left to h2.
@@ -17,6 +18,7 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
 
 /// Frames at once: what a browser or a proxy sends when it begins, many times over.
 const BURST: u32 = 500;
@@ -50,6 +52,35 @@ pub(super) struct FramePace {
     /// Bytes of heads that were read in this turn.
     heads_len: usize,
     is_over: bool,
+    heads: Heads,
+}
+
+/// The heads of requests, each on a stream of its own.
+#[derive(Clone, Copy, Debug, Default)]
+struct Heads {
+    last_stream: u32,
+    /// The head that comes is that of a new stream, and not of trailers.
+    is_new: bool,
+    /// With the bytes that are skipped, it has come.
+    ends: bool,
+    /// Those that have come, and have not become requests yet.
+    n_left: u32,
+}
+
+impl Heads {
+    fn frame(&mut self, kind: u8, flags: u8, stream: u32) {
+        if kind == HEADERS {
+            self.is_new = self.last_stream < stream;
+            self.last_stream = self.last_stream.max(stream);
+        }
+        let is_of_head = matches!(kind, HEADERS | CONTINUATION) && self.is_new;
+        self.ends = is_of_head && flags & END_HEADERS != 0;
+    }
+
+    /// A frame has come to its end.
+    fn end_frame(&mut self) {
+        self.n_left += u32::from(std::mem::take(&mut self.ends));
+    }
 }
 
 impl FramePace {
@@ -64,6 +95,7 @@ impl FramePace {
             written_len: 0,
             heads_len: 0,
             is_over: false,
+            heads: Heads::default(),
         }
     }
 
@@ -72,6 +104,9 @@ impl FramePace {
         while !self.is_over {
             let skipped_len = self.skipped_len.min(bytes.len());
             self.skipped_len -= skipped_len;
+            if self.skipped_len == 0 {
+                self.heads.end_frame();
+            }
             bytes = bytes.get(skipped_len..).unwrap_or_default();
             let wanted_len = (HEAD_LEN - self.head_len).min(bytes.len());
             if wanted_len == 0 {
@@ -90,7 +125,8 @@ impl FramePace {
 
     /// A frame's head is whole.
     fn frame(&mut self) {
-        let [l0, l1, l2, kind, flags, ..] = self.head;
+        let [l0, l1, l2, kind, flags, s0, s1, s2, s3] = self.head;
+        self.heads.frame(kind, flags, u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]));
         let len = usize::from(l0) << 16 | usize::from(l1) << 8 | usize::from(l2);
         (self.skipped_len, self.head_len) = (len, 0);
         match kind {
@@ -121,6 +157,17 @@ impl FramePace {
     /// The connection's next turn begins.
     pub(super) fn turn(&mut self) {
         self.heads_len = 0;
+    }
+
+    /// A head has become a request.
+    pub(super) fn accepted_head(&mut self) {
+        self.heads.n_left = self.heads.n_left.saturating_sub(1);
+    }
+
+    /// How many heads have not. To be asked when h2 has looked at all that was read: then these
+    /// are refused.
+    pub(super) fn take_refused_heads(&mut self) -> u32 {
+        std::mem::take(&mut self.heads.n_left)
     }
 
     fn spend(&mut self, n: u32) {
@@ -166,6 +213,33 @@ mod tests {
     fn frame(kind: u8, flags: u8, len: usize) -> Vec<u8> {
         let head_len = u32::try_from(len).unwrap().to_be_bytes();
         [&head_len[1..], &[kind, flags, 0, 0, 0, 1], &vec![kind; len]].concat()
+    }
+
+    /// A frame of an empty stream, with its number.
+    fn on_stream(kind: u8, flags: u8, stream: u8, len: usize) -> Vec<u8> {
+        let mut frame = frame(kind, flags, len);
+        frame[8] = stream;
+        frame
+    }
+
+    #[test]
+    fn heads_count_once_they_are_whole() {
+        let mut pace = begun();
+        let n_heads = |pace: &mut FramePace, bytes: &[u8]| {
+            pace.read(bytes);
+            pace.take_refused_heads()
+        };
+        let head = on_stream(HEADERS, END_HEADERS, 1, 10);
+        assert_eq!(n_heads(&mut pace, &head[..15]), 0);
+        assert_eq!(n_heads(&mut pace, &head[15..]), 1);
+        assert_eq!(n_heads(&mut pace, &head), 0, "trailers, or what h2 takes for an error");
+        let parts = [on_stream(HEADERS, 0, 3, 10), on_stream(CONTINUATION, 0, 3, 10)].concat();
+        assert_eq!(n_heads(&mut pace, &parts), 0);
+        assert_eq!(n_heads(&mut pace, &on_stream(CONTINUATION, END_HEADERS, 3, 0)), 1);
+        assert_eq!(n_heads(&mut pace, &on_stream(DATA, END_HEADERS, 3, 100)), 0);
+        pace.read(&[on_stream(HEADERS, 5, 5, 1), on_stream(HEADERS, 5, 7, 1)].concat());
+        pace.accepted_head();
+        assert_eq!(pace.take_refused_heads(), 1);
     }
 
     fn begun() -> FramePace {

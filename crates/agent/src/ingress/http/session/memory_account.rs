@@ -63,6 +63,7 @@ impl HttpSession {
     /// The answer of a stream of HTTP/2 that has begun.
     pub(super) fn begin_stream(&self) -> Option<Rc<StreamAnswer>> {
         let stream = self.is_http2.get().then(|| StreamAnswer::new(&self.pieces))?;
+        self.pace(FramePace::accepted_head);
         *self.last_stream.borrow_mut() = Some(Rc::clone(&stream));
         Some(stream)
     }

@@ -3,11 +3,14 @@
 
 use std::time::Instant;
 
-use super::{HttpSession, LAST_READ, prepared_answers};
+use super::{FramePace, HttpSession, LAST_READ, prepared_answers};
 use crate::error::{CallError, Code};
 use crate::ingress::http::note_path;
 use crate::ingress::http::prepared_answers::PreparedAnswer;
 use crate::worker::Worker;
+
+const REFUSED_STREAM: &str = "a request of HTTP/2 was refused: its head is broken or over the limit (max_head_bytes), or too \
+     many requests of the connection are in flight";
 
 /// What was refused, of which at most one is the last of its connection.
 #[derive(Debug)]
@@ -31,6 +34,22 @@ impl HttpSession {
             self.expects_rest_of_head();
         }
         self.refusal.set(Some(Box::new(RefusedHead { answer, path, came: self.since.get() })));
+    }
+
+    /// Tells the journal of requests of HTTP/2 that h2 has refused: nothing else is known of them.
+    /// To be called when h2 has looked at all that was read.
+    pub(super) fn tell_refused_streams(&self, worker: &Worker) {
+        if self.taking.is_blocked() {
+            // h2 does not look at more before it has written what it has to.
+            return;
+        }
+        for _ in 0..self.pace(FramePace::take_refused_heads) {
+            let Some(entry) = worker.journal.begin("http", Some(self.peer()), Instant::now())
+            else {
+                continue;
+            };
+            entry.failed(&CallError::new(Code::BadRequest, REFUSED_STREAM), None);
+        }
     }
 
     /// Tells the journal of the request that was refused, if one was. `error` is what hyper says.
