@@ -7,10 +7,11 @@
 //! who reads no answers would only come back at once, and send as much again.
 
 use std::future::poll_fn;
-use std::task::Poll;
+use std::pin::Pin;
+use std::task::{Poll, ready};
 
 use hyper::body::{Body, Incoming};
-use tokio::io::AsyncWriteExt;
+use tokio::io::AsyncWrite;
 use wire::Connection;
 
 use super::{HttpSession, Phase};
@@ -38,28 +39,34 @@ impl HttpSession {
 
     /// Ends a connection on which all answers were written.
     pub(super) async fn linger(&self, stream: &mut Connection) {
-        let mut left = Some(self.unread_len.take()).filter(|len| *len != 0);
-        if left.is_none() || stream.shutdown().await.is_err() {
-            return;
-        }
+        let mut left = match self.unread_len.take() {
+            0 => return,
+            len => Some(len),
+        };
         self.enter(Phase::Leaving);
+        let mut is_shut = false;
         poll_fn(|cx| {
             self.set_task(cx);
             if self.expired.get() || self.draining.get() {
                 return Poll::Ready(());
             }
+            if !is_shut {
+                if ready!(Pin::new(&mut *stream).poll_shutdown(cx)).is_err() {
+                    return Poll::Ready(());
+                }
+                is_shut = true;
+            }
             if left.is_none() {
                 return Poll::Pending;
             }
-            match stream.poll_discard(cx) {
-                Poll::Ready(Ok(len @ 1..)) => {
+            match ready!(stream.poll_discard(cx)) {
+                Ok(len @ 1..) => {
                     left = left.and_then(|left| left.checked_sub(len as u64));
                     // Others have their turn.
                     cx.waker().wake_by_ref();
                     Poll::Pending
                 }
-                Poll::Ready(_) => Poll::Ready(()),
-                Poll::Pending => Poll::Pending,
+                Ok(_) | Err(_) => Poll::Ready(()),
             }
         })
         .await;
