@@ -14,8 +14,12 @@
 //!   known caller of whom nothing waits.
 //! - Each step costs O(log n).
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
+use std::iter;
 use std::time::Instant;
+
+use foldhash::fast::FixedState;
 
 /// How much a call matters. Under overload the lower classes are shed first.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -58,6 +62,9 @@ const N_CLASSES: usize = 3;
 const NEWCOMERS_PER_ROUND: usize = 16;
 /// So many entries are looked at to find out whether they are few.
 const FEW: usize = 16;
+
+/// By numbers of our own: nobody can choose them so that they collide.
+type ByNumber<K, V> = HashMap<K, V, FixedState>;
 
 /// Who calls.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -118,7 +125,7 @@ pub struct Displaced<T> {
 pub struct Queue<T> {
     max_len: usize,
     next_key: u64,
-    calls: HashMap<Key, (QueuedCall, T)>,
+    calls: ByNumber<Key, (QueuedCall, T)>,
     /// One for each priority once a call has waited, and none before: there is a queue for each of
     /// thousands of endpoints, and most of them are never needed.
     classes: Vec<Class>,
@@ -131,23 +138,32 @@ struct Class {
     /// The round that is being served.
     round: u64,
     len: usize,
-    callers: HashMap<u64, QueuedCaller>,
-    /// By the caller's next round, then by its first call.
-    turns: BTreeSet<(u64, Instant, Key, u64)>,
-    /// By how many calls of the caller wait.
-    by_len: BTreeSet<(usize, u64)>,
-    /// Those who are not known, by the round of their next call.
-    newcomers: BTreeSet<(u64, u64)>,
+    callers: ByNumber<u64, QueuedCaller>,
+    orders: Orders,
     /// The last round in which newcomers have their first turn, and how many have.
     round_of_new: (u64, usize),
 }
 
+/// The callers of a class in their orders.
 #[derive(Debug, Default)]
+struct Orders {
+    /// By the caller's next round, then by its first call.
+    turns: BTreeSet<(u64, Instant, Key, u64)>,
+    /// Those of whom several calls wait, by how many.
+    several: BTreeSet<(usize, u64)>,
+    /// Those who are not known, by the round of their next call.
+    newcomers: BTreeSet<(u64, u64)>,
+}
+
+/// A caller of whom calls wait.
+#[derive(Debug)]
 struct QueuedCaller {
     is_newcomer: bool,
     /// The round in which its next call is served.
     round: u64,
-    calls: BTreeSet<(Instant, Key)>,
+    /// Its first call by deadline. Most have no other.
+    first: (Instant, Key),
+    more: BTreeSet<(Instant, Key)>,
 }
 
 impl<T> Queue<T> {
@@ -157,7 +173,7 @@ impl<T> Queue<T> {
         Self {
             max_len,
             next_key: 0,
-            calls: HashMap::new(),
+            calls: ByNumber::default(),
             classes: Vec::new(),
             expiries: BTreeSet::new(),
         }
@@ -187,7 +203,7 @@ impl<T> Queue<T> {
     #[must_use]
     pub fn n_with_several(&self, priority: Priority, at_most: usize) -> usize {
         let class = self.classes.get(priority as usize);
-        class.map_or(0, |class| class.by_len.range((2, 0)..).take(at_most).count())
+        class.map_or(0, |class| class.orders.several.iter().take(at_most).count())
     }
 
     /// About how many calls would go before this one, if it came now. Counts no further than to
@@ -205,10 +221,12 @@ impl<T> Queue<T> {
     pub fn push(&mut self, entry: QueuedCall, item: T) -> Pushed<T> {
         let displaced = match self.calls.len() < self.max_len {
             true => None,
-            false => match self.displaced_by(&entry).and_then(|key| self.take(key)) {
-                Some(displaced) => Some(displaced),
-                None => return Pushed::Refused(item),
-            },
+            false => {
+                match self.displaced_by(&entry).and_then(|key| self.take(key, Leaves::Unserved)) {
+                    Some(displaced) => Some(displaced),
+                    None => return Pushed::Refused(item),
+                }
+            }
         };
         let key = Key(self.next_key);
         self.next_key += 1;
@@ -226,8 +244,8 @@ impl<T> Queue<T> {
 
     /// The call whose turn it is.
     pub fn pop(&mut self) -> Option<T> {
-        let key = self.classes.iter_mut().find_map(Class::begin_next)?;
-        self.take(key).map(|taken| taken.item)
+        let key = self.classes.iter().find_map(Class::next)?;
+        self.take(key, Leaves::Served).map(|taken| taken.item)
     }
 
     /// A call that it is too late to begin at `now`.
@@ -236,7 +254,7 @@ impl<T> Queue<T> {
         if now <= until {
             return None;
         }
-        self.take(key).map(|taken| taken.item)
+        self.take(key, Leaves::Unserved).map(|taken| taken.item)
     }
 
     /// The last moment of the call that expires first.
@@ -247,13 +265,13 @@ impl<T> Queue<T> {
 
     /// Takes a call out whose caller has gone away; `None` if it no longer waits.
     pub fn cancel(&mut self, key: Key) -> Option<T> {
-        self.take(key).map(|taken| taken.item)
+        self.take(key, Leaves::Unserved).map(|taken| taken.item)
     }
 
-    fn take(&mut self, key: Key) -> Option<Displaced<T>> {
+    fn take(&mut self, key: Key, leaves: Leaves) -> Option<Displaced<T>> {
         let (entry, item) = self.calls.remove(&key)?;
         self.expiries.remove(&(entry.until, key));
-        self.classes[entry.priority as usize].remove(&entry, key);
+        self.classes[entry.priority as usize].remove(&entry, key, leaves);
         Some(Displaced { key, item })
     }
 
@@ -262,16 +280,25 @@ impl<T> Queue<T> {
         let own = entry.priority as usize;
         let worst = (own..self.classes.len()).rev().find(|class| 0 < self.classes[*class].len)?;
         let class = &self.classes[worst];
-        let (len, caller) = *class.by_len.last()?;
-        let n_own = class.callers.get(&entry.caller.number).map_or(0, |own| own.calls.len());
+        let (len, caller) = class.most_calls()?;
+        let n_own = class.callers.get(&entry.caller.number).map_or(0, QueuedCaller::len);
         // One more than the other would have: or the two would displace each other in turns.
         let gives_way = match worst != own || n_own + 1 < len {
             true => caller,
-            false if entry.caller.is_known && n_own == 0 => class.newcomers.last()?.1,
+            false if entry.caller.is_known && n_own == 0 => class.orders.newcomers.last()?.1,
             false => return None,
         };
-        class.callers.get(&gives_way)?.calls.last().map(|(_, key)| *key)
+        class.callers.get(&gives_way).map(QueuedCaller::last)
     }
+}
+
+/// Why a call waits no longer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Leaves {
+    /// It was its turn, and its caller's next one comes in the round after.
+    Served,
+    /// Its caller keeps the turn.
+    Unserved,
 }
 
 impl Class {
@@ -280,32 +307,19 @@ impl Class {
     fn n_ahead(&self, entry: &QueuedCall, at_most: usize) -> usize {
         let own = self.callers.get(&entry.caller.number);
         let n_rounds = own.map_or(0, |own| {
-            own.calls.iter().take(at_most).take_while(|call| call.0 <= entry.deadline).count()
+            own.calls().take(at_most).take_while(|call| call.0 <= entry.deadline).count()
         });
         let round = own.map_or_else(|| self.first_round(entry.caller).0, |own| own.round);
         let until = (round, entry.deadline, Key(u64::MAX), u64::MAX);
+        let turns = &self.orders.turns;
         // Who comes last mostly goes last: then it is faster to count the few who go after it.
-        let n_after = self.turns.range(until..).take(FEW).count();
+        let n_after = turns.range(until..).take(FEW).count();
         let n_in_round = match n_after < FEW {
-            true => self.turns.len() - n_after,
-            false => self.turns.range(..=until).take(at_most).count(),
+            true => turns.len() - n_after,
+            false => turns.range(..=until).take(at_most).count(),
         };
         let n_others = n_rounds.saturating_mul(self.callers.len().saturating_sub(1));
         self.len.min(n_rounds.saturating_add(n_others).max(n_in_round))
-    }
-
-    fn insert(&mut self, entry: &QueuedCall, key: Key) {
-        let CallerId { number, is_known } = entry.caller;
-        self.len += 1;
-        let (round, n_new) = self.first_round(entry.caller);
-        let is_newcomer = !is_known && !self.callers.contains_key(&number);
-        if is_newcomer {
-            self.round_of_new = (round, n_new);
-        }
-        let new = || QueuedCaller { is_newcomer, round, calls: BTreeSet::new() };
-        self.change(number, new, |caller| {
-            caller.calls.insert((entry.deadline, key));
-        });
     }
 
     /// In which round somebody is served who comes now, and how many newcomers have their first
@@ -321,47 +335,113 @@ impl Class {
         }
     }
 
-    fn remove(&mut self, entry: &QueuedCall, key: Key) {
-        self.len -= 1;
-        self.change(entry.caller.number, QueuedCaller::default, |caller| {
-            caller.calls.remove(&(entry.deadline, key));
-        });
+    /// The call whose turn it is.
+    fn next(&self) -> Option<Key> {
+        self.orders.turns.first().map(|&(_, _, key, _)| key)
     }
 
-    /// The call whose turn it is; its caller's next one is in the round after.
-    fn begin_next(&mut self) -> Option<Key> {
-        let &(round, _, key, caller) = self.turns.first()?;
-        self.round = round;
-        self.change(caller, QueuedCaller::default, |caller| caller.round = round + 1);
-        Some(key)
+    /// The most calls that wait of one caller, and whose.
+    fn most_calls(&self) -> Option<(usize, u64)> {
+        let one_each = || self.orders.turns.last().map(|&(_, _, _, caller)| (1, caller));
+        self.orders.several.last().copied().or_else(one_each)
     }
 
-    /// Changes a caller, and where it is in the orders.
-    fn change(
-        &mut self,
-        id: u64,
-        new: impl FnOnce() -> QueuedCaller,
-        change: impl FnOnce(&mut QueuedCaller),
-    ) {
-        let mut caller = match self.callers.remove(&id) {
-            Some(caller) => {
-                self.by_len.remove(&(caller.calls.len(), id));
-                if let Some((deadline, key)) = caller.calls.first() {
-                    self.turns.remove(&(caller.round, *deadline, *key, id));
-                    self.newcomers.remove(&(caller.round, id));
-                }
-                caller
+    fn insert(&mut self, entry: &QueuedCall, key: Key) {
+        self.len += 1;
+        let (round, n_new) = self.first_round(entry.caller);
+        let CallerId { number, is_known } = entry.caller;
+        let call = (entry.deadline, key);
+        match self.callers.entry(number) {
+            Entry::Occupied(mut caller) => {
+                let caller = caller.get_mut();
+                self.orders.remove(number, caller);
+                caller.add(call);
+                self.orders.add(number, caller);
             }
-            None => new(),
-        };
-        change(&mut caller);
-        let Some((deadline, key)) = caller.calls.first() else { return };
-        self.turns.insert((caller.round, *deadline, *key, id));
-        self.by_len.insert((caller.calls.len(), id));
-        if caller.is_newcomer {
-            self.newcomers.insert((caller.round, id));
+            Entry::Vacant(place) => {
+                if !is_known {
+                    self.round_of_new = (round, n_new);
+                }
+                let more = BTreeSet::new();
+                let caller = QueuedCaller { is_newcomer: !is_known, round, first: call, more };
+                self.orders.add(number, place.insert(caller));
+            }
         }
-        self.callers.insert(id, caller);
+    }
+
+    fn remove(&mut self, entry: &QueuedCall, key: Key, leaves: Leaves) {
+        let number = entry.caller.number;
+        let Entry::Occupied(mut caller) = self.callers.entry(number) else { return };
+        self.len -= 1;
+        self.orders.remove(number, caller.get());
+        if leaves == Leaves::Served {
+            self.round = caller.get().round;
+            caller.get_mut().round += 1;
+        }
+        match caller.get_mut().take((entry.deadline, key)) {
+            true => self.orders.add(number, caller.get()),
+            false => _ = caller.remove(),
+        }
+    }
+}
+
+impl Orders {
+    fn add(&mut self, number: u64, caller: &QueuedCaller) {
+        let (deadline, key) = caller.first;
+        self.turns.insert((caller.round, deadline, key, number));
+        if !caller.more.is_empty() {
+            self.several.insert((caller.len(), number));
+        }
+        if caller.is_newcomer {
+            self.newcomers.insert((caller.round, number));
+        }
+    }
+
+    fn remove(&mut self, number: u64, caller: &QueuedCaller) {
+        let (deadline, key) = caller.first;
+        self.turns.remove(&(caller.round, deadline, key, number));
+        if !caller.more.is_empty() {
+            self.several.remove(&(caller.len(), number));
+        }
+        if caller.is_newcomer {
+            self.newcomers.remove(&(caller.round, number));
+        }
+    }
+}
+
+impl QueuedCaller {
+    fn len(&self) -> usize {
+        1 + self.more.len()
+    }
+
+    /// Its calls by deadline.
+    fn calls(&self) -> impl Iterator<Item = &(Instant, Key)> {
+        iter::once(&self.first).chain(&self.more)
+    }
+
+    fn last(&self) -> Key {
+        self.more.last().unwrap_or(&self.first).1
+    }
+
+    fn add(&mut self, call: (Instant, Key)) {
+        let later = self.first.max(call);
+        self.first = self.first.min(call);
+        self.more.insert(later);
+    }
+
+    /// Takes a call out; whether others are left.
+    fn take(&mut self, call: (Instant, Key)) -> bool {
+        if call != self.first {
+            self.more.remove(&call);
+            return true;
+        }
+        match self.more.pop_first() {
+            Some(next) => {
+                self.first = next;
+                true
+            }
+            None => false,
+        }
     }
 }
 

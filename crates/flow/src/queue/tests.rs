@@ -171,10 +171,14 @@ proptest! {
             prop_assert_eq!(queue.len(), queue.expiries.len());
             prop_assert_eq!(queue.len(), queue.classes.iter().map(|class| class.len).sum());
             for class in &queue.classes {
-                prop_assert_eq!(class.turns.len(), class.callers.len());
-                prop_assert_eq!(class.by_len.len(), class.callers.len());
-                let n_new = class.callers.values().filter(|it| it.is_newcomer).count();
-                prop_assert_eq!(class.newcomers.len(), n_new);
+                let Orders { turns, several, newcomers } = &class.orders;
+                let n_of = |is_one: fn(&QueuedCaller) -> bool| {
+                    class.callers.values().filter(|caller| is_one(caller)).count()
+                };
+                prop_assert_eq!(turns.len(), class.callers.len());
+                prop_assert_eq!(several.len(), n_of(|caller| 1 < caller.len()));
+                prop_assert_eq!(newcomers.len(), n_of(|caller| caller.is_newcomer));
+                prop_assert!(class.callers.values().all(|caller| caller.calls().is_sorted()));
             }
         }
         left.extend(std::iter::from_fn(|| queue.pop()));
