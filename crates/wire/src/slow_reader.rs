@@ -81,14 +81,24 @@ impl Taking {
                 self.is_blocked.set(false);
             }
             Poll::Ready(Err(_)) => self.is_blocked.set(false),
-            Poll::Pending => {
-                self.is_blocked.set(true);
-                let mut task = self.task.borrow_mut();
-                match task.as_ref() {
-                    Some(known) if known.will_wake(cx.waker()) => {}
-                    _ => *task = Some(cx.waker().clone()),
-                }
-            }
+            Poll::Pending => self.waits(cx),
+        }
+    }
+
+    /// TLS takes what is written, and may still have it.
+    fn flushed(&self, cx: &Context<'_>, flushed: &Poll<io::Result<()>>) {
+        match flushed {
+            Poll::Ready(_) => self.is_blocked.set(false),
+            Poll::Pending => self.waits(cx),
+        }
+    }
+
+    fn waits(&self, cx: &Context<'_>) {
+        self.is_blocked.set(true);
+        let mut task = self.task.borrow_mut();
+        match task.as_ref() {
+            Some(known) if known.will_wake(cx.waker()) => {}
+            _ => *task = Some(cx.waker().clone()),
         }
     }
 
@@ -145,11 +155,21 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        if let Some(error) = self.taking.failure() {
+            return Poll::Ready(Err(error));
+        }
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.taking.flushed(cx, &flushed);
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        if let Some(error) = self.taking.failure() {
+            return Poll::Ready(Err(error));
+        }
+        let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.taking.flushed(cx, &shut);
+        shut
     }
 }
 
@@ -161,6 +181,44 @@ mod tests {
 
     /// A peer that takes what `len` says of each write; 0: nothing.
     struct ThrottledWriter(usize);
+
+    /// One that takes everything, and keeps it.
+    struct KeepingWriter;
+
+    impl AsyncWrite for KeepingWriter {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.poll_flush(cx)
+        }
+    }
+
+    #[test]
+    fn what_is_taken_and_not_sent_on_counts() {
+        type Stream = Watched<KeepingWriter>;
+        type Flush = fn(Pin<&mut Stream>, &mut Context<'_>) -> Poll<io::Result<()>>;
+        let ways: [Flush; 2] = [AsyncWrite::poll_flush, AsyncWrite::poll_shutdown];
+        for flush in ways {
+            let (taking, now) = (Taking::new(), Instant::now());
+            let mut stream = Watched::new(KeepingWriter, Rc::clone(&taking));
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(Pin::new(&mut stream).poll_write(&mut cx, b"answer").is_ready());
+            assert!(!taking.is_blocked());
+            assert!(flush(Pin::new(&mut stream), &mut cx).is_pending());
+            assert!(!taking.check(now, SECOND) && taking.check(now + SECOND, SECOND));
+            assert!(matches!(flush(Pin::new(&mut stream), &mut cx), Poll::Ready(Err(_))));
+        }
+    }
 
     impl AsyncWrite for ThrottledWriter {
         fn poll_write(

@@ -37,8 +37,29 @@ fn who_sends_all_of_a_refused_request_finds_the_answer() {
     ] {
         let mut http = Http::to(&agent);
         http.0.write_all(text.as_bytes()).unwrap_or_else(|error| panic!("{status}: {error}"));
-        assert_eq!(http.read().status, status);
+        let answer = http.read();
+        assert_eq!(answer.status, status);
+        assert!(answer.head.contains("\r\nconnection: close\r\n"), "{answer:?}");
         assert!(http.try_read().is_none(), "the connection is closed");
+    }
+}
+
+/// What came along with its head is no reason to end the connection.
+#[test]
+fn a_short_request_that_is_refused_leaves_the_connection_open() {
+    let hub = MemoryHub::new();
+    let agent = consumer(&hub, "");
+    let mut http = Http::to(&agent);
+    for (text, status) in [
+        (request(&path(), &["content-encoding: gzip"], "[1]"), 415),
+        (request(&path(), &[STRING], "[1]").replacen("POST", "PUT", 1), 405),
+        (request(&path(), &["x-dubbo-timeout-ms: soon"], "[1]"), 400),
+        (format!("GET {} HTTP/1.1\r\nhost: x\r\n\r\n", path()), 405),
+    ] {
+        http.send(&text);
+        let answer = http.read();
+        assert_eq!(answer.status, status, "{text}");
+        assert!(!answer.head.contains("\r\nconnection:"), "{answer:?}");
     }
 }
 

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::support;
-use crate::support::{Behaviour, FakeProvider, SERVICE, STRING, block_on, request, wait_until};
+use crate::support::{
+    Behaviour, FakeProvider, SERVICE, STRING, block_on, metric, register, request, wait_until,
+};
 use agent::{Agent, config};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use registry::{MemoryHub, RegistryConfig};
@@ -155,6 +157,37 @@ fn every_hop_can_be_tls() {
     // The listener for Dubbo asks for a certificate: who has none is told so, in TLS's words.
     let refused = ask(addresses.dubbo[0], certificates.client(false), "x").unwrap_err().to_string();
     assert!(refused.contains("requires a certificate"), "{refused}");
+}
+
+/// What TLS has of an answer waits as well: a caller who does not read it is left.
+#[test]
+fn who_does_not_read_by_tls_is_left() {
+    let certificates = Certificates::new();
+    let (app, hub) = (FakeProvider::start(Behaviour::Good), MemoryHub::new());
+    let _registered = register(&hub, app.addr);
+    let agent = start(
+        &hub,
+        &format!(
+            "[admin]\nlisten = \"127.0.0.1:0\"\n[[ingress]]\nprotocol = \"http\"\n\
+             listen = \"127.0.0.1:0\"\nwrite_timeout_ms = 300\n[ingress.tls]\n{}",
+            certificates.own()
+        ),
+    );
+    let address = agent.addresses().http[0];
+    wait_until("the first endpoint", || {
+        hello(address, certificates.client(false)).ok()?.contains(" 200 ").then_some(())
+    });
+    let text = "x".repeat(4 << 20);
+    let long = request(&format!("/{SERVICE}/echo"), &[STRING], &format!("[\"{text}\"]"));
+    block_on(async {
+        let mut stream = connect(address, Some(certificates.client(false))).await.unwrap();
+        stream.write_all(long.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        let used = || metric(&agent, "dubmesh_memory_used_bytes");
+        wait_until("the answer", || (text.len() as u64 / 2 < used()).then_some(()));
+        wait_until("the end of the connection", || (used() == 0).then_some(()));
+        drop(stream);
+    });
 }
 
 #[test]

@@ -139,12 +139,18 @@ pub(super) fn error(error: &CallError, version: Version) -> HttpAnswer {
     if error.code == Code::MethodNotAllowed {
         response.headers_mut().insert(ALLOW, POST);
     }
-    // Where the body ends is not known for sure. (HTTP/2 knows neither such codings nor this
-    // header.)
-    if error.code == Code::NotImplemented && version < Version::HTTP_2 {
-        response.headers_mut().insert(CONNECTION, CLOSE);
+    if error.code == Code::NotImplemented {
+        // Where the body ends is not known for sure.
+        close(&mut response, version);
     }
     response
+}
+
+/// Says that no further request is answered on the connection. (HTTP/2 has no such header.)
+pub(super) fn close(answer: &mut HttpAnswer, version: Version) {
+    if version < Version::HTTP_2 {
+        answer.headers_mut().insert(CONNECTION, CLOSE);
+    }
 }
 
 /// An error as JSON.

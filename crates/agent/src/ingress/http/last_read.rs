@@ -82,13 +82,21 @@ impl LastRead {
     /// What was read behind the head of the session's request, if the head ended in the last read.
     /// Handed out once: a second request in the same read begins elsewhere.
     pub(super) fn take_body_of(&mut self, session: &HttpSession) -> Option<&[u8]> {
-        if std::mem::take(&mut self.owner) != address(session) {
-            return None;
-        }
-        let bytes = self.bytes();
-        let end = memchr::memmem::find(bytes, b"\r\n\r\n")?;
-        bytes.get(end + 4..)
+        let is_its = self.owner == address(session);
+        self.owner = 0;
+        body_in(is_its.then(|| self.bytes())?)
     }
+
+    /// The same, as often as it is asked for, until something else is read.
+    pub(super) fn body_of(&self, session: &HttpSession) -> Option<&[u8]> {
+        body_in(self.bytes_of(session)?)
+    }
+}
+
+/// What comes behind a head.
+fn body_in(bytes: &[u8]) -> Option<&[u8]> {
+    let end = memchr::memmem::find(bytes, b"\r\n\r\n")?;
+    bytes.get(end + 4..)
 }
 
 fn address(session: &HttpSession) -> usize {

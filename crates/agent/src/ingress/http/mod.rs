@@ -131,7 +131,13 @@ async fn handle(
         entry.failed(error, None);
     }
     counted.code = result.as_ref().err().map(|error| error.code as u8);
-    let mut answer = result.unwrap_or_else(|error| answer::error(&error, head.version));
+    let mut answer = result.unwrap_or_else(|error| {
+        let mut answer = answer::error(&error, head.version);
+        if error.code == Code::RequestTimeout || session.expects_more() {
+            answer::close(&mut answer, head.version);
+        }
+        answer
+    });
     if let Some(cors) = cors {
         web_pages::share(answer.headers_mut(), cors, origin);
     }

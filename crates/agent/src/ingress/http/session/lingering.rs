@@ -14,12 +14,10 @@ use hyper::body::{Body, Incoming};
 use tokio::io::AsyncWrite;
 use wire::Connection;
 
-use super::{HttpSession, Phase};
+use super::{HttpSession, LAST_READ, Phase};
 
 /// What may come of a request whose length nobody has told.
 const UNTOLD_LEN: u64 = 16 << 20;
-/// The same of what is left of a head.
-const HEAD_LEN: u64 = 1 << 20;
 
 impl HttpSession {
     /// The body of a request is to come.
@@ -27,9 +25,19 @@ impl HttpSession {
         self.unread_len.set(body.size_hint().exact().unwrap_or(UNTOLD_LEN));
     }
 
-    /// More of a head may come that was refused.
-    pub(super) fn expects_rest_of_head(&self) {
-        self.unread_len.set(HEAD_LEN);
+    /// More of a request may come whose head was refused.
+    pub(super) fn expects_rest(&self) {
+        self.unread_len.set(UNTOLD_LEN);
+    }
+
+    /// Whether more may come of the request that is being answered. If all of it came along with
+    /// its head, hyper takes it.
+    pub(in crate::ingress::http) fn expects_more(&self) -> bool {
+        let came_len = || LAST_READ.with_borrow(|last| last.body_of(self).map_or(0, <[u8]>::len));
+        match self.unread_len.get() {
+            0 => false,
+            len => (came_len() as u64) < len,
+        }
     }
 
     /// All of the request has come, or its caller is too slow to be waited for.

@@ -31,7 +31,7 @@ impl HttpSession {
         });
         // Who is slow, or one of too many, is not waited for.
         if !matches!(answer.code, Code::RequestTimeout | Code::Overloaded) {
-            self.expects_rest_of_head();
+            self.expects_rest();
         }
         self.refusal.set(Some(Box::new(RefusedHead { answer, path, came: self.since.get() })));
     }
