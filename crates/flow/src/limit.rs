@@ -21,6 +21,10 @@
 //! often, as long as the app rejects most calls. Where it has rejected a few, the limit stays a
 //! little below for a while: each try to get more costs calls.
 //!
+//! Others may have filled the pool, and go again. A limit that fell far is opened again once a call
+//! is answered and none is rejected. Each time that this was too early, it waits longer, and one
+//! that is only measured aims lower.
+//!
 //! A known capacity is a limit, too. Only rejections lower it: others may use the app as well.
 //!
 //! Invariants:
@@ -160,6 +164,9 @@ const AFTER_REJECTION: f64 = 0.9;
 const HELD_AFTER_REJECTION: f64 = 0.95;
 /// for so long. Each try to get more may cost calls.
 const HOLD_TIME: Duration = Duration::from_secs(1);
+/// A limit that was opened again too early waits so long before the next time, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// A limit that opens doubles after so long. A rejection comes back by then.
 const OPENING_STEP: Duration = Duration::from_millis(10);
 /// A lower limit shows after about as long as a call takes, within these bounds.
@@ -190,17 +197,29 @@ pub struct Limiter {
     /// It has not fallen yet, and may grow fast.
     is_eager: bool,
     growth: Growth,
+    /// What it had before it fell far.
+    reopening: Option<Reopening>,
 }
 
 /// How a limit may grow.
 #[derive(Clone, Copy, Debug)]
 enum Growth {
-    /// It doubles. More calls wait than it lets in since then.
-    Opens { wanted_since: Option<Instant> },
+    /// It doubles up to this. More calls wait than it lets in since then.
+    Opens { to: f64, wanted_since: Option<Instant> },
     /// Not beyond this until then: the app rejected calls.
     Held { below: f64, until: Instant },
     /// A little in each sample.
     Usual,
+}
+
+/// How a limit that fell far comes back.
+#[derive(Clone, Copy, Debug)]
+struct Reopening {
+    to: f64,
+    /// Not before this.
+    from: Instant,
+    /// The next one waits so long if this one comes too early.
+    pause: Duration,
 }
 
 impl Limiter {
@@ -211,7 +230,7 @@ impl Limiter {
         let best = BestThroughput::new(policy.floor_window, now);
         let (limit, is_eager) = (f64::from(policy.initial), policy.is_eager);
         let growth = match policy.initial < policy.opens_to {
-            true => Growth::Opens { wanted_since: None },
+            true => Growth::Opens { to: f64::from(policy.opens_to), wanted_since: None },
             false => Growth::Usual,
         };
         let mut limiter = Self {
@@ -226,6 +245,7 @@ impl Limiter {
             n_rejected: 0,
             is_eager,
             growth,
+            reopening: None,
         };
         limiter.set(f64::from(policy.initial));
         limiter
@@ -252,7 +272,7 @@ impl Limiter {
 
     /// So many calls are in the app or wait. Returns whether the limit has grown by that.
     pub fn open(&mut self, now: Instant, wanted: u32) -> bool {
-        let Growth::Opens { wanted_since } = &mut self.growth else { return false };
+        let Growth::Opens { to, wanted_since } = &mut self.growth else { return false };
         if f64::from(wanted) <= self.limit {
             *wanted_since = None;
             return false;
@@ -262,10 +282,10 @@ impl Limiter {
             return false;
         }
         *wanted_since = Some(now);
-        let opens_to = f64::from(self.policy.opens_to);
-        self.set((self.limit * 2.0).min(opens_to));
-        if opens_to <= self.limit {
-            self.growth = Growth::Usual;
+        let to = *to;
+        self.set((self.limit * 2.0).min(to));
+        if to <= self.limit {
+            (self.growth, self.reopening) = (Growth::Usual, None);
         }
         true
     }
@@ -278,6 +298,7 @@ impl Limiter {
         self.n_rejected = self.n_rejected.saturating_add(sample.n_rejected);
         if 0 < sample.n_rejected {
             self.is_eager = false;
+            let reopening = self.reopening_after_rejection(now);
             if self.is_opening() {
                 self.growth = Growth::Usual;
             }
@@ -285,8 +306,10 @@ impl Limiter {
                 self.settles_until = now + self.usual.clamp(SETTLING[0], SETTLING[1]);
                 self.fall(now, sample);
             }
+            self.reopening = Some(reopening).filter(|it| 2.0 * self.limit < it.to);
             return;
         }
+        self.reopen(now, sample);
         let is_used_up = self.limit <= f64::from(sample.max_in_flight) + 1.0;
         let allowance = self.limit.sqrt();
         let (Some(mean), Some(latency_min)) = (sample.mean_latency(), self.policy.latency_min)
@@ -326,6 +349,35 @@ impl Limiter {
             Growth::Held { below, until } if now < until => next.min(below.max(self.limit)),
             _ => next,
         });
+    }
+
+    /// What the limit may open to again, now that the app has rejected calls.
+    fn reopening_after_rejection(&self, now: Instant) -> Reopening {
+        let Some(Reopening { to, from, pause }) = self.reopening else {
+            // A limit that is measured may be more than the app has ever had.
+            let to = if self.is_known() { self.limit } else { self.limit.min(self.proven()) };
+            return Reopening { to, from: now, pause: FIRST_PAUSE };
+        };
+        if !self.is_opening() {
+            return Reopening { to, from, pause };
+        }
+        let to = if self.is_known() { to } else { to / 2.0 };
+        Reopening { to, from: now + pause, pause: (2 * pause).min(LONGEST_PAUSE) }
+    }
+
+    /// The app has rejected nothing lately.
+    fn reopen(&mut self, now: Instant, sample: &Sample) {
+        let Some(Reopening { to, from, .. }) = &mut self.reopening else { return };
+        if now < *from || sample.n_answers == 0 {
+            return;
+        }
+        if *to <= self.limit || matches!(self.growth, Growth::Opens { .. }) {
+            // It has had its time.
+            (self.growth, self.reopening) = (Growth::Usual, None);
+            return;
+        }
+        self.growth = Growth::Opens { to: *to, wanted_since: None };
+        *from = now + HOLD_TIME;
     }
 
     /// The limit has just fallen, and the app still rejects most of what was sent within the new

@@ -187,6 +187,62 @@ fn a_limit_that_settles_does_not_fall_by_a_few_rejections() {
     }
 }
 
+/// Others fill the pool for three seconds, and go. What the app could take before, it gets again
+/// at once, and not by a few calls more in each sample.
+#[test]
+fn a_limit_that_fell_because_of_others_comes_back_when_they_have_gone() {
+    let (work, step) = (Duration::from_millis(300), Duration::from_millis(20));
+    for policy in [LimitPolicy::known(50), LimitPolicy::default(), LimitPolicy::direct()] {
+        let start = crate::test_start();
+        let mut limiter = Limiter::new(policy, start);
+        let mut n_rejected = 0;
+        // What is seen in 20 ms, of 18 calls that callers always have.
+        for n in 0..500_u32 {
+            let (now, is_full) = (start + step * n, (150..300).contains(&n));
+            let in_flight = limiter.limit().min(18);
+            let mut sample = Sample { max_in_flight: in_flight, ..Sample::default() };
+            if is_full {
+                // One in some calls finds a thread that has just ended something.
+                if n % 20 == 0 {
+                    sample.answered(work)
+                } else {
+                    sample.rejected(0)
+                }
+                n_rejected += sample.n_rejected;
+            } else if n % 15 == 0 {
+                (0..in_flight).for_each(|_| sample.answered(work));
+            }
+            limiter.take_in(now, &sample);
+            limiter.open(now, 20);
+            if 300 + 50 <= n {
+                assert!(18 <= limiter.limit(), "{n}: {}, {policy:?}", limiter.limit());
+            }
+        }
+        assert!(n_rejected <= 150);
+    }
+}
+
+/// A small pool is not opened again and again.
+#[test]
+fn what_a_limit_never_had_it_does_not_open_to() {
+    let start = crate::test_start();
+    let mut limiter = Limiter::new(LimitPolicy::default(), start);
+    let mut greatest = 0;
+    for n in 0..500_u32 {
+        let now = start + Duration::from_millis(20) * n;
+        let in_flight = limiter.limit();
+        let mut sample = Sample { max_in_flight: in_flight, ..Sample::default() };
+        (0..in_flight.min(6)).for_each(|_| sample.answered(Duration::from_millis(20)));
+        (6..in_flight).for_each(|_| sample.rejected(6));
+        limiter.take_in(now, &sample);
+        limiter.open(now, 512);
+        if 20 < n {
+            greatest = greatest.max(limiter.limit());
+        }
+    }
+    assert!(greatest <= 9, "{greatest}");
+}
+
 #[test]
 fn after_rejections_a_limit_stays_below_for_a_while() {
     let start = crate::test_start();
