@@ -20,7 +20,7 @@ use futures_util::stream::FuturesUnordered;
 
 use super::methods::MethodRule;
 use super::splits::CallDraw;
-use super::{Attempt, Cluster, Member, Standing};
+use super::{Attempt, Cluster, Doubt, Member, Standing};
 use crate::call::{Outcome, RoutedCall, Times};
 use crate::config::{CallMode, HedgeDelay};
 use crate::error::{CallError, Code};
@@ -92,7 +92,7 @@ impl Cluster {
         let max_attempts = n.max(all.limits().max_attempts).max(2);
         let limits = AttemptLimits { max_attempts, deadline };
         let mut attempts = Attempts::new(limits).with_draw(all.draw());
-        let mut running = Running::default();
+        let (mut running, mut doubt) = (Running::default(), Doubt::default());
         let draw = CallDraw(all.draw());
         // Those who wait in line come first.
         let is_behind = self.lines.has_waiting(self.choice(call, draw).allowed.as_ref());
@@ -124,11 +124,12 @@ impl Cluster {
                 }
                 Some(Ended { attempt, outcome: Err(error), .. }) => {
                     attempt.failed(now, &error);
+                    doubt.note(&error);
                     if !running.is_empty() {
                         continue;
                     }
                     if !self.retry_of(&error, call).allows_another_endpoint() {
-                        return Err(error);
+                        return Err(doubt.told(error));
                     }
                     Some(error)
                 }
@@ -144,7 +145,7 @@ impl Cluster {
                     self.count_event(MethodEvent::Hedged);
                     running.push(Box::pin(self.run(attempt, now, call, true)));
                 }
-                (None, Some(error)) => return Err(error),
+                (None, Some(error)) => return Err(doubt.told(error)),
                 // Nobody else may be asked; those under way may still answer.
                 (None, None) => delay = Duration::MAX,
             }
@@ -203,7 +204,8 @@ impl Cluster {
         Ended { attempt, outcome, is_hedge }
     }
 
-    /// Makes a call at all endpoints. The first failure is its outcome, or else the last answer.
+    /// Makes a call at all endpoints. The first failure is its outcome, or else the last answer. A
+    /// failure after which nobody would have begun the call is told as such only if nobody has.
     async fn broadcast(self: &Rc<Self>, call: &RoutedCall<'_>) -> Outcome {
         let deadline = call.times.deadline;
         self.budget.borrow_mut().call();
@@ -236,15 +238,20 @@ impl Cluster {
                 }
             }
         }
-        let mut last = None;
+        let (mut last, mut doubt) = (None, Doubt::default());
         while let Some(Ended { attempt, outcome, .. }) = running.next().await {
             match self.end(attempt, outcome) {
                 Ok(reply) => last = Some(reply),
-                Err(error) => failure = failure.or(Some(error)),
+                Err(error) => {
+                    doubt.note(&error);
+                    failure = failure.or(Some(error));
+                }
             }
         }
         match (failure, last) {
-            (Some(error), _) => Err(error),
+            (Some(error), None) => Err(doubt.told(error)),
+            (Some(error), Some(_)) if error.retry().is_unbegun() => Err(only_there(error)),
+            (Some(error), Some(_)) => Err(error),
             (None, Some(reply)) => Ok(reply),
             (None, None) => {
                 let error = self.no_endpoint(allowed.as_deref());
@@ -253,6 +260,14 @@ impl Cluster {
             }
         }
     }
+}
+
+/// What a call to all endpoints ends with that one has not begun, while others have answered it.
+fn only_there(error: CallError) -> CallError {
+    let message =
+        format!("one endpoint has not begun the call, and others have answered it: {error}");
+    let code = Code::ProviderError;
+    CallError { endpoint: error.endpoint, ..CallError::new(code, message) }
 }
 
 /// After what time a second endpoint is asked; never, while too little is known.

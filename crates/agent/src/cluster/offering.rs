@@ -16,7 +16,7 @@ use registry::Freshness;
 use super::attempt::Leave;
 use super::splits::CallDraw;
 use super::stuck::Moved;
-use super::{Allowed, Attempt, Cluster, Member};
+use super::{Allowed, Attempt, Cluster, Doubt, Member};
 use crate::call::{Outcome, RoutedCall, Times};
 use crate::error::{CallError, Code};
 use crate::facts::CallFacts;
@@ -148,6 +148,7 @@ impl Cluster {
             self.budget.borrow_mut().call();
         }
         let draw = CallDraw(attempts.draw());
+        let mut doubt = Doubt::default();
         let mut choice = self.choice(facts, draw);
         let is_behind = attempts.is_first() && self.lines.has_waiting(choice.allowed.as_ref());
         let mut next = match is_behind {
@@ -159,7 +160,10 @@ impl Cluster {
                 Next::Queue => {
                     let deadline = attempts.limits().deadline;
                     let queued = Box::pin(self.queue(now, caller, deadline, facts, &choice));
-                    let attempt = queued.await?;
+                    let attempt = match queued.await {
+                        Ok(attempt) => attempt,
+                        Err(error) => return Err(doubt.told(error)),
+                    };
                     now = Instant::now();
                     Some(attempt)
                 }
@@ -174,10 +178,11 @@ impl Cluster {
                     continue;
                 }
                 Next::GiveUp(reason) => {
-                    return Err(self.nobody(&attempts, now, reason, choice.allowed.as_deref()));
+                    let error = self.nobody(&attempts, now, reason, choice.allowed.as_deref());
+                    return Err(doubt.told(error));
                 }
             };
-            let Some(attempt) = attempt else { return Err(self.no_endpoint(None)) };
+            let Some(attempt) = attempt else { return Err(doubt.told(self.no_endpoint(None))) };
             let outcome = {
                 // Pinned here, it is in the future of the call once, however it is waited for.
                 let made = pin!(make(&attempt, now));
@@ -209,7 +214,10 @@ impl Cluster {
             // Endpoints and rules may be others by now.
             choice = self.choice(facts, draw);
             next = self.next(&attempts, now, &choice);
-            self.go_on(&next, error)?;
+            doubt.note(&error);
+            if let Err(error) = self.go_on(&next, error) {
+                return Err(doubt.told(error));
+            }
         }
     }
 

@@ -146,6 +146,41 @@ fn broadcast_reaches_all_and_fails_if_one_does() {
     assert!(answer.body.contains(&broken.addr.to_string()), "{}", answer.body);
 }
 
+/// "retryable" invites to make the call again: not where an endpoint may have carried it out.
+#[test]
+fn what_an_endpoint_may_have_carried_out_is_not_called_unbegun() {
+    for (mode, behaviours) in [
+        ("broadcast", [Behaviour::Good, Behaviour::Busy]),
+        ("forking", [Behaviour::Fails, Behaviour::Busy]),
+        ("failover", [Behaviour::Fails, Behaviour::Busy]),
+    ] {
+        let hub = MemoryHub::new();
+        let (providers, _registered) = registered_providers(&hub, behaviours);
+        let keys = format!("{BASE}[[defaults.method]]\nnames = [\"echo\"]\ncluster = \"{mode}\"\n");
+        let had_both = |before: [usize; 2]| {
+            providers.each_ref().map(FakeProvider::n_requests) == before.map(|n| n + 1)
+        };
+        let n_had = || providers.each_ref().map(FakeProvider::n_requests);
+        let agent = consumer_with_metrics(&hub, &keys);
+        let answer = wait_until("a call that both have had", || {
+            let before = n_had();
+            let answer = echo(&agent);
+            had_both(before).then_some(answer)
+        });
+        assert!(answer.body.contains("\"retryable\":false"), "{mode}: {answer:?}");
+        assert_eq!((answer.status, &*answer.code()), (502, "provider_error"), "{mode}");
+        assert!(!answer.head.contains("retry-after"), "{mode}: {answer:?}");
+        let agent = dubbo_consumer(&hub, &keys);
+        let mut consumer = DubboConsumer::to(&agent);
+        let status = wait_until("a request that both have had", || {
+            let before = n_had();
+            let answer = consumer.call("echo", "a", &[]);
+            had_both(before).then_some(answer.status)
+        });
+        assert_ne!(status, Status::ServerThreadpoolExhausted, "{mode}");
+    }
+}
+
 #[test]
 fn hedging_asks_another_one_when_the_first_is_slow() {
     let hub = MemoryHub::new();

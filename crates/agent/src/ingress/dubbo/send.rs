@@ -15,7 +15,7 @@ use super::session::{DubboSession, Received};
 use super::waiting::{Kept, Waiting, compact};
 use crate::backend::{self, App, HttpApp};
 use crate::call::{Consumer, DubboToken, Outcome, ReplyTo, Times};
-use crate::cluster::{Attempt, MethodRule};
+use crate::cluster::{Attempt, Doubt, MethodRule};
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
 use crate::gate::{Admission, Admitted};
@@ -380,7 +380,10 @@ impl DubboSession {
         let after = route.cluster.after_first(&attempt, times, error, &received.facts());
         attempt.failed(received.now, error);
         match after {
-            Ok(attempts) => self.wait(received, Waiting::ForEndpoint(route, attempts), deadline),
+            Ok(attempts) => {
+                let waiting = Waiting::ForEndpoint(route, attempts, Doubt::of(error));
+                self.wait(received, waiting, deadline);
+            }
             Err(_) => self.refuse(received, error),
         }
     }
@@ -394,7 +397,8 @@ impl DubboSession {
         deadline: Instant,
     ) {
         let attempts = route.cluster.attempts(deadline);
-        self.wait(received, Waiting::ForEndpoint(route, attempts), deadline);
+        let waiting = Waiting::ForEndpoint(route, attempts, Doubt::default());
+        self.wait(received, waiting, deadline);
     }
 }
 

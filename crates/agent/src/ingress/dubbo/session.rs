@@ -26,7 +26,7 @@ use super::waiting::Waiting;
 use crate::call::{
     Call, Consumer, DubboAnswer, Outcome, ProviderReply, Times, Whole, note_reply, watch,
 };
-use crate::cluster::too_late;
+use crate::cluster::{Doubt, too_late};
 use crate::connections::{Activity, Session};
 use crate::error::{CallError, Code};
 use crate::facts::WholeFacts;
@@ -308,7 +308,7 @@ impl DubboSession {
                 Ok(attempts) => {
                     flight.counted.failed(flight.started, now, error);
                     let (to, started, entry) = (flight.to, flight.started, flight.entry);
-                    let waiting = Waiting::ForEndpoint(route, attempts);
+                    let waiting = Waiting::ForEndpoint(route, attempts, Doubt::of(error));
                     return self.send_again(Begun { to, started, entry }, body, waiting, deadline);
                 }
                 Err(GiveUp::TooLate) => told = Some(too_late(error)),
@@ -366,7 +366,7 @@ impl DubboSession {
             // What is counted there ends with it.
             drop(counted);
             if let Some(Again { route, body, deadline }) = again.map(|again| *again) {
-                let waiting = Waiting::ForEndpoint(route, attempts);
+                let waiting = Waiting::ForEndpoint(route, attempts, Doubt::default());
                 self.send_again(Begun { to, started, entry }, body, waiting, deadline);
             }
         }

@@ -16,7 +16,7 @@ use super::services::Export;
 use super::session::{DubboSession, Received};
 use crate::backend::{self, App, Backend};
 use crate::call::{Call, Consumer, Outcome, Payload, Times, wait};
-use crate::cluster::{Member, MethodRule};
+use crate::cluster::{Doubt, Member, MethodRule};
 use crate::error::{CallError, Code};
 use crate::gate::{self, Admitted};
 use crate::routes::ClusterRoute;
@@ -33,7 +33,7 @@ impl DubboSession {
     pub(super) fn wait(self: &Rc<Self>, received: &Received, waiting: Waiting, deadline: Instant) {
         let Some(kept) = Kept::new(self, received.body.len(), !received.two_way) else {
             let message = "too many requests of this connection wait for an endpoint";
-            if let Waiting::ForEndpoint(route, attempts) = &waiting
+            if let Waiting::ForEndpoint(route, attempts, _) = &waiting
                 && attempts.is_first()
             {
                 route.cluster.count_without_endpoint(received.now, Code::Overloaded);
@@ -75,7 +75,7 @@ impl DubboSession {
 /// What a request waits for.
 pub(super) enum Waiting {
     /// For an endpoint that it was not offered to yet.
-    ForEndpoint(Rc<ClusterRoute>, Attempts<Member>),
+    ForEndpoint(Rc<ClusterRoute>, Attempts<Member>, Doubt),
     /// For what comes of it by what holds for its method.
     Ruled(Rc<ClusterRoute>, Rc<MethodRule>),
     /// For room in the app of an export.
@@ -92,7 +92,7 @@ async fn pass_on(
     deadline: Instant,
 ) -> Outcome {
     match waiting {
-        Waiting::ForEndpoint(route, attempts) => {
+        Waiting::ForEndpoint(route, attempts, doubt) => {
             let now = if attempts.is_first() { received.now } else { Instant::now() };
             let form = DubboForm { serialization: received.to.serialization, path: None };
             let cluster = &route.cluster;
@@ -104,7 +104,7 @@ async fn pass_on(
                 // Its future is large, and many may wait before they need it.
                 Box::pin(attempt.call(&call, form)).await
             });
-            offer.await
+            offer.await.map_err(|error| doubt.told(error))
         }
         Waiting::Ruled(route, rule) => {
             let whole = received.call(&route.route, deadline);
