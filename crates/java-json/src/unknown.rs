@@ -7,7 +7,7 @@
 
 use crate::builtin::Builtin;
 use crate::json::{JsonError, JsonKind, JsonReader};
-use crate::named::{Named, ObjectForm, enum_object, field_type};
+use crate::named::{Named, ObjectForm, enum_object, field_type, names_constant};
 use crate::number;
 use crate::passed::{ObjectSummary, Passed};
 use crate::{ClassType, JavaType, Schema};
@@ -21,9 +21,9 @@ pub enum Unreadable {
     /// In such a field, a number with a fraction, and an object whose members are named as no
     /// fields are: it may be a map with keys that are no texts.
     Misread,
-    /// An object that names a class other than the declared one, and an object of a collection
-    /// or an `Optional` that is no field: a reader that knows only the classes of parameters makes
-    /// others of them.
+    /// An object that names a class other than the declared one, one that may be a constant of an
+    /// enum, and an object of a collection or an `Optional` that is no field: a reader that knows
+    /// only the classes of parameters makes others of them.
     Elements,
 }
 
@@ -248,7 +248,11 @@ impl Search<'_, '_, '_> {
         let args = class.map_or(&[][..], ClassType::args);
         let may_be_variable = self.is_in_object && class.is_some_and(is_object);
         let is_enum = |class: &ClassType| schema.is_enum(class.name()) == Some(true);
-        let look = match self.may_have_class || declared.is_some_and(is_enum) {
+        // One without a class may be a constant, too.
+        let is_looked_at = |class: &ClassType| {
+            is_enum(class) || self.what == Unreadable::Elements && !self.knows(class.name())
+        };
+        let look = match self.may_have_class || declared.is_some_and(is_looked_at) {
             true => self.passed.look(self.json)?,
             false => ObjectSummary::default(),
         };
@@ -263,14 +267,17 @@ impl Search<'_, '_, '_> {
             return self.members(false, |_| value, |_| true);
         }
         let declared_name = declared.map(ClassType::name);
-        if look.only_name.is_some_and(|it| enum_object(schema, name, declared_name, &it).is_some())
-        {
+        if enum_object(schema, &look, declared_name).is_some() {
             return self.skip();
         }
+        let may_be_constant =
+            declared.is_some_and(|class| !self.knows(class.name())) && names_constant(&look);
         let named = name.and_then(Named::of);
         let is_object = || look.only_value.is_some_and(|(kind, _)| kind == JsonKind::Object);
         let form = ObjectForm::of(named, declared, args, look.only_value.is_some(), is_object);
-        if self.what == Unreadable::Elements && self.is_made_otherwise(&form, declared) {
+        if self.what == Unreadable::Elements
+            && (may_be_constant || self.is_made_otherwise(&form, declared))
+        {
             return Ok(true);
         }
         let is_bare = std::mem::replace(&mut self.is_bare, false);

@@ -218,12 +218,7 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
     /// likely.
     fn enum_name(&mut self, class: &str, place: ReaderType) -> Result<(), JsonbError> {
         if self.is_map(class) {
-            self.enc.object_begin();
-            self.class_entry(class);
-            self.enc.string("name");
-            self.text()?;
-            self.enc.object_end();
-            return Ok(());
+            return self.constant_map(class, Self::text);
         }
         let offset = self.json.position();
         let text = self.json.read_string()?;
@@ -322,7 +317,7 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
             _ => (Some(Builtin::String), ""),
         };
         match builtin {
-            Some(Builtin::String | Builtin::Any) => self.enc.string(key),
+            Some(Builtin::String | Builtin::Any | Builtin::Number) => self.enc.string(key),
             Some(builtin) => {
                 // Reads the key as the JSON string that it is.
                 let mut quoted = Vec::new();
