@@ -227,10 +227,14 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
                 self.put(start, |out| json::write_i64(out, ms));
                 Ok(())
             }
-            // It reads offsets with a colon alone: `+08:00`.
-            (Builtin::OffsetDateTime | Builtin::OffsetTime | Builtin::ZonedDateTime, _) => {
-                self.as_java_writes_it(start, name)
-            }
+            // It reads offsets with a colon alone (`+08:00`), and an `Instant` only with seconds.
+            (
+                Builtin::Instant
+                | Builtin::OffsetDateTime
+                | Builtin::OffsetTime
+                | Builtin::ZonedDateTime,
+                _,
+            ) => self.as_java_writes_it(start, name),
             (Builtin::Float, JsonKind::Number) => self.float(start),
             (Builtin::Year | Builtin::YearMonth | Builtin::MonthDay | Builtin::ZoneOffset, _) => {
                 Err(self.not_read(name))

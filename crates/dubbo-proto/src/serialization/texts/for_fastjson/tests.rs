@@ -360,12 +360,18 @@ fn nothing_is_looked_through_at_every_level() {
 
 /// fastjson makes null of the others.
 #[test]
-fn offsets_have_a_colon() {
+fn times_have_seconds_and_offsets_a_colon() {
     for (ty, json, expected) in [
         ("OffsetDateTime", "2024-02-29T13:05:59.5+0800", "2024-02-29T13:05:59.500+08:00"),
         ("OffsetTime", "13:05+08", "13:05+08:00"),
         ("ZonedDateTime", "2024-02-29T13:05+0800", "2024-02-29T13:05+08:00"),
         ("ZonedDateTime", "2024-02-29T13:05+08:00[UTC+8]", "2024-02-29T13:05+08:00[UTC+08:00]"),
+        ("Instant", "2024-02-29", "2024-02-29T00:00:00Z"),
+        ("Instant", "2024-02-29T13:05", "2024-02-29T13:05:00Z"),
+        ("Instant", "2024-02-29T13:05Z", "2024-02-29T13:05:00Z"),
+        ("Instant", "2024-02-29 13:05:59", "2024-02-29T13:05:59Z"),
+        ("Instant", "2024-02-29T13:05:59.5+0800", "2024-02-29T05:05:59.500Z"),
+        ("Instant", "2024-02-29T13:05:59+08", "2024-02-29T05:05:59Z"),
     ] {
         let (mut out, ty) = (Vec::new(), JavaType::class(&format!("java.time.{ty}")));
         let known = Known { schema: &(), refs: false };
