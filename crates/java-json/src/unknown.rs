@@ -16,7 +16,8 @@ use crate::{ClassType, JavaType, Schema};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unreadable {
     /// A field of an object, and a text or array where a class is declared of which nothing is
-    /// known; and an `Optional`, which is none that hessian-lite writes or reads.
+    /// known; a text for a `StringBuilder`; and an `Optional`, which is none that hessian-lite
+    /// writes or reads.
     Fields,
     /// In such a field, a number with a fraction, and an object whose members are named as no
     /// fields are: it may be a map with keys that are no texts.
@@ -44,6 +45,17 @@ pub struct Reasons {
 #[must_use]
 pub fn has_optional(ty: &JavaType) -> bool {
     ty.find_class(&|class| is_optional_class(class.name())).is_some()
+}
+
+/// Whether the type is a `StringBuilder` or `StringBuffer`, or has one within. hessian-lite reads
+/// none of a text.
+#[must_use]
+pub fn has_builder(ty: &JavaType) -> bool {
+    ty.find_class(&is_builder).is_some()
+}
+
+fn is_builder(class: &ClassType) -> bool {
+    matches!(class.name(), "java.lang.StringBuilder" | "java.lang.StringBuffer")
 }
 
 /// Whether a class is one of those that a provider of Dubbo makes only where they are declared:
@@ -215,7 +227,9 @@ impl Search<'_, '_, '_> {
     fn of_unknown(&mut self, class: Option<&ClassType>) -> Result<bool, JsonError> {
         self.skip()?;
         Ok(self.what == Unreadable::Fields
-            && class.is_some_and(|class| class.builtin().is_none() && !self.knows(class.name())))
+            && class.is_some_and(|class| {
+                is_builder(class) || class.builtin().is_none() && !self.knows(class.name())
+            }))
     }
 
     fn skip(&mut self) -> Result<bool, JsonError> {

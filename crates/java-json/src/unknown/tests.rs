@@ -155,6 +155,8 @@ fn objects_whose_fields_nobody_knows() {
         ("a.Other[]", r#"[null,{"price":1}]"#),
         ("java.util.List<a.Other>", r#"[{"price":1}]"#),
         ("java.util.Map<java.lang.String,a.Other>", r#"{"x":{"price":1}}"#),
+        ("java.lang.StringBuilder", "\"x\""),
+        ("java.util.List<java.lang.StringBuffer>", "[\"x\"]"),
         ("java.util.Optional<a.Other>", r#"{"price":1}"#),
         ("java.lang.Object", r#"{"class":"a.Other","price":1}"#),
         ("java.lang.Object", r#"{"cl\u0061ss":"a.Other","price":1}"#),
