@@ -20,6 +20,7 @@ use java_json::builtin::Builtin;
 use java_json::declared::DeclaredForm;
 use java_json::json::{JsonKind, JsonReader};
 use java_json::named::GENERIC_ENTRY;
+use java_json::number;
 use java_json::passed::Passed;
 use java_json::references::ReferencePaths;
 use java_json::scalars::{self, Misfit, is_of_beans};
@@ -204,6 +205,9 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
             DeclaredForm::Scalar(builtin) => self.scalar(builtin, name, place),
             DeclaredForm::Object => self.object(Some(class), place),
             DeclaredForm::EnumName => self.enum_name(name, place),
+            DeclaredForm::Wrong if kind == JsonKind::Number && class.builtin().is_none() => {
+                self.enum_number(name, place)
+            }
             DeclaredForm::Wrong => Err(self.wrong_kind(name)),
         }
     }
@@ -225,6 +229,28 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         self.check_enum(offset, class, &text)?;
         self.class_if_open(Some(class), place);
         self.enc.string(&text);
+        Ok(())
+    }
+
+    /// A number where an enum is declared whose values are known: fastjson2 writes the fields of an
+    /// object so.
+    fn enum_number(&mut self, class: &str, place: ReaderType) -> Result<(), JsonbError> {
+        let Some(names) = self.schema.enum_names(class) else {
+            return Err(self.wrong_kind(class));
+        };
+        let offset = self.json.position();
+        let number = number::integer(self.json.read_number()?);
+        let index = number.and_then(|number| usize::try_from(number).ok());
+        let Some(name) = index.and_then(|index| names.get(index)) else {
+            let expected = expected::enum_values(self.schema, class);
+            return Err(Misfit::value(self.json, offset, &expected).into());
+        };
+        if self.is_map(class) {
+            self.constant_map(class, |writer| writer.enc.string(name));
+            return Ok(());
+        }
+        self.class_if_open(Some(class), place);
+        self.enc.string(name);
         Ok(())
     }
 
