@@ -139,6 +139,11 @@ impl<'a> ReplyReader<'a> {
         let mut json = Vec::with_capacity(self.body.len().max(64));
         match outcome.kind() {
             ReplyKind::Null => json.extend_from_slice(b"null"),
+            // Its maps with an entry `class` are objects.
+            ReplyKind::Value if self.options.key_classes && matches!(self.form, Form::Map) => {
+                let options = JsonOptions { maps_are_objects: true, ..self.options.clone() };
+                write_value(&outcome, self.known, &options, &mut json)?;
+            }
             ReplyKind::Value => write_value(&outcome, self.known, self.options, &mut json)?,
             ReplyKind::Exception => {
                 // Its class and those of its causes have to be known. References are of no use in
@@ -288,6 +293,21 @@ mod tests {
         let options = JsonOptions::parse(options).unwrap();
         let reader = ReplyReader::new(reply, &options);
         (String::from_utf8(reader.json().unwrap()).unwrap(), reader.ignored_options())
+    }
+
+    /// With `class=yes` it can be sent again: a map with an entry `class` is an object.
+    #[test]
+    fn an_object_of_a_generic_call_is_no_map_with_its_types() {
+        let body = b"\x91H\x05class\x03a.B\x01x\x91Z";
+        let map = reply(Serialization::Hessian2, body);
+        let options = JsonOptions::parse("class=yes").unwrap();
+        let json = |form| {
+            let reader = ReplyReader { form, ..ReplyReader::new(&map, &options) };
+            String::from_utf8(reader.json().unwrap()).unwrap()
+        };
+        assert_eq!(json(Form::Map), r#"{"class":"a.B","x":1}"#);
+        let told = r#"{"class":"java.util.HashMap<java.lang.String, java.lang.Object>","value":{"class":"a.B","x":1}}"#;
+        assert_eq!(json(Form::Itself), told);
     }
 
     #[test]

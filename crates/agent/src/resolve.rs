@@ -28,7 +28,7 @@ use dubbo_proto::definition::MethodDefinition;
 use hessian::generics::Instances;
 use hessian::transcode::builtin::Builtin;
 use hessian::{ClassType, JavaType};
-use java_json::unknown::{has_object, has_optional};
+use java_json::unknown::{has_builder, has_object, has_optional};
 use registry::{Definition, DefinitionOrigin, Endpoint};
 
 use crate::args::fits::Fit;
@@ -220,15 +220,15 @@ fn unknown_fields(
         service.is_some_and(|service| service.knows(class))
             || instances.fields(class.key()).is_some()
     };
+    let may_be_unreadable = |ty: &JavaType| has_optional(ty) || has_object(ty) || has_builder(ty);
     match () {
         () if !types.iter().all(|ty| are_known(ty, &is_known)) => UnknownFields::Declared,
+        () if types.iter().any(has_builder) => UnknownFields::IfFound,
         () if types.iter().all(is_scalar) => UnknownFields::Never,
         () if types.iter().any(|ty| has_optional(ty) || holds_anything(ty)) => {
             UnknownFields::IfFound
         }
-        () if service.is_some_and(|it| it.has_field(&|ty| has_optional(ty) || has_object(ty))) => {
-            UnknownFields::IfFound
-        }
+        () if service.is_some_and(|it| it.has_field(&may_be_unreadable)) => UnknownFields::IfFound,
         () => UnknownFields::IfNamed,
     }
 }

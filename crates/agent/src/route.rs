@@ -50,7 +50,7 @@ pub(crate) fn is_scalar(ty: &JavaType) -> bool {
     use Builtin as B;
     match ty {
         JavaType::Class(class) => class.builtin().is_some_and(|builtin| {
-            !matches!(builtin, B::Any | B::List | B::Map | B::EnumSet | B::Optional)
+            !matches!(builtin, B::Any | B::Number | B::List | B::Map | B::EnumSet | B::Optional)
         }),
         JavaType::Array(element) => **element == JavaType::Byte,
         _ => true,

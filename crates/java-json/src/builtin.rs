@@ -7,6 +7,8 @@ use std::borrow::Cow;
 pub enum Builtin {
     /// Anything: the JSON value decides.
     Any,
+    /// `java.lang.Number`: a number, which looks like one of its subclasses.
+    Number,
     String,
     Boolean,
     Byte,
@@ -141,14 +143,17 @@ impl Builtin {
             _ => Cow::Owned(name.to_owned()),
         };
         let builtin = Self::of_declared(&declared)?;
-        let is_text =
-            !matches!(builtin, Self::Any | Self::List | Self::Map | Self::Optional | Self::EnumSet);
+        let is_text = !matches!(
+            builtin,
+            Self::Any | Self::Number | Self::List | Self::Map | Self::Optional | Self::EnumSet
+        );
         is_text.then_some(declared)
     }
 
     fn of_lang(name: &str) -> Option<Self> {
         Some(match name {
-            "Object" | "Comparable" | "Number" | "Cloneable" => Self::Any,
+            "Object" | "Comparable" | "Cloneable" => Self::Any,
+            "Number" => Self::Number,
             "String" | "CharSequence" | "StringBuilder" | "StringBuffer" => Self::String,
             "Boolean" => Self::Boolean,
             "Byte" => Self::Byte,

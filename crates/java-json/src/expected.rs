@@ -52,6 +52,13 @@ pub fn enum_without(schema: &dyn Schema, class: &str, name: &str) -> Option<Box<
     Some(format!("a value of {class} ({list})").into())
 }
 
+/// What an enum takes, if an object does not become one of its values.
+#[must_use]
+pub fn enum_values(schema: &dyn Schema, class: &str) -> Box<str> {
+    // No constant has an empty name.
+    enum_without(schema, class, "").unwrap_or_else(|| format!("a value of {class}").into())
+}
+
 /// An element of a `byte[]`: some writers have a sign, and others none.
 pub const BYTE_OF_ARRAY: &str = "a byte (a whole number from -128 to 255)";
 

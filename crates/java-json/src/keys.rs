@@ -16,13 +16,21 @@ pub struct Keys {
     are_mixed: bool,
     /// Whether one is the text `class`, and its value a text.
     has_class: bool,
+    /// Whether that names the class of an object, which the map stands for.
+    are_fields: bool,
 }
 
 impl Keys {
+    /// Of a map that stands for an object if it has an entry `class`, or for itself all the same.
+    #[must_use]
+    pub fn new(are_fields: bool) -> Self {
+        Self { are_fields, ..Self::default() }
+    }
+
     /// Takes in an entry, which is `text` in JSON. `class` is that of its key; nothing if no text
     /// stands for the key.
     pub fn add(&mut self, class: Option<&str>, text: &[u8]) {
-        self.has_class |= text.starts_with(b"\"class\":\"");
+        self.has_class |= !self.are_fields && text.starts_with(b"\"class\":\"");
         match (class, &self.class) {
             (Some(class), Some(known)) => self.are_mixed |= *class != **known,
             (Some(class), None) => self.class = Some(class.into()),

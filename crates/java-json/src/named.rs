@@ -2,6 +2,7 @@
 
 use crate::builtin::Builtin;
 use crate::expected;
+use crate::passed::ObjectSummary;
 use crate::scalars::Misfit;
 use crate::{ClassType, JavaType, Schema};
 
@@ -79,12 +80,37 @@ impl<'n> Named<'n> {
     /// Whether `{"class": C, "value": v}` is v as a value of this class.
     #[must_use]
     pub fn is_of_value(&self) -> bool {
-        let is_object = matches!(self.builtin, None | Some(Builtin::Map | Builtin::Any));
+        let is_object =
+            matches!(self.builtin, None | Some(Builtin::Map | Builtin::Any | Builtin::Number));
         self.is_plain() || !is_object
     }
 
     fn is_plain(&self) -> bool {
         self.ty.as_ref().is_some_and(|ty| !matches!(ty, JavaType::Class(_)))
+    }
+
+    /// Whether its values are numbers to Java, or may be.
+    fn is_number(&self) -> bool {
+        match &self.ty {
+            Some(ty) if self.is_plain() => {
+                ty.is_primitive() && !matches!(ty, JavaType::Boolean | JavaType::Char)
+            }
+            _ => self.builtin.is_none_or(|builtin| {
+                matches!(
+                    builtin,
+                    Builtin::Byte
+                        | Builtin::Short
+                        | Builtin::Int
+                        | Builtin::Long
+                        | Builtin::Float
+                        | Builtin::Double
+                        | Builtin::BigDecimal
+                        | Builtin::BigInteger
+                        | Builtin::AtomicInteger
+                        | Builtin::AtomicLong
+                )
+            }),
+        }
     }
 
     /// What a [`Schema`](crate::Schema) knows its fields by.
@@ -126,27 +152,51 @@ impl<'n> Named<'n> {
         }
     }
 
-    /// Whether a value of this class may stand where a class is declared that is `declared` in the
-    /// table. A box or a text has no subclasses: a `Long` for an `Integer` would lose what an int
-    /// cannot hold.
+    /// Whether a value of this class may stand where a class of the table is declared. Boxes, texts
+    /// and times have no subclasses: a `Long` for an `Integer` would lose what an int cannot hold,
+    /// and Java takes an `Integer` for null where it wants a `Date`.
     #[must_use]
-    pub fn may_stand_for(&self, declared: Option<Builtin>) -> bool {
-        let Some(declared) = declared else { return true };
-        match declared {
-            Builtin::Boolean
-            | Builtin::Byte
-            | Builtin::Short
-            | Builtin::Char
-            | Builtin::Int
-            | Builtin::Long
-            | Builtin::Float
-            | Builtin::Double
-            | Builtin::String => self.builtin == Some(declared),
-            Builtin::BigDecimal | Builtin::BigInteger => {
-                !self.is_plain() && self.builtin.is_none_or(|builtin| builtin == declared)
+    pub fn may_stand_for(&self, declared: &ClassType, schema: &dyn Schema) -> bool {
+        let Some(builtin) = declared.builtin() else { return true };
+        match (builtin, self.builtin) {
+            (Builtin::Any | Builtin::StackTraceElement, _) => true,
+            (Builtin::Number, _) => self.is_number(),
+            _ if self.is_plain() => false,
+            // Also the JDK's own that have no name of their own.
+            (Builtin::List | Builtin::Map | Builtin::EnumSet, None) => true,
+            (_, None) => {
+                let is_known = self.class.starts_with("java.");
+                let is_enum = || schema.is_enum(self.class) == Some(true);
+                has_subclasses(builtin, declared.name()) && !is_known && !is_enum()
             }
-            _ => true,
+            (Builtin::Date, Some(Builtin::SqlDate))
+            | (Builtin::ZoneId, Some(Builtin::ZoneOffset))
+            | (Builtin::List, Some(Builtin::EnumSet)) => true,
+            // Several classes that are the same in JSON alone.
+            (Builtin::SqlDate | Builtin::TextValue, Some(_)) => self.class == declared.name(),
+            (builtin, Some(named)) => builtin == named,
         }
+    }
+}
+
+/// Whether a class is none of the JDK's: no value of the JDK is of a subclass of it.
+#[must_use]
+pub fn is_own(class: &ClassType) -> bool {
+    class.builtin().is_none() && !["java.", "javax."].iter().any(|it| class.name().starts_with(it))
+}
+
+/// Whether a class that is a scalar in JSON may have subclasses of the caller's own.
+fn has_subclasses(builtin: Builtin, class: &str) -> bool {
+    match builtin {
+        Builtin::BigDecimal
+        | Builtin::BigInteger
+        | Builtin::Date
+        | Builtin::SqlDate
+        | Builtin::Calendar
+        | Builtin::AtomicInteger
+        | Builtin::AtomicLong => true,
+        Builtin::TextValue => class == "java.io.File",
+        _ => false,
     }
 }
 
@@ -180,7 +230,7 @@ impl<'n, 'c> ObjectForm<'n, 'c> {
     ) -> Self {
         let Some(named) = named else { return declared.map_or(Self::Untyped, Self::Declared) };
         match named.builtin {
-            Some(Builtin::Any) => Self::Any(named.class),
+            Some(Builtin::Any | Builtin::Number) => Self::Any(named.class),
             Some(Builtin::Map) => {
                 let is_inside = !named.args().is_empty() && has_only_value && value_is_object();
                 if is_inside { Self::Value(named.into_type(args)) } else { Self::Map(named) }
@@ -208,25 +258,65 @@ pub fn field_type<'s>(
     }
 }
 
-/// The class of an object that has a `name` and no other member but perhaps `class`, if it is the
-/// long form of an enum. Where nobody knows, it is one if it says its class and the name is written
-/// like a constant.
-#[must_use]
-pub fn enum_object<'c>(
+/// The enum of which an object is a constant, where that is known: the one that it names, or the
+/// one that is declared.
+///
+/// # Errors
+/// The enum that is declared, if the object names another class.
+pub fn known_enum<'c>(
     schema: &dyn Schema,
     named: Option<&'c str>,
     declared: Option<&'c str>,
-    name: &str,
-) -> Option<&'c str> {
-    let class = named.or(declared)?;
-    let is_constant = || {
-        let fits = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
-        name.starts_with(|first: char| first.is_ascii_uppercase()) && name.bytes().all(fits)
-    };
-    let known = schema.is_enum(class);
-    known
-        .unwrap_or_else(|| named.is_some() && !class.starts_with("java.") && is_constant())
-        .then_some(class)
+) -> Result<Option<&'c str>, &'c str> {
+    let is_enum = |class: &&str| schema.is_enum(class) == Some(true);
+    let Some(declared) = declared.filter(is_enum) else { return Ok(named.filter(is_enum)) };
+    match named.map(|named| named.strip_prefix(declared)) {
+        // A constant with a body has a class of its own: `com.acme.Op$1`.
+        None | Some(Some("")) => Ok(Some(declared)),
+        Some(Some(rest)) if rest.starts_with('$') => Ok(Some(declared)),
+        Some(_) => Err(declared),
+    }
+}
+
+/// A constant of an enum that an object stands for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct EnumObject<'c> {
+    /// The enum.
+    pub class: &'c str,
+    /// The name of the constant.
+    pub name: &'c str,
+}
+
+/// The constant that an object stands for: it has a `name` and no other member but perhaps
+/// `class`, or a `class` and the name as its `value`. Where nobody knows whether the class is an
+/// enum, it is one if the object says its class and a `name` that is written like a constant.
+#[must_use]
+pub fn enum_object<'c>(
+    schema: &dyn Schema,
+    look: &'c ObjectSummary<'_>,
+    declared: Option<&'c str>,
+) -> Option<EnumObject<'c>> {
+    let named = look.class.as_deref();
+    if let Some(class) = known_enum(schema, named, declared).ok()? {
+        let value = look.only_text.as_deref().filter(|_| named.is_some());
+        return look.only_name.as_deref().or(value).map(|name| EnumObject { class, name });
+    }
+    let (class, name) = named.zip(look.only_name.as_deref())?;
+    let is_unknown = schema.is_enum(class).is_none() && !class.starts_with("java.");
+    (is_unknown && is_constant(name)).then_some(EnumObject { class, name })
+}
+
+/// Whether an object has the form of a constant, and its name is written like one.
+#[must_use]
+pub fn names_constant(look: &ObjectSummary<'_>) -> bool {
+    let value = look.only_text.as_deref().filter(|_| look.class.is_some());
+    look.only_name.as_deref().or(value).is_some_and(is_constant)
+}
+
+/// Whether a name is written like that of a constant.
+fn is_constant(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    name.starts_with(|first: char| first.is_ascii_uppercase()) && name.bytes().all(fits)
 }
 
 /// Whether all classes of a type have a package. In Java's source some need none, but here it
@@ -236,89 +326,4 @@ fn has_packages(ty: &JavaType) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_classes_or_nothing() {
-        for (name, class) in [
-            ("a.B", Some("a.B")),
-            ("a.Outer$Inner", Some("a.Outer$Inner")),
-            ("I", Some("I")),
-            ("java.util.HashMap<java.lang.Integer, java.lang.Object>", Some("java.util.HashMap")),
-            ("a.Page<a.Order[]>", Some("a.Page")),
-            ("int[]", Some("int[]")),
-            ("[Ljava.lang.String;", Some("[Ljava.lang.String;")),
-            ("java.util.HashMap<Integer,Object>", None),
-            ("java.util.HashMap<java.lang.Integer", None),
-            ("java.util.HashMap<>", None),
-            ("a b<c", None),
-            ("a b", None),
-            ("a..B", None),
-            (".B", None),
-            ("a.B.", None),
-            ("1a.B", None),
-            ("a.1B", None),
-            ("a-b.C", None),
-            ("a.B$1", Some("a.B$1")),
-            ("a_1.$B", Some("a_1.$B")),
-            ("\u{8ba2}\u{5355}.\u{e9}B2", Some("\u{8ba2}\u{5355}.\u{e9}B2")),
-            ("1a.B[]", None),
-            ("[L1a.B;", None),
-            ("[La/2B;", None),
-            ("java.util.HashMap<java.lang.String, 1a.B>", None),
-            ("java.1util.HashMap<java.lang.String, a.B>", None),
-            ("[foo", None),
-            ("", None),
-        ] {
-            assert_eq!(Named::of(name).map(|named| named.class), class, "{name}");
-        }
-    }
-
-    #[test]
-    fn a_box_stands_for_itself_alone() {
-        for (declared, named, expected) in [
-            ("java.lang.Integer", "java.lang.Integer", true),
-            ("java.lang.Integer", "java.lang.Long", false),
-            ("java.lang.Long", "long", false),
-            ("java.lang.String", "java.lang.Integer", false),
-            ("java.lang.CharSequence", "java.lang.String", true),
-            ("java.math.BigDecimal", "java.math.BigInteger", false),
-            ("java.math.BigDecimal", "a.Money", true),
-            ("java.util.Date", "java.sql.Timestamp", true),
-        ] {
-            let declared = Builtin::of_declared(declared);
-            assert_eq!(Named::of(named).unwrap().may_stand_for(declared), expected, "{named}");
-        }
-    }
-
-    #[test]
-    fn an_object_stands_for_what_it_names_or_what_is_declared() {
-        let form = |name: Option<&str>, declared: Option<&ClassType>, has_only_value| {
-            let named = Named::of_object(7, name).unwrap();
-            match ObjectForm::of(named, declared, &[], has_only_value, || true) {
-                ObjectForm::Untyped => "a map".to_owned(),
-                ObjectForm::Any(class) => format!("any {class}"),
-                ObjectForm::Map(named) => format!("map {}", named.class),
-                ObjectForm::Value(ty) => format!("value {}", ty.java_name()),
-                ObjectForm::Named(named) => format!("object {}", named.class),
-                ObjectForm::Declared(class) => format!("declared {}", class.name()),
-            }
-        };
-        let JavaType::Class(declared) = JavaType::parse("a.B").unwrap() else { unreachable!() };
-        let declared = Some(&declared);
-        for (name, has_only_value, expected) in [
-            (None, true, "declared a.B"),
-            (Some("a.C"), true, "object a.C"),
-            (Some("java.lang.Object"), false, "any java.lang.Object"),
-            (Some("java.util.TreeMap"), true, "map java.util.TreeMap"),
-            (Some("java.util.Date"), true, "value java.util.Date"),
-            (Some("java.util.Date"), false, "object java.util.Date"),
-            (Some("int[]"), true, "value int[]"),
-        ] {
-            assert_eq!(form(name, declared, has_only_value), expected, "{name:?}");
-        }
-        assert_eq!(form(None, None, true), "a map");
-        assert!(matches!(Named::of_object(7, Some("a b")), Err(Misfit::Value { offset: 7, .. })));
-    }
-}
+mod tests;

@@ -1,6 +1,8 @@
 //! The choices in the mapping of Hessian to JSON, and how they are written down as one line of
 //! text.
 
+use crate::keys::Keys;
+
 /// How dates are written.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum DateStyle {
@@ -41,6 +43,9 @@ pub struct JsonOptions {
     /// an object that names the class of their keys. With `class_name`, what comes out can be sent
     /// in again.
     pub key_classes: bool,
+    /// Whether an entry `class` of a map names the class of an object, which the map stands for:
+    /// what a generic call answers. Then `key_classes` does not count such an entry.
+    pub maps_are_objects: bool,
     /// Whether a `BigDecimal` or `BigInteger` is written into an object that names its class,
     /// unless its type is declared. As a number it would be read as a double or an int.
     pub number_classes: bool,
@@ -72,6 +77,7 @@ impl Default for JsonOptions {
         Self {
             class_name: false,
             key_classes: false,
+            maps_are_objects: false,
             number_classes: false,
             dates: DateStyle::Iso,
             enums: EnumStyle::Name,
@@ -216,6 +222,13 @@ impl JsonOptions {
             options.set(name.trim(), value, field)?;
         }
         Ok(options)
+    }
+
+    /// Where what is seen of a map's keys goes, if their class is to be told.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn keys(&self) -> Option<Keys> {
+        self.key_classes.then(|| Keys::new(self.maps_are_objects))
     }
 
     fn set(&mut self, name: &str, value: &str, field: Option<&str>) -> Result<(), OptionsError> {

@@ -12,6 +12,8 @@ pub struct ObjectSummary<'a> {
     pub class: Option<Cow<'a, str>>,
     /// What its only other member is and where it begins, if that is called `value`.
     pub only_value: Option<(JsonKind, usize)>,
+    /// The same member, if it is a string.
+    pub only_text: Option<Cow<'a, str>>,
     /// The string that is its only other member, which is called `name`.
     pub only_name: Option<Cow<'a, str>>,
 }
@@ -33,7 +35,8 @@ impl Passed {
     /// [`JsonError`] if it is no JSON.
     pub fn look<'a>(&mut self, json: &JsonReader<'a>) -> Result<ObjectSummary<'a>, JsonError> {
         let mut scan = self.begin(json)?;
-        let (mut class, mut name, mut value, mut n_others) = (None, None, None, 0);
+        let (mut class, mut name, mut value, mut text) = (None, None, None, None);
+        let mut n_others = 0;
         let mut object = scan.begin_object()?;
         while let Some(key) = scan.next_key(&mut object)? {
             let kind = scan.peek()?;
@@ -45,7 +48,10 @@ impl Passed {
                 ("name", JsonKind::String) => name = Some(scan.read_string()?),
                 ("value", _) => {
                     value = Some((kind, scan.position()));
-                    self.skip(&mut scan)?;
+                    match kind {
+                        JsonKind::String => text = Some(scan.read_string()?),
+                        _ => self.skip(&mut scan)?,
+                    }
                 }
                 _ => self.skip(&mut scan)?,
             }
@@ -54,7 +60,8 @@ impl Passed {
         self.end(&scan);
         let only_name = name.filter(|_| n_others == 1);
         let only_value = value.filter(|_| n_others == 1);
-        Ok(ObjectSummary { class, only_value, only_name })
+        let only_text = text.filter(|_| only_value.is_some());
+        Ok(ObjectSummary { class, only_value, only_text, only_name })
     }
 
     /// A reader that looks through what comes next, by [`Passed::skip`], up to [`Passed::end`].

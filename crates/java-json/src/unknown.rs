@@ -7,7 +7,7 @@
 
 use crate::builtin::Builtin;
 use crate::json::{JsonError, JsonKind, JsonReader};
-use crate::named::{Named, ObjectForm, enum_object, field_type};
+use crate::named::{Named, ObjectForm, enum_object, field_type, names_constant};
 use crate::number;
 use crate::passed::{ObjectSummary, Passed};
 use crate::{ClassType, JavaType, Schema};
@@ -16,14 +16,15 @@ use crate::{ClassType, JavaType, Schema};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unreadable {
     /// A field of an object, and a text or array where a class is declared of which nothing is
-    /// known; and an `Optional`, which is none that hessian-lite writes or reads.
+    /// known; a text for a `StringBuilder`; and an `Optional`, which is none that hessian-lite
+    /// writes or reads.
     Fields,
     /// In such a field, a number with a fraction, and an object whose members are named as no
     /// fields are: it may be a map with keys that are no texts.
     Misread,
-    /// An object that names a class other than the declared one, and an object of a collection
-    /// or an `Optional` that is no field: a reader that knows only the classes of parameters makes
-    /// others of them.
+    /// An object that names a class other than the declared one, one that may be a constant of an
+    /// enum, and an object of a collection or an `Optional` that is no field: a reader that knows
+    /// only the classes of parameters makes others of them.
     Elements,
 }
 
@@ -44,6 +45,17 @@ pub struct Reasons {
 #[must_use]
 pub fn has_optional(ty: &JavaType) -> bool {
     ty.find_class(&|class| is_optional_class(class.name())).is_some()
+}
+
+/// Whether the type is a `StringBuilder` or `StringBuffer`, or has one within. hessian-lite reads
+/// none of a text.
+#[must_use]
+pub fn has_builder(ty: &JavaType) -> bool {
+    ty.find_class(&is_builder).is_some()
+}
+
+fn is_builder(class: &ClassType) -> bool {
+    matches!(class.name(), "java.lang.StringBuilder" | "java.lang.StringBuffer")
 }
 
 /// Whether a class is one of those that a provider of Dubbo makes only where they are declared:
@@ -215,7 +227,9 @@ impl Search<'_, '_, '_> {
     fn of_unknown(&mut self, class: Option<&ClassType>) -> Result<bool, JsonError> {
         self.skip()?;
         Ok(self.what == Unreadable::Fields
-            && class.is_some_and(|class| class.builtin().is_none() && !self.knows(class.name())))
+            && class.is_some_and(|class| {
+                is_builder(class) || class.builtin().is_none() && !self.knows(class.name())
+            }))
     }
 
     fn skip(&mut self) -> Result<bool, JsonError> {
@@ -248,7 +262,11 @@ impl Search<'_, '_, '_> {
         let args = class.map_or(&[][..], ClassType::args);
         let may_be_variable = self.is_in_object && class.is_some_and(is_object);
         let is_enum = |class: &ClassType| schema.is_enum(class.name()) == Some(true);
-        let look = match self.may_have_class || declared.is_some_and(is_enum) {
+        // One without a class may be a constant, too.
+        let is_looked_at = |class: &ClassType| {
+            is_enum(class) || self.what == Unreadable::Elements && !self.knows(class.name())
+        };
+        let look = match self.may_have_class || declared.is_some_and(is_looked_at) {
             true => self.passed.look(self.json)?,
             false => ObjectSummary::default(),
         };
@@ -263,14 +281,17 @@ impl Search<'_, '_, '_> {
             return self.members(false, |_| value, |_| true);
         }
         let declared_name = declared.map(ClassType::name);
-        if look.only_name.is_some_and(|it| enum_object(schema, name, declared_name, &it).is_some())
-        {
+        if enum_object(schema, &look, declared_name).is_some() {
             return self.skip();
         }
+        let may_be_constant =
+            declared.is_some_and(|class| !self.knows(class.name())) && names_constant(&look);
         let named = name.and_then(Named::of);
         let is_object = || look.only_value.is_some_and(|(kind, _)| kind == JsonKind::Object);
         let form = ObjectForm::of(named, declared, args, look.only_value.is_some(), is_object);
-        if self.what == Unreadable::Elements && self.is_made_otherwise(&form, declared) {
+        if self.what == Unreadable::Elements
+            && (may_be_constant || self.is_made_otherwise(&form, declared))
+        {
             return Ok(true);
         }
         let is_bare = std::mem::replace(&mut self.is_bare, false);

@@ -109,15 +109,15 @@ pub struct MapWriter {
 }
 
 impl MapWriter {
-    /// Begins a map, of this class if it is to be told.
+    /// Begins a map, of this class if it is to be told. What is seen of the keys goes into `keys`,
+    /// if their class is to be told.
     #[inline]
-    pub fn begin(out: &mut Vec<u8>, class: Option<&str>, tells_keys: bool) -> Self {
+    pub fn begin(out: &mut Vec<u8>, class: Option<&str>, keys: Option<Keys>) -> Self {
         let start = out.len();
         out.push(b'{');
         if let Some(class) = class {
             write_class(out, class);
         }
-        let keys = tells_keys.then(Keys::default);
         Self { is_first: class.is_none(), start, entries_at: out.len(), keys }
     }
 
@@ -206,9 +206,9 @@ mod tests {
 
     #[test]
     fn maps_have_commas_and_say_what_they_and_their_keys_are() {
-        let map = |class: Option<&str>, tells_keys, n| {
+        let map = |class: Option<&str>, tells_keys: bool, n| {
             written(|out| {
-                let mut map = MapWriter::begin(out, class, tells_keys);
+                let mut map = MapWriter::begin(out, class, tells_keys.then(Keys::default));
                 for _ in 0..n {
                     let at = map.begin_entry(out);
                     out.extend_from_slice(b"\"1\":2");
@@ -217,6 +217,19 @@ mod tests {
                 map.end(out, class);
             })
         };
+        // What a generic call answers for an object.
+        let bean = |are_fields| {
+            written(|out| {
+                let mut map = MapWriter::begin(out, None, Some(Keys::new(are_fields)));
+                let at = map.begin_entry(out);
+                out.extend_from_slice(b"\"class\":\"a.B\"");
+                map.end_entry(out, at, Some("java.lang.String"));
+                map.end(out, None);
+            })
+        };
+        assert_eq!(bean(true), r#"{"class":"a.B"}"#);
+        let told = r#"{"class":"java.util.HashMap<java.lang.String, java.lang.Object>","value":{"class":"a.B"}}"#;
+        assert_eq!(bean(false), told);
         assert_eq!(map(None, false, 0), "{}");
         assert_eq!(map(None, false, 2), r#"{"1":2,"1":2}"#);
         assert_eq!(map(Some("a.B"), false, 1), r#"{"class":"a.B","1":2}"#);

@@ -20,6 +20,7 @@ use java_json::builtin::Builtin;
 use java_json::declared::DeclaredForm;
 use java_json::json::{JsonKind, JsonReader};
 use java_json::named::GENERIC_ENTRY;
+use java_json::number;
 use java_json::passed::Passed;
 use java_json::references::ReferencePaths;
 use java_json::scalars::{self, Misfit, is_of_beans};
@@ -204,6 +205,9 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
             DeclaredForm::Scalar(builtin) => self.scalar(builtin, name, place),
             DeclaredForm::Object => self.object(Some(class), place),
             DeclaredForm::EnumName => self.enum_name(name, place),
+            DeclaredForm::Wrong if kind == JsonKind::Number && class.builtin().is_none() => {
+                self.enum_number(name, place)
+            }
             DeclaredForm::Wrong => Err(self.wrong_kind(name)),
         }
     }
@@ -218,18 +222,35 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
     /// likely.
     fn enum_name(&mut self, class: &str, place: ReaderType) -> Result<(), JsonbError> {
         if self.is_map(class) {
-            self.enc.object_begin();
-            self.class_entry(class);
-            self.enc.string("name");
-            self.text()?;
-            self.enc.object_end();
-            return Ok(());
+            return self.constant_map(class, Self::text);
         }
         let offset = self.json.position();
         let text = self.json.read_string()?;
         self.check_enum(offset, class, &text)?;
         self.class_if_open(Some(class), place);
         self.enc.string(&text);
+        Ok(())
+    }
+
+    /// A number where an enum is declared whose values are known: fastjson2 writes the fields of an
+    /// object so.
+    fn enum_number(&mut self, class: &str, place: ReaderType) -> Result<(), JsonbError> {
+        let Some(names) = self.schema.enum_names(class) else {
+            return Err(self.wrong_kind(class));
+        };
+        let offset = self.json.position();
+        let number = number::integer(self.json.read_number()?);
+        let index = number.and_then(|number| usize::try_from(number).ok());
+        let Some(name) = index.and_then(|index| names.get(index)) else {
+            let expected = expected::enum_values(self.schema, class);
+            return Err(Misfit::value(self.json, offset, &expected).into());
+        };
+        if self.is_map(class) {
+            self.constant_map(class, |writer| writer.enc.string(name));
+            return Ok(());
+        }
+        self.class_if_open(Some(class), place);
+        self.enc.string(name);
         Ok(())
     }
 
@@ -322,7 +343,7 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
             _ => (Some(Builtin::String), ""),
         };
         match builtin {
-            Some(Builtin::String | Builtin::Any) => self.enc.string(key),
+            Some(Builtin::String | Builtin::Any | Builtin::Number) => self.enc.string(key),
             Some(builtin) => {
                 // Reads the key as the JSON string that it is.
                 let mut quoted = Vec::new();

@@ -183,9 +183,9 @@ impl JsonbToJson<'_, '_, '_> {
     fn object(&mut self, class: Option<&str>) -> Result<(), JsonbError> {
         self.dec.take()?;
         // Paths are those of the plain form.
-        let tells_keys = self.opts.key_classes && self.opts.refs != RefStyle::Path;
+        let keys = self.opts.keys().filter(|_| self.opts.refs != RefStyle::Path);
         let told = class.filter(|_| self.opts.class_name);
-        let mut members = MapWriter::begin(self.out, told, tells_keys);
+        let mut members = MapWriter::begin(self.out, told, keys);
         let mut referring = None;
         while !self.dec.object_ends()? {
             let key_at = members.begin_entry(self.out);

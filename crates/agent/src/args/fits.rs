@@ -100,7 +100,7 @@ impl Looking<'_> {
             return Some(if fit == Fit::None { Fit::None } else { Fit::Natural });
         }
         Some(match declared.builtin() {
-            Some(Builtin::Any) => Fit::Possible,
+            Some(Builtin::Any | Builtin::Number) => Fit::Possible,
             Some(declared) if is_subclass(declared, named.builtin) => Fit::Possible,
             _ => Fit::None,
         })
@@ -207,7 +207,7 @@ fn of_primitive(ty: &JavaType) -> Builtin {
 
 fn scalar(text: &[u8], kind: JsonKind, builtin: Builtin) -> Fit {
     let mut reader = JsonReader::new(text, Limits::default());
-    if builtin == Builtin::Any {
+    if matches!(builtin, Builtin::Any | Builtin::Number) {
         return Fit::Possible;
     }
     match kind {

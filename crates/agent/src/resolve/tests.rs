@@ -25,6 +25,7 @@ fn what_a_call_is_looked_through_for() {
     for (types, service, expected) in [
         ("int,java.lang.String", Some(&optional), Never),
         ("a.Person,a.Address", Some(&known), IfNamed),
+        ("int,java.lang.StringBuilder", None, IfFound),
         ("java.util.List<a.Person>", Some(&optional), IfFound),
         ("a.Person,java.util.Optional<a.Color>", Some(&known), IfFound),
         ("java.util.List<java.util.OptionalLong>", None, Declared),

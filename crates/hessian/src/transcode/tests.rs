@@ -357,14 +357,31 @@ fn an_enum_has_the_values_of_a_schema() {
         fn enum_names(&self, class: &str) -> Option<&[Box<str>]> {
             (class == "a.Color").then_some(&self.0)
         }
+
+        fn is_enum(&self, class: &str) -> Option<bool> {
+            (class == "a.Color").then_some(true)
+        }
     }
     let schema = Colors(["RED", "BLUE"].map(Into::into));
     let check = |ty: &str, json: &str| {
         let (mut out, ty) = (Vec::new(), JavaType::parse(ty).unwrap());
         let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
         json_to_hessian_with(&mut reader, Some(&ty), &mut Encoder::new(&mut out), &schema)
-            .map_err(|error| error.to_string())
+            .map_err(|error| error.to_string())?;
+        Ok::<_, String>(out)
     };
+    let red = check("a.Color", "\"RED\"").unwrap();
+    for (ty, json) in [
+        ("a.Color", r#"{"name":"RED"}"#),
+        ("a.Color", r#"{"class":"a.Color","name":"RED"}"#),
+        ("a.Color", r#"{"class":"a.Color","value":"RED"}"#),
+        ("a.Color", r#"{"name":"RED","class":"a.Color$1"}"#),
+        ("java.lang.Object", r#"{"class":"a.Color","value":"RED"}"#),
+        ("a.Shade", r#"{"class":"a.Color","value":"RED"}"#),
+    ] {
+        assert_eq!(check(ty, json).as_ref(), Ok(&red), "{ty} {json}");
+    }
+    let check = |ty: &str, json: &str| check(ty, json).map(drop);
     for (ty, json) in [
         ("a.Color", "\"RED\""),
         ("a.Color[]", "[null,\"BLUE\"]"),
@@ -380,9 +397,18 @@ fn an_enum_has_the_values_of_a_schema() {
         ("a.Color[]", "[\"RED\", \"PURPLE\"]", 8),
         ("java.util.Map<a.Color,a.B>", "{\"PURPLE\":null}", 10),
         ("java.lang.Object", r#"{"class":"a.Color","name":"PURPLE"}"#, 26),
+        ("a.Color", r#"{"name":"PURPLE"}"#, 8),
+        ("a.Color", r#"{"class":"a.Color","value":"PURPLE"}"#, 27),
+        ("a.Color", "{}", 0),
+        ("a.Color[]", r#"[{"name":"RED"},{"x":1}]"#, 16),
+        ("a.Color", r#"{"name":"RED","x":1}"#, 0),
+        ("a.Color", r#"{"name":5}"#, 0),
+        ("a.Color", r#"{"value":"RED"}"#, 0),
+        ("a.Color", r#"{"class":"java.lang.Integer","value":5}"#, 0),
+        ("a.Color", r#"{"class":"a.Op","name":"RED"}"#, 0),
     ] {
         let error = check(ty, json).unwrap_err();
-        assert!(error.starts_with(&format!("JSON at byte {offset}: \"")), "{ty} {json}: {error}");
+        assert!(error.starts_with(&format!("JSON at byte {offset}: ")), "{ty} {json}: {error}");
         assert!(error.ends_with(" is not a value of a.Color (RED, BLUE)"), "{error}");
     }
 }
@@ -654,6 +680,23 @@ fn an_object_that_names_a_class_is_of_that_class() {
             (declared, expected) => assert_eq!(declared, expected, "{ty} {json}"),
         }
     }
+    // Java would make null of the whole argument.
+    for (ty, class) in [
+        ("java.util.Date", "java.lang.Integer"),
+        ("java.sql.Timestamp", "java.sql.Date"),
+        ("java.util.UUID", "java.io.File"),
+        ("java.util.Locale", "java.util.HashMap"),
+        ("java.time.Instant", "a.Moment"),
+        ("java.util.List<int>", "java.lang.Integer"),
+        ("a.Shape", "java.lang.Integer"),
+        ("a.Shape", "java.util.TreeMap"),
+        ("java.lang.Number", "java.util.Date"),
+    ] {
+        let error = transcode(ty, &format!(r#"{{"class":"{class}","value":5}}"#)).unwrap_err();
+        let ty = ty.split('<').next().unwrap();
+        let expected = format!("JSON at byte 0: an object of another class cannot become {ty}");
+        assert_eq!(error.to_string(), expected, "{class}");
+    }
     let error = transcode("java.util.Date", r#"{"value":{"class":"a.B"}}"#).unwrap_err();
     assert_eq!(error.to_string(), "JSON at byte 0: an object cannot become java.util.Date");
 }
@@ -700,6 +743,10 @@ fn what_does_not_fit_is_an_error_with_its_place() {
         ("java.math.BigDecimal", "\"1x\"", 0),
         ("java.math.BigInteger", "1.5", 0),
         ("java.time.LocalDate", "\"2024-02-30\"", 0),
+        ("java.lang.Number", "\"x\"", 0),
+        ("java.lang.Number", "true", 0),
+        ("java.lang.Number[]", "[1,[1]]", 3),
+        ("java.lang.Number", r#"{"x":1}"#, 0),
         ("java.util.UUID", "1", 0),
         ("java.util.UUID", "\"123e4567-e89b-12d3-a456-42661417400g\"", 0),
         ("java.util.Currency", "\"eur\"", 0),

@@ -296,9 +296,10 @@ impl HessianToJson<'_, '_, '_> {
         let mut map = self.dec.read_map_begin()?;
         self.enter(start);
         // Paths are those of the plain form.
-        let tells_keys = self.opts.key_classes && self.paths.is_none();
+        let keys = self.opts.keys().filter(|_| self.paths.is_none());
+        let tells_keys = keys.is_some();
         let class = map.ty().filter(|_| self.opts.class_name);
-        let mut entries = MapWriter::begin(self.out, class.map(|ty| &**ty), tells_keys);
+        let mut entries = MapWriter::begin(self.out, class.map(|ty| &**ty), keys);
         loop {
             if self.is_plain && !tells_keys {
                 entries.pass(self.run_entries(entries.is_first()));

@@ -1,8 +1,10 @@
 //! JSON objects as objects of a class: the one that the object names, or the one that is declared.
 
 use java_json::builtin::Builtin;
+use java_json::expected;
 use java_json::json::JsonKind;
-use java_json::named::{Named, ObjectForm, enum_object, field_type};
+use java_json::named::{EnumObject, Named, ObjectForm, enum_object, field_type, known_enum};
+use java_json::scalars::Misfit;
 use java_json::unknown::is_optional_class;
 use java_json::{ClassType, JavaType};
 
@@ -53,17 +55,21 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
             if self.may_have_class || is_enum { Some(self.passed.look(self.json)?) } else { None };
         let named = look.as_ref().and_then(|look| look.class.as_deref());
         if let Some(look) = &look
-            && let Some(name) = &look.only_name
-            && let Some(class) = enum_object(self.schema, named, declared_name, name)
+            && let Some(EnumObject { class, name }) = enum_object(self.schema, look, declared_name)
         {
             self.check_enum(offset, class, name)?;
             if self.is_map(class) {
-                return self.fields(Of { key: class, is_named: true, declared }, Some(class));
+                self.constant_map(class, |writer| writer.enc.string(name));
+                return self.json.skip_value().map(drop).map_err(Into::into);
             }
             let is_told = place == ReaderType::Declared && declared_name == Some(class);
             self.class_if_open(Some(class), if is_told { place } else { ReaderType::Open });
             self.enc.string(name);
             return self.json.skip_value().map(drop).map_err(Into::into);
+        }
+        if let Err(class) | Ok(Some(class)) = known_enum(self.schema, named, declared_name) {
+            let expected = expected::enum_values(self.schema, class);
+            return Err(Misfit::value(self.json, offset, &expected).into());
         }
         let name = look.as_ref().and_then(|look| look.class.as_deref());
         let named = Named::of_object(offset, name)?;
@@ -124,6 +130,16 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
     /// Whether an object of this class is written as a map.
     pub(super) fn is_map(&self, class: &str) -> bool {
         self.as_maps && !self.schema.takes_no_map(class)
+    }
+
+    /// The map of which the provider makes a constant of an enum.
+    pub(super) fn constant_map<E>(&mut self, class: &str, name: impl FnOnce(&mut Self) -> E) -> E {
+        self.enc.object_begin();
+        self.class_entry(class);
+        self.enc.string("name");
+        let written = name(self);
+        self.enc.object_end();
+        written
     }
 
     /// What names the class in a map that stands for an object.
@@ -189,7 +205,7 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
     pub(super) fn named_object(&mut self, declared: &ClassType) -> Result<(), JsonbError> {
         let name = if self.may_have_class { self.passed.look(self.json)?.class } else { None };
         let Some(name) = name else { return Err(self.wrong_kind(declared.name())) };
-        if Named::of(&name).is_some_and(|named| !named.may_stand_for(declared.builtin())) {
+        if Named::of(&name).is_some_and(|named| !named.may_stand_for(declared, self.schema)) {
             let (offset, found) = (self.json.position(), "an object of another class");
             return Err(JsonbError::Kind { offset, found, expected: declared.name().into() });
         }

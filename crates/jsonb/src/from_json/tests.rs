@@ -239,6 +239,25 @@ fn an_enum_has_the_values_of_a_schema() {
             }
         }
     }
+    let write = |ty: &str, json: &str| {
+        let (mut out, ty) = (Vec::new(), JavaType::parse(ty).unwrap());
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        json_to_jsonb_with(&mut reader, Some(&ty), &mut Encoder::new(&mut out), &schema)
+            .map_err(|error| error.to_string())?;
+        Ok::<_, String>(out)
+    };
+    // fastjson2 answers with numbers.
+    for json in ["0", "0.0", r#"{"class":"a.Color","value":"RED"}"#] {
+        assert_eq!(write("a.Color", json), write("a.Color", "\"RED\""), "{json}");
+        let json = format!("[{json}]");
+        let list = "java.util.List<a.Color>";
+        assert_eq!(write(list, &json), write(list, "[\"RED\"]"), "{json}");
+    }
+    for json in ["1", "-1", "0.5", "{}", r#"{"x":1}"#, r#"{"class":"a.B","name":"RED"}"#] {
+        let error = write("a.Color", json).unwrap_err();
+        assert!(error.ends_with(" is not a value of a.Color (RED)"), "{json}: {error}");
+    }
+    assert!(write("a.B", "0").is_err());
     // What is known to be no enum has no text.
     for (ty, json) in [("a.B", "\"RED\""), ("java.util.Map<a.B,int>", "{\"RED\":1}")] {
         let (mut out, parsed) = (Vec::new(), JavaType::parse(ty).unwrap());

@@ -13,6 +13,7 @@
 //! - An object is looked through once before it is written, and nothing in it at every level.
 
 mod generic;
+mod table;
 
 use hessian::transcode::{TranscodeError, hessian_to_json, json_to_hessian};
 use hessian::{Decoder, Encoder};
@@ -20,7 +21,6 @@ use java_json::builtin::Builtin;
 use java_json::declared::DeclaredForm;
 use java_json::json::{self, JsonKind, JsonReader};
 use java_json::named::{Named, ObjectForm, enum_object, field_type};
-use java_json::number::InGenericCall;
 use java_json::passed::{ObjectSummary, Passed};
 use java_json::scalars::{self, Misfit};
 use java_json::write::write_base64;
@@ -159,8 +159,17 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
             DeclaredForm::Untyped | DeclaredForm::Null | DeclaredForm::Wrong => self.untyped(),
             DeclaredForm::Optional if is_generic => self.optional_map(args.first()),
             DeclaredForm::Optional => self.value(args.first(), false),
+            DeclaredForm::Elements if name == "java.lang.Iterable" && !is_generic => {
+                Err(self.not_read(name))
+            }
             DeclaredForm::EnumSet if is_outermost && !is_generic => Err(self.not_read(name)),
+            DeclaredForm::Entries | DeclaredForm::NamedMap
+                if name == "java.util.EnumMap" && is_outermost && !is_generic =>
+            {
+                Err(self.not_read(name))
+            }
             DeclaredForm::Elements | DeclaredForm::EnumSet => self.elements(args.first()),
+            DeclaredForm::NamedObject if !is_generic => self.named_object(class),
             DeclaredForm::NamedMap | DeclaredForm::NamedObject => self.object(None, args),
             DeclaredForm::Entries => self.members(ObjectHead::AsItIs, |_, _| args.get(1)),
             DeclaredForm::Scalar(builtin) => self.scalar(builtin, name),
@@ -218,10 +227,14 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
                 self.put(start, |out| json::write_i64(out, ms));
                 Ok(())
             }
-            // It reads offsets with a colon alone: `+08:00`.
-            (Builtin::OffsetDateTime | Builtin::OffsetTime | Builtin::ZonedDateTime, _) => {
-                self.as_java_writes_it(start, name)
-            }
+            // It reads offsets with a colon alone (`+08:00`), and an `Instant` only with seconds.
+            (
+                Builtin::Instant
+                | Builtin::OffsetDateTime
+                | Builtin::OffsetTime
+                | Builtin::ZonedDateTime,
+                _,
+            ) => self.as_java_writes_it(start, name),
             (Builtin::Float, JsonKind::Number) => self.float(start),
             (Builtin::Year | Builtin::YearMonth | Builtin::MonthDay | Builtin::ZoneOffset, _) => {
                 Err(self.not_read(name))
@@ -257,18 +270,6 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
         Ok(())
     }
 
-    /// A `Number`, of which fastjson reads no whole ones beyond 64 bits.
-    fn number(&mut self) -> Result<(), ValueError> {
-        if self.json.peek()? != JsonKind::Number {
-            return self.untyped();
-        }
-        let mut ahead = self.json.clone();
-        if InGenericCall::of(ahead.read_number()?) == InGenericCall::Nothing {
-            return Err(self.not_read("java.lang.Number beyond 64 bits without a point"));
-        }
-        self.skip()
-    }
-
     /// A JSON object of the class that it names, or of `declared`. A collection or map that it
     /// stands for holds what `args` say.
     fn object(
@@ -284,18 +285,19 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
             false => ObjectSummary::default(),
         };
         let class = look.class.as_deref();
-        if let Some(name) = &look.only_name
-            && enum_object(schema, class, declared.map(ClassType::name), name).is_some()
-        {
-            return match self.generic {
-                Some(_) if class.is_some() => self.skip(),
-                Some(_) => self.members(self.head_of(start, declared), |_, _| None),
-                None => {
-                    self.skip()?;
-                    self.put(start, |out| json::write_string(out, name));
-                    Ok(())
-                }
-            };
+        if let Some(constant) = enum_object(schema, &look, declared.map(ClassType::name)) {
+            let is_other = |declared: &&ClassType| declared.name() != constant.class;
+            if let Some(declared) = declared.filter(|_| self.generic.is_none()).filter(is_other) {
+                // The text alone does not tell of which class it is.
+                let both = format!("{} where {} is declared", constant.class, declared.name());
+                return Err(self.not_read_at(start, &both));
+            }
+            self.skip()?;
+            match self.generic {
+                Some(_) => self.put(start, |out| generic::write_constant(out, constant)),
+                None => self.put(start, |out| json::write_string(out, constant.name)),
+            }
+            return Ok(());
         }
         let named = Named::of_object(start, class)?;
         let is_object = || look.only_value.is_some_and(|(kind, _)| kind == JsonKind::Object);

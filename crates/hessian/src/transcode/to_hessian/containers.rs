@@ -123,7 +123,7 @@ impl JsonToHessian<'_, '_, '_, '_, '_> {
             _ => (Some(Builtin::String), ""),
         };
         match builtin {
-            Some(Builtin::String | Builtin::Any) => self.enc.string(key),
+            Some(Builtin::String | Builtin::Any | Builtin::Number) => self.enc.string(key),
             Some(builtin) => {
                 // Reads the key as the JSON string that it is.
                 let mut quoted = Vec::new();

@@ -10,8 +10,9 @@ use super::{
 use crate::JavaType;
 use crate::encode::Mark;
 use java_json::ClassType;
+use java_json::expected;
 use java_json::json;
-use java_json::named::{Named, ObjectForm, field_type};
+use java_json::named::{Named, ObjectForm, field_type, is_own, known_enum};
 use java_json::unknown::is_optional_class;
 
 /// So many classes are remembered in one value; there are seldom more.
@@ -44,7 +45,8 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
     pub(super) fn object(&mut self, declared: Option<&ClassType>) -> Result<(), TranscodeError> {
         if let Some(class) = declared
             && !self.as_maps
-            && (self.object_as_before(class.key())? || self.object_at_once(class))
+            && (self.object_as_before(class.key())?
+                || !self.is_enum(class) && self.object_at_once(class))
         {
             return Ok(());
         }
@@ -70,12 +72,26 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
             _ => None,
         };
         let n_members = members.len();
+        if self.constant(name.as_deref(), declared, base)? {
+            self.members.truncate(base);
+            self.json.jump_out(end);
+            return Ok(());
+        }
         // Also for one that only names the type of its value: it stands for that value.
         self.enter();
         self.json.begin_object()?;
         self.json.count(n_members)?;
         let is_object = || only_value.and_then(|at| self.kind_at(at)) == Some(JsonKind::Object);
         match ObjectForm::of(named, declared, args, only_value.is_some(), is_object) {
+            // Java makes null of an argument with a value of the JDK in place of a bean.
+            ObjectForm::Any(_) | ObjectForm::Map(_) | ObjectForm::Value(_)
+                if declared.is_some_and(|class| !self.as_maps && is_own(class)) =>
+            {
+                let (found, expected) =
+                    ("an object of another class", declared.map(ClassType::name));
+                let expected = expected.unwrap_or_default().into();
+                return Err(TranscodeError::Kind { offset, found, expected });
+            }
             ObjectForm::Untyped | ObjectForm::Any(_) => self.map(None, base, &[])?,
             ObjectForm::Map(named) => {
                 self.map(Builtin::map_type(named.class), base, named.args_or(args))?;
@@ -108,20 +124,37 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
         Ok(Named::is_of_map(name.as_deref()))
     }
 
-    /// Checks that an object of an enum whose values are known has the name of one of them.
-    fn check_enum_object(&mut self, class: &str, base: usize) -> Result<(), TranscodeError> {
-        if self.schema.enum_names(class).is_none() {
-            return Ok(());
-        }
-        let members = self.members.get(base..).unwrap_or_default();
-        let name = members.iter().find(|member| member.name == "name").map(|member| member.at);
-        match name.filter(|&at| self.kind_at(at) == Some(JsonKind::String)) {
-            Some(at) => {
-                self.json.jump(at);
-                self.check_enum(class)
-            }
-            None => Ok(()),
-        }
+    /// Whether the object that comes next, whose members were looked through, is a constant of an
+    /// enum that is known. It is written then, and the reader is somewhere in the object.
+    fn constant(
+        &mut self,
+        named: Option<&str>,
+        declared: Option<&ClassType>,
+        base: usize,
+    ) -> Result<bool, TranscodeError> {
+        let offset = self.json.position();
+        let wrong = |writer: &Self, class: &str| {
+            writer.wrong_value(offset, &expected::enum_values(writer.schema, class))
+        };
+        let class = match known_enum(self.schema, named, declared.map(ClassType::name)) {
+            Ok(Some(class)) => class,
+            Ok(None) => return Ok(false),
+            Err(class) => return Err(wrong(self, class)),
+        };
+        let at = match self.members.get(base..).unwrap_or_default() {
+            [it] if it.name == "name" || it.name == "value" && named.is_some() => Some(it.at),
+            _ => None,
+        };
+        let Some(at) = at.filter(|&at| self.kind_at(at) == Some(JsonKind::String)) else {
+            return Err(wrong(self, class));
+        };
+        self.json.jump(at);
+        self.enum_name(class)?;
+        Ok(true)
+    }
+
+    fn is_enum(&self, class: &ClassType) -> bool {
+        self.schema.is_enum(class.name()) == Some(true)
     }
 
     /// What stands at a place that was looked through.
@@ -140,7 +173,7 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
         let Some(name) = name else {
             return Err(self.wrong_kind(declared.name()));
         };
-        if Named::of(&name).is_some_and(|named| !named.may_stand_for(declared.builtin())) {
+        if Named::of(&name).is_some_and(|named| !named.may_stand_for(declared, self.schema)) {
             return Err(self.wrong_class(declared.name()));
         }
         self.object_by_look(None, declared.args())
@@ -278,7 +311,6 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
         if may_remember {
             self.remember(of.key, base, number);
         }
-        self.check_enum_object(of.name, base)?;
         self.as_object(|writer| {
             (base..writer.members.len())
                 .try_for_each(|index| writer.member(index, writer.field_type(index, of)))

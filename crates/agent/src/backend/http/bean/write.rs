@@ -60,7 +60,7 @@ impl Descriptors<'_, '_> {
             Some(JavaType::Class(class)) => Some((class, class.builtin())),
             _ => None,
         };
-        let ty = ty.filter(|_| !matches!(of, Some((_, Some(Builtin::Any)))));
+        let ty = ty.filter(|_| !matches!(of, Some((_, Some(Builtin::Any | Builtin::Number)))));
         let is_open = ty.is_none();
         match (self.json.peek()?, ty, of) {
             (JsonKind::Null, ..) => {
@@ -169,7 +169,9 @@ impl Descriptors<'_, '_> {
             Ok(JavaType::Class(class)) => match class.builtin() {
                 None => self.bean(&class, declared),
                 Some(Builtin::Map) => self.entries(map_class(class.name()), None, None, true),
-                Some(Builtin::Any) => self.entries(map_class("java.util.Map"), None, None, true),
+                Some(Builtin::Any | Builtin::Number) => {
+                    self.entries(map_class("java.util.Map"), None, None, true)
+                }
                 Some(_) => self.leaf(ty),
             },
             _ => self.leaf(ty),

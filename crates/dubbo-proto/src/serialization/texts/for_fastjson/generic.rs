@@ -8,6 +8,7 @@
 
 use java_json::builtin::Builtin;
 use java_json::json::{self, JsonKind};
+use java_json::named::EnumObject;
 use java_json::scalars;
 use java_json::unknown::is_optional_class;
 use java_json::{ClassType, JavaType};
@@ -128,6 +129,15 @@ impl Writer<'_, '_, '_> {
             _ => ObjectHead::AsItIs,
         }
     }
+}
+
+/// The map of which Dubbo makes a constant of an enum.
+pub(super) fn write_constant(out: &mut Vec<u8>, constant: EnumObject<'_>) {
+    out.extend_from_slice(b"{\"class\":");
+    json::write_string(out, constant.class);
+    out.extend_from_slice(b",\"name\":");
+    json::write_string(out, constant.name);
+    out.push(b'}');
 }
 
 /// Bytes as a list of numbers.

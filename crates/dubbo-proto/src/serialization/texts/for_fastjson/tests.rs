@@ -228,6 +228,7 @@ fn values_of_a_generic_call_have_the_form_that_dubbo_reads() {
         ("java.util.Optional<a.Shop>", "null", "null"),
         ("a.Color", r#""RED""#, r#"{"class":"a.Color","name":"RED"}"#),
         ("a.Color", r#"{"name":"RED"}"#, r#"{"class":"a.Color","name":"RED"}"#),
+        ("a.Color", r#"{"class":"a.Color","value":"RED"}"#, r#"{"class":"a.Color","name":"RED"}"#),
         ("java.lang.CharSequence", r#""a""#, r#""a""#),
         ("java.time.Year", "2024", "2024"),
         (
@@ -269,6 +270,8 @@ fn what_fastjson_cannot_read_is_refused() {
         ("java.lang.CharSequence", r#""a""#),
         ("java.util.GregorianCalendar", "0"),
         ("java.util.EnumSet<a.Color>", r#"["RED"]"#),
+        ("java.util.EnumMap<a.Color,java.lang.Integer>", r#"{"RED":1}"#),
+        ("java.lang.Iterable<java.lang.Integer>", "[1]"),
         ("java.lang.Number", "9223372036854775808"),
         ("java.util.Locale", "\"\""),
     ] {
@@ -277,6 +280,9 @@ fn what_fastjson_cannot_read_is_refused() {
         let null = sent_by("null", Some(ty), &(), false);
         assert_eq!(null.as_deref(), Ok("null"), "{ty}");
     }
+    // It reads an `EnumMap` in a list or field.
+    let list = "java.util.List<java.util.EnumMap<a.Color,java.lang.Integer>>";
+    assert_eq!(sent(r#"[{"RED":1}]"#, list), r#"[{"RED":1}]"#);
     let error = sent(r#"{"owner":{"year": 2024}}"#, "a.Shop");
     let place =
         "argument 0 (a.Shop): JSON at byte 18 ($.owner.year): fastjson reads no java.time.Year";
@@ -287,6 +293,55 @@ fn what_fastjson_cannot_read_is_refused() {
     assert!(error.contains(both), "{error}");
     let same = r#"{"owner":{"class":"a.Shop"}}"#;
     assert!(sent_by(same, Some("a.Shop"), &Shop::new(), false).is_ok());
+}
+
+/// fastjson makes null of them, and of the object that they stand in.
+#[test]
+fn what_is_no_value_of_its_type_is_refused() {
+    for (ty, text) in [
+        ("java.lang.Number", r#""x""#),
+        ("java.lang.Number", "true"),
+        ("java.lang.Number", "[1]"),
+        ("java.lang.Number", r#"{"x":1}"#),
+        ("java.lang.Number", r#"{"class":"java.util.Date","value":0}"#),
+        ("java.lang.Number", r#"{"class":"a.Fraction","value":0}"#),
+        ("java.lang.Number", r#"{"class":"boolean","value":true}"#),
+        ("java.util.Date", r#"{"class":"java.lang.Integer","value":5}"#),
+        ("java.util.Date", r#"{"class":"a.Moment","time":5}"#),
+        ("java.util.Date", r#"{"class":"a.Color","name":"RED"}"#),
+        ("java.util.UUID", r#"{"class":"java.lang.Integer","value":5}"#),
+        ("java.util.Locale", r#"{"class":"java.util.HashMap","a":1}"#),
+        ("java.util.Set<java.lang.Short>", r#"{"class":"java.util.Date","value":0}"#),
+        ("java.util.Set<java.lang.Short>", r#"{"class":"a.Names","value":[]}"#),
+        ("a.Mall", r#"{"class":"java.lang.Integer","value":5}"#),
+        ("a.Color", r#"{"class":"java.lang.Integer","value":5}"#),
+        ("a.Shop", r#"{"class":"a.Color","name":"RED"}"#),
+        ("a.Shade", r#"{"class":"b.Color","name":"RED"}"#),
+        ("a.Color", "{}"),
+        ("a.Color", r#"{"x":1}"#),
+        ("a.Color", r#"{"name":"RED","x":1}"#),
+        ("a.Color", r#"{"name":"GREY"}"#),
+    ] {
+        let list = (format!("[{text}]"), format!("java.util.List<{ty}>"));
+        for (text, ty) in [(text, ty), (&list.0, &list.1)] {
+            let refused = sent_by(text, Some(ty), &Shop::new(), false);
+            assert!(refused.is_err(), "{ty} {text}: {refused:?}");
+        }
+    }
+    for (ty, text, expected) in [
+        ("java.lang.Number", r#"{"class":"java.lang.Byte","value":5}"#, "5"),
+        ("java.lang.Number", r#"{"class":"double","value":1.50}"#, "1.50"),
+        ("java.lang.Number", r#""5""#, r#""5""#),
+        ("java.lang.Number", "null", "null"),
+        ("a.Color", r#"{"class":"a.Color","value":"RED"}"#, r#""RED""#),
+        ("java.lang.Object", r#"{"class":"a.Color","value":"RED"}"#, r#""RED""#),
+        ("java.util.List<int>", r#"{"class":"java.util.LinkedList","value":[1]}"#, "[1]"),
+    ] {
+        assert_eq!(sent(text, ty), expected, "{ty} {text}");
+    }
+    let text = r#"{"a":[1],"b":{"$ref":"$.a"}}"#;
+    let ty = "java.util.Map<java.lang.String,java.util.List<java.lang.Long>>";
+    assert_eq!(sent_by(text, Some(ty), &(), true).as_deref(), Ok(text));
 }
 
 /// 60 objects inside one another, each with a class.
@@ -305,12 +360,18 @@ fn nothing_is_looked_through_at_every_level() {
 
 /// fastjson makes null of the others.
 #[test]
-fn offsets_have_a_colon() {
+fn times_have_seconds_and_offsets_a_colon() {
     for (ty, json, expected) in [
         ("OffsetDateTime", "2024-02-29T13:05:59.5+0800", "2024-02-29T13:05:59.500+08:00"),
         ("OffsetTime", "13:05+08", "13:05+08:00"),
         ("ZonedDateTime", "2024-02-29T13:05+0800", "2024-02-29T13:05+08:00"),
         ("ZonedDateTime", "2024-02-29T13:05+08:00[UTC+8]", "2024-02-29T13:05+08:00[UTC+08:00]"),
+        ("Instant", "2024-02-29", "2024-02-29T00:00:00Z"),
+        ("Instant", "2024-02-29T13:05", "2024-02-29T13:05:00Z"),
+        ("Instant", "2024-02-29T13:05Z", "2024-02-29T13:05:00Z"),
+        ("Instant", "2024-02-29 13:05:59", "2024-02-29T13:05:59Z"),
+        ("Instant", "2024-02-29T13:05:59.5+0800", "2024-02-29T05:05:59.500Z"),
+        ("Instant", "2024-02-29T13:05:59+08", "2024-02-29T05:05:59Z"),
     ] {
         let (mut out, ty) = (Vec::new(), JavaType::class(&format!("java.time.{ty}")));
         let known = Known { schema: &(), refs: false };
