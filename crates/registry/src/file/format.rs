@@ -104,16 +104,15 @@ fn content(text: &str) -> Result<Content, Mistake> {
     Ok(content)
 }
 
+const ENDPOINTS: &str = "endpoints must be a list: write it in [ ], such as endpoints = \
+                         [\"dubbo://10.0.0.7:20880\"]";
+
 /// What the parser says, with what to write if a text stands where a list belongs.
 fn explain(text: &str, offset: usize, said: &str) -> String {
     let line = text.get(..offset).unwrap_or_default().rsplit('\n').next().unwrap_or_default();
-    match line.split_once('=').map(|(key, _)| key.trim()) {
-        Some("endpoints") if said.contains("expected a sequence") => format!(
-            "endpoints must be a list: write it in [ ], such as endpoints = \
-             [\"dubbo://10.0.0.7:20880\"]"
-        ),
-        _ => said.to_owned(),
-    }
+    let key = line.split_once('=').map(|(key, _)| key.trim());
+    let is_text = key == Some("endpoints") && said.contains("expected a sequence");
+    if is_text { ENDPOINTS.to_owned() } else { said.to_owned() }
 }
 
 pub(super) fn doubts_of(row: &Row) -> impl Iterator<Item = Doubt> {
