@@ -57,7 +57,12 @@ impl<'a> ArgumentList<'a> {
     /// [`Code::BadRequest`] with the place if it is not JSON, or holds too many arguments.
     pub fn json(body: &'a [u8]) -> Result<Self, CallError> {
         let broken = |error: json::JsonError| {
-            CallError::new(Code::BadRequest, format!("the body is not JSON: {error}"))
+            CallError::new(
+                Code::BadRequest,
+                format!(
+                    "the body is not JSON: {error}; write an array of the arguments, such as [\"a\", 1]"
+                ),
+            )
         };
         let mut reader = JsonReader::new(body, Limits::default());
         let mut values = Vec::new();

@@ -4,6 +4,7 @@
 //! slow call is no cause. An idle connection and a healthy one get no verdict.
 
 mod agent_pages;
+mod hanging;
 mod remarks;
 mod signs;
 mod silence;
@@ -12,6 +13,7 @@ mod sockets;
 mod stages;
 #[cfg(test)]
 mod testing;
+mod unfound;
 
 use std::fmt;
 
@@ -66,6 +68,8 @@ pub enum Cause {
     SlowProvider,
     /// An endpoint gets no calls.
     EndpointOut,
+    /// Nobody offers what is called, or nobody who can be called.
+    NoEndpoint,
     /// Calls wait in the agent before they are sent.
     CallsWait,
     /// One piece of work holds up all other calls of a worker.

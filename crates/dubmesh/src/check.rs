@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::path::Path;
 
-use agent::config::{self, AppConfig, ClusterRules, Config};
+use agent::config::{self, AccessLogConfig, AppConfig, ClusterRules, Config};
 use clap::Args;
 use registry::file::Doubt;
 use registry::{RegistryConfig, RegistryError};
@@ -33,6 +34,9 @@ pub(crate) fn check(args: &CheckArgs, read_command: ReadCommand) -> Exit {
         Err(errors) => return refuse(&errors),
     };
     let mut files = check_files(&config);
+    if matches!(files, Exit::Ok) {
+        files = check_access_log(&config);
+    }
     if matches!(files, Exit::Ok) {
         let text = format!("{}: good: {}\n", path.display(), summary(&config));
         files = output::print("check", &text, Exit::Ok);
@@ -102,6 +106,27 @@ fn check_files(config: &Config) -> Exit {
         }
     }
     exit
+}
+
+/// Why the access log cannot be opened, if that can be told without making it.
+fn check_access_log(config: &Config) -> Exit {
+    let AccessLogConfig { calls: Some(_), path: Some(path), .. } = &config.access_log else {
+        return Exit::Ok;
+    };
+    let folder = match path.parent() {
+        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+        folder => folder.unwrap_or(path),
+    };
+    let wrong = match path.is_dir() {
+        true => format!("the access log {} is a folder; name a file", path.display()),
+        false if !folder.is_dir() => {
+            let folder = folder.display();
+            format!("the folder {folder} of the access log does not exist; create it")
+        }
+        false => return Exit::Ok,
+    };
+    eprintln!("{wrong} (access_log.path)");
+    Exit::Usage
 }
 
 /// What an agent with this configuration does, in one line.

@@ -40,7 +40,7 @@ pub(crate) struct ListArgs {
     /// The registry: etcd://HOST:PORT[?layout=contest],
     /// zookeeper://HOST:PORT[/CHROOT], nacos://HOST:PORT[?namespace=ID],
     /// kubernetes://HOST:PORT[/NAMESPACE], or file:PATH
-    #[arg(long, value_name = "URL", required_unless_present = "admin")]
+    #[arg(long, value_name = "URL", required_unless_present = "admin", alias = "url")]
     registry: Option<RegistryUrl>,
     /// A running agent instead: its admin listener, HOST:PORT or unix: and a path
     #[arg(long, value_name = "ADDRESS", value_parser = plain_address, conflicts_with = "registry")]

@@ -173,6 +173,8 @@ fn path(args: &TapArgs) -> String {
 /// package has one.
 fn split(what: &str) -> (&str, Option<&str>) {
     match what.rsplit_once('/') {
+        Some(("", method)) => ("*", Some(method).filter(|it| !it.is_empty())),
+        Some((service, "")) => (service, None),
         Some((service, method)) if service.contains(['.', '/', '*']) => (service, Some(method)),
         _ => (what, None),
     }
@@ -191,6 +193,11 @@ mod tests {
             ("gray/com.acme.Echo:1.0/echo", ("gray/com.acme.Echo:1.0", Some("echo"))),
             ("com.acme.*", ("com.acme.*", None)),
             ("*/echo", ("*", Some("echo"))),
+            // Where one of both is empty, any is meant.
+            ("/echo", ("*", Some("echo"))),
+            ("com.acme.Echo/", ("com.acme.Echo", None)),
+            ("gray/com.acme.Echo/", ("gray/com.acme.Echo", None)),
+            ("/", ("*", None)),
         ] {
             assert_eq!(split(what), expected, "{what}");
         }

@@ -8,6 +8,7 @@ use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 use clap::Args;
+use ratatui::crossterm::terminal;
 
 use self::sample::{Figures, Sample};
 use self::table::{Shown, SortOrder, View};
@@ -18,7 +19,7 @@ use crate::service_location::plain_address;
 
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
-A line for each endpoint: calls and errors a second, the mean latency of late
+A line for each endpoint: calls and errors a second, their mean latency
 (avg), the latency of half and of 99% of all calls so far, calls in flight, how
 many it may have, and why it is ejected, down or held. Other views show services
 and connections.
@@ -37,8 +38,8 @@ Exit status:
   1  the agent cannot be read
   2  the arguments are wrong";
 
-/// The width where the output is no terminal.
-const WIDTH: usize = 80;
+/// The width of a terminal that does not tell it.
+const USUAL_WIDTH: usize = 80;
 
 /// The arguments of `dubmesh top`.
 #[derive(Args, Debug)]
@@ -113,9 +114,17 @@ async fn once(args: &TopArgs, shown: &Shown) -> Result<(), String> {
     let figures = Sample::take(&args.admin).await?.since(&before);
     let text = match args.json {
         true => serde_json::to_string_pretty(&json(&figures, shown)).unwrap_or_default() + "\n",
-        false => table::text(&figures, shown, WIDTH),
+        false => table::text(&figures, shown, width()),
     };
     output::write(text.as_bytes()).map(drop)
+}
+
+/// How many cells of a terminal a line may take; `None` if the output is no terminal.
+fn width() -> Option<usize> {
+    io::stdout().is_terminal().then(|| match terminal::size() {
+        Ok((columns @ 1.., _)) => usize::from(columns),
+        _ => USUAL_WIDTH,
+    })
 }
 
 /// The view that is shown, with the agent and the totals.
@@ -133,6 +142,7 @@ fn json(figures: &Figures, shown: &Shown) -> serde_json::Value {
         "seconds": figures.seconds,
         "calls_per_s": figures.rate,
         "errors_per_s": figures.errors,
+        "errors_without_endpoint_per_s": figures.errors_without_endpoint,
         "in_flight": figures.in_flight,
         "unread": {
             "services": figures.missing.services,

@@ -16,14 +16,14 @@ use serde::Serialize;
 use super::tap::{self, TapBody};
 use super::{AdminState, LogLevel, describe};
 use crate::config::ShownChain;
-use crate::error::clip;
+use crate::error::{Code, clip};
 use crate::gate::GateFigures;
 use crate::ingress::http::{head, web_pages};
 use crate::inspect::snapshot::{
     AppSnapshot, Page, RegistrySnapshot, ServiceSnapshot, Snapshot, StagesSnapshot, VersionSnapshot,
 };
 use crate::inspect::{Filter, MAX_LIMIT, Query, Question};
-use crate::metrics::{self, CertificateExpiry, ServiceFigures};
+use crate::metrics::{self, CallTotals, CertificateExpiry, ServiceFigures};
 use crate::stages::{CallSide, Stage, StageTotals};
 
 /// Longest filter of what is logged, in bytes.
@@ -123,7 +123,7 @@ async fn get(state: &AdminState, request: &Request<Incoming>) -> PageResponse {
             response.headers_mut().insert(CONTENT_TYPE, media_type);
             response
         }
-        "/services" => ask(state, query, &["service"], Question::Services).await,
+        "/services" => services_page(state, query).await,
         "/endpoints" => {
             let known = ["service", "address", "protocol"];
             ask(state, query, &known, Question::Endpoints).await
@@ -145,6 +145,11 @@ async fn get(state: &AdminState, request: &Request<Incoming>) -> PageResponse {
             Err(describe::DescribeRefusal::Busy(why)) => {
                 text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"))
             }
+        },
+        // Calls are shown to GET.
+        "/tap" => match tap::read(query) {
+            Ok(_) => response(StatusCode::OK, JSON_LINES, Full::new(Bytes::new())),
+            Err(problem) => text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
         },
         "/apps" => apps(state, query),
         "/stages" => stages(state, query),
@@ -176,6 +181,20 @@ async fn ask<T: Snapshot + Serialize>(
         Ok(filter) => json(&state.inspector.ask(filter, question).await),
         Err(problem) => text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
     }
+}
+
+/// What the workers say of services, with what is counted for all of them in one place.
+async fn services_page(state: &AdminState, query: &str) -> PageResponse {
+    let filter = match Filter::of_query(query, &["service"]) {
+        Ok(filter) => filter,
+        Err(problem) => return text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
+    };
+    let mut page = state.inspector.ask(filter, Question::Services).await;
+    let failed = state.hub.failed_without_endpoint();
+    for service in &mut page.items {
+        service.failed_without_endpoint = failed.get(&service.service).cloned().unwrap_or_default();
+    }
+    json(&page)
 }
 
 /// For the metrics, of which a scraper wants all.
@@ -210,10 +229,18 @@ fn apps(state: &AdminState, query: &str) -> PageResponse {
     let gates = state.hub.gates();
     let total = gates.len();
     let config = state.config.borrow().clone();
+    let exported = state.hub.exported();
     let describe = |gate: GateFigures| {
         let of_app = config.exports.iter().filter(|export| export.app.address() == gate.app);
+        let services: Vec<String> = of_app.map(|export| export.service.to_string()).collect();
+        let mut calls = CallTotals::default();
+        for of_service in services.iter().filter_map(|service| exported.get(service)) {
+            calls.merge(of_service);
+        }
         AppSnapshot {
-            services: of_app.map(|export| export.service.to_string()).collect(),
+            services,
+            ok: calls.n_ok(),
+            failed: calls.failed(&Code::NAMES).collect(),
             app: gate.app,
             capacity: gate.capacity,
             source: gate.source.name().to_owned(),

@@ -50,7 +50,11 @@ pub(super) fn begin(state: &AdminState, query: &str) -> Result<TapBody, TapRefus
     Ok(TapBody { tap, with_arguments, end, records: Vec::new(), has_begun: false })
 }
 
-fn read(query: &str) -> Result<TapFilter, String> {
+/// Which calls the query of a URL asks for.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn read(query: &str) -> Result<TapFilter, String> {
     let mut filter = TapFilter::default();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         let number = |most: u64| {
@@ -63,6 +67,9 @@ fn read(query: &str) -> Result<TapFilter, String> {
             _ => Err(format!("{name} is {value:?}; write true or false")),
         };
         match &*name {
+            "service" | "method" if value.is_empty() => {
+                return Err(format!("{name} is empty; leave it out for any"));
+            }
             "service" => filter.service = Some(value.into_owned()),
             "method" => filter.method = Some(value.into_owned()),
             "failed" => filter.only_failed = flag()?,
@@ -145,6 +152,8 @@ mod tests {
             ("sample=x", "from 1 to"),
             ("failed=maybe", "true or false"),
             ("servce=a", "known are service"),
+            ("service=", "service is empty; leave it out"),
+            ("service=a&method=", "method is empty; leave it out"),
         ] {
             let error = read(query).unwrap_err();
             assert!(error.contains(told), "{query}: {error}");

@@ -276,6 +276,21 @@ fn head_has_no_body_and_the_connection_stays() {
     });
 }
 
+/// HEAD is answered wherever GET is, and calls are shown to nobody by it.
+#[test]
+fn head_is_answered_where_calls_are_shown() {
+    with_server(|address, _| {
+        for (query, status) in [("", "200 OK"), ("?failed=maybe", "400 Bad Request")] {
+            let request = format!(
+                "HEAD /tap{query} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+            );
+            let reply = exchange(address, request.as_bytes());
+            assert!(reply.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{reply}");
+            assert!(reply.ends_with("\r\n\r\n"), "{reply}");
+        }
+    });
+}
+
 /// Asks and leaves the connection open.
 fn ask(stream: &mut TcpStream) {
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();

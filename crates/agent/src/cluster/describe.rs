@@ -56,6 +56,8 @@ impl Cluster {
             unused: holding.unused_list().iter().map(ToString::to_string).collect(),
             waiting: self.lines.n_waiting(),
             in_flight: balancer.stats().map(|stats| u64::from(stats.in_flight)).sum(),
+            // Counted for all workers in one place.
+            failed_without_endpoint: BTreeMap::new(),
             policy: describe_policy(&self.policy.borrow()),
         }
     }
@@ -114,7 +116,7 @@ impl Cluster {
             why.extend(member.upstream.unwell(Instant::now()).explain());
         }
         if held {
-            let reason = "held: the registry no longer lists it, but it still answers";
+            let reason = "the registry no longer lists it, but it still answers";
             why.push(reason.to_owned());
         }
         self.say_who_switched_off(stats.key, stats.weight, &mut why);
@@ -191,7 +193,7 @@ impl EndpointState {
         }
         match (self.standing, self.ejection) {
             (Standing::Ready | Standing::Full, Some(reason)) => {
-                let why = format!("ejected: {reason}; it gets a trial call now and then");
+                let why = format!("{reason}; it gets a trial call now and then");
                 ("ejected", Some(why))
             }
             (Standing::Ready | Standing::Full, None) if self.weight == 0 => {
@@ -278,7 +280,7 @@ mod tests {
     #[test]
     fn what_matters_most_is_shown() {
         let ejected = EndpointState { ejection: Some(EjectReason::Failures), ..READY };
-        let why = "ejected: several calls in a row failed; it gets a trial call now and then";
+        let why = "several calls in a row failed; it gets a trial call now and then";
         assert_eq!(explain(ejected), ("ejected", Some(why.to_owned())));
         // An endpoint that cannot be reached gets no trial calls either.
         let down = EndpointState { standing: Standing::Down, ..ejected };

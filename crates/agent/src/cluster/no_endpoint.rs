@@ -8,7 +8,7 @@ use registry::{Freshness, unused_text, why_nobody};
 
 use super::describe::NO_WEIGHT;
 use super::{Allowed, Cluster, Member, MemberState};
-use crate::error::{CallError, Code};
+use crate::error::{CallError, Code, SEE_REGISTRIES};
 
 /// Endpoints whose troubles a caller is told: there may be thousands.
 const MAX_TOLD: usize = 10;
@@ -18,10 +18,7 @@ impl Cluster {
         let (name, service) = (&self.registry_name, &self.service);
         let holding = self.holding.borrow();
         let message = match holding.unused_list() {
-            [] => format!(
-                "registry {name:?} has not answered yet; the agent's log and its admin page \
-                 /registries say why"
-            ),
+            [] => format!("registry {name:?} has not answered yet{SEE_REGISTRIES}"),
             unused => {
                 let list = unused_text(unused);
                 format!("registry {name:?} has not said yet who offers {service}{list}")

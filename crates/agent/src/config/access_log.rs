@@ -1,11 +1,14 @@
 //! The section `[access_log]`.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::error::{KeyPlace, Problems};
 use super::section::Section;
+
 const MIN_LEN: u64 = 64 * 1024;
 const MAX_LEN: u64 = 1 << 40;
 const DEFAULT_LEN: u64 = 100 * 1024 * 1024;
@@ -116,6 +119,28 @@ pub(super) fn access_log(mut section: Section<'_>, folder: &Path) -> AccessLogCo
     AccessLogConfig { calls, format, path, max_len, keep }
 }
 
+/// Refuses a file that an agent reads something else from: lines of calls would be appended to it.
+/// `read` are these files, with what they are.
+pub(super) fn check_path<'f>(
+    config: &AccessLogConfig,
+    place: &KeyPlace,
+    read: impl IntoIterator<Item = (&'f Path, String)>,
+    problems: &Problems<'_>,
+) {
+    let Some(path) = &config.path else { return };
+    let is_it = |(file, _): &(&Path, String)| is_same_file(path, file);
+    if let Some((_, what)) = read.into_iter().find(is_it) {
+        let problem = format!("{} is {what}; calls would be written into it", path.display());
+        problems.add(place, problem, "give the access log a file of its own");
+    }
+}
+
+/// Whether two paths lead to one file, by links, too.
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    let of = |path: &Path| std::fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+    a == b || of(a).is_some_and(|it| of(b) == Some(it))
+}
+
 pub(super) fn shown(config: &AccessLogConfig) -> Value {
     let AccessLogConfig { calls, format, path, max_len, keep } = config;
     let ms = |limit: Duration| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
@@ -138,4 +163,39 @@ pub(super) fn shown(config: &AccessLogConfig) -> Value {
         "max_bytes": path.is_some().then_some(*max_len),
         "keep": path.is_some().then_some(*keep),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::load;
+
+    #[test]
+    fn the_log_is_no_file_that_the_agent_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let (config, services) =
+            (folder.path().join("agent.toml"), folder.path().join("services.toml"));
+        std::fs::write(&services, "").unwrap();
+        std::os::unix::fs::symlink(&services, folder.path().join("link")).unwrap();
+        std::fs::hard_link(&services, folder.path().join("hard")).unwrap();
+        let refusal = |path: &str| {
+            let text = format!(
+                "[access_log]\ncalls = \"all\"\npath = \"{path}\"\n[[registry]]\n\
+                 name = \"main\"\nkind = \"file\"\npath = \"services.toml\"\n[[ingress]]\n\
+                 protocol = \"http\"\nlisten = \"127.0.0.1:0\"\n"
+            );
+            std::fs::write(&config, text).unwrap();
+            load(&config).err().map(|errors| errors.to_string()).unwrap_or_default()
+        };
+        for path in ["services.toml", "./services.toml", "link", "hard"] {
+            let refusal = refusal(path);
+            let what = "is the file of registry \"main\"; calls would be written into it; give";
+            assert!(refusal.contains("agent.toml:3: access_log.path: "), "{refusal}");
+            assert!(refusal.contains(what), "{refusal}");
+        }
+        assert!(refusal("agent.toml").contains("is this configuration; "));
+        assert_eq!(refusal("calls.log"), "");
+        // One that is not there yet is not written either.
+        std::fs::remove_file(&services).unwrap();
+        assert!(refusal("services.toml").contains("is the file of registry"));
+    }
 }

@@ -9,9 +9,10 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use dubbo_proto::{ServiceKey, validate_interface};
+use registry::RegistryConfig;
 use toml::de::DeTable;
 
-use super::access_log::access_log;
+use super::access_log::{self, access_log};
 use super::app::app;
 use super::clusters::{clusters, without_callers};
 use super::conflicts::{self, Export, Listen, Places};
@@ -43,7 +44,9 @@ pub(super) fn check<'d>(
     let memory_place = agent.place("memory_bytes");
     let process = process(agent);
     let log = log(file.table("log"));
-    let access_log = access_log(file.table("access_log"), folder);
+    let access_log_section = file.table("access_log");
+    let access_log_path = access_log_section.place("path");
+    let access_log = access_log(access_log_section, folder);
     let admin = admin(file.table("admin"), folder, &mut places);
     let registries = registries(file.tables("registry"), folder, problems);
     let (http, dubbo) = ingresses(file.tables("ingress"), folder, &registries, &mut places);
@@ -76,8 +79,29 @@ pub(super) fn check<'d>(
         // Nobody knows them all yet.
         warnings: Vec::new(),
     };
+    access_log::check_path(
+        &config.access_log,
+        &access_log_path,
+        read_files(&config, problems),
+        problems,
+    );
     config.process.memory_len = memory::check(memory_len, &memory_place, &config, problems);
     config
+}
+
+/// Files that are read again and again, and what they are.
+fn read_files<'c>(
+    config: &'c Config,
+    problems: &'c Problems<'_>,
+) -> impl Iterator<Item = (&'c Path, String)> {
+    let own = (Path::new(problems.file()), "this configuration".to_owned());
+    let registries = config.registries.iter().filter_map(|entry| match &entry.config {
+        RegistryConfig::File { path } => {
+            Some((path.as_path(), format!("the file of registry {:?}", entry.name)))
+        }
+        _ => None,
+    });
+    once(own).chain(registries)
 }
 
 fn process(mut section: Section<'_>) -> ProcessConfig {

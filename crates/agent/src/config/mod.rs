@@ -97,7 +97,7 @@ pub fn parse(text: &str, file_name: &str) -> Result<Config, ConfigErrors> {
     for error in &errors {
         let offset = error.span().map_or(0, |span| span.start);
         let place = KeyPlace { offset, key: String::new() };
-        problems.add(&place, format!("not TOML: {}", error.message()), "");
+        problems.add(&place, format!("not TOML: {}", error.message()), quotes(text, offset));
     }
     // What the broken lines meant is not known, so nothing is said about the others.
     problems.finish()?;
@@ -105,6 +105,18 @@ pub fn parse(text: &str, file_name: &str) -> Result<Config, ConfigErrors> {
     let config = check::check(root.get_ref(), folder, &problems);
     problems.finish()?;
     Ok(Config { warnings: problems.warnings(), ..config })
+}
+
+/// What to write where a value looks like a text without quotes: it begins with a letter, and is
+/// neither true nor false, which an error would not be about.
+fn quotes(text: &str, offset: usize) -> &'static str {
+    let start = text.get(..offset).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
+    let line = text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+    let value = line.split_once('=').map(|(_, value)| value.trim());
+    match value.is_some_and(|value| value.starts_with(|c: char| c.is_ascii_alphabetic())) {
+        true => "a text needs quotes, such as key = \"text\"",
+        false => "",
+    }
 }
 
 /// All that an agent is told to do.

@@ -20,8 +20,22 @@ pub(super) fn listening(mut section: Section<'_>) -> ListenOptions {
     let base = ListenOptions::default();
     let socket = options(&mut section, &base.socket);
     let backlog = section.number("backlog", 1..=u16::MAX, base.backlog);
+    if let Some(most) = somaxconn().filter(|most| *most < u32::from(backlog))
+        && section.has("backlog")
+    {
+        let problem = format!("{backlog} connections are asked for, but this kernel allows {most}");
+        section.warn("backlog", problem, format!("raise {SOMAXCONN} with sysctl, or write {most}"));
+    }
     section.finish();
     ListenOptions { socket, backlog }
+}
+
+const SOMAXCONN: &str = "net.core.somaxconn";
+
+/// What the kernel cuts the backlog of a listener to.
+fn somaxconn() -> Option<u32> {
+    let path = format!("/proc/sys/{}", SOMAXCONN.replace('.', "/"));
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 fn options(section: &mut Section<'_>, base: &SocketOptions) -> SocketOptions {
@@ -149,6 +163,21 @@ mod tests {
             let text = format!("[defaults.socket]\n{line}\n");
             assert_errors_behind_good(&text, &[&format!("a.toml:7: defaults.socket.{problem}")]);
         }
+    }
+
+    #[test]
+    fn a_backlog_that_the_kernel_cuts_is_told() {
+        let text = |backlog: u32| format!("{GOOD}[ingress.socket]\nbacklog = {backlog}\n");
+        let warnings = |backlog| parse(&text(backlog), "a.toml").unwrap().warnings;
+        assert_eq!(warnings(1), []);
+        let Some(most) = super::somaxconn().filter(|most| *most < 65_535) else { return };
+        let [warning] = &warnings(65_535)[..] else { panic!("no warning") };
+        let told = format!(
+            "a.toml:7: ingress.socket.backlog: 65535 connections are asked for, but this kernel \
+             allows {most}; raise net.core.somaxconn with sysctl, or write {most}"
+        );
+        assert_eq!(warning.to_string(), told);
+        assert_eq!(warnings(most), []);
     }
 
     #[test]

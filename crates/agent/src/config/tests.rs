@@ -204,6 +204,11 @@ fn what_is_not_toml_is_told_with_its_line() {
     let errors = errors("[agent]\nname = \n[log]\nlevel = ]\n");
     assert!(errors[0].starts_with("a.toml:2: not TOML: "), "{errors:?}");
     assert!(errors.last().unwrap().starts_with("a.toml:4: not TOML: "), "{errors:?}");
+    for value in ["file", "etcd", "true1", "inf2"] {
+        let errors = self::errors(&format!("[[registry]]\nkind = {value}\n"));
+        assert!(errors[0].starts_with("a.toml:2: not TOML: "), "{errors:?}");
+        assert!(errors[0].ends_with("; a text needs quotes, such as key = \"text\""), "{errors:?}");
+    }
     assert_eq!(parse("a = 1\na = 2", "a.toml").unwrap_err().as_slice()[0].line, 2);
 }
 

@@ -184,6 +184,10 @@ pub struct ServiceSnapshot {
     pub waiting: usize,
     /// Calls in flight to all endpoints.
     pub in_flight: u64,
+    /// Calls that failed before an endpoint was chosen, by the name of the error, as the metrics
+    /// count them: of the service in all registries. An older agent does not say.
+    #[serde(default)]
+    pub failed_without_endpoint: BTreeMap<String, u64>,
     /// How its calls are made.
     pub policy: PolicySnapshot,
 }
@@ -392,6 +396,12 @@ pub struct AppSnapshot {
     pub waiting: u64,
     /// Calls that were shed so far.
     pub shed: u64,
+    /// Calls of these services that were answered well. An older agent does not say.
+    #[serde(default)]
+    pub ok: u64,
+    /// Those that failed, by the name of the error.
+    #[serde(default)]
+    pub failed: BTreeMap<String, u64>,
 }
 
 /// Where the time of a service's calls went, of those whose stages had their time stopped.

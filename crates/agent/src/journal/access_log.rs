@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::file::{LogFile, LogFileError, Unwritten};
 use super::wanted::wants;
@@ -147,7 +147,7 @@ impl Out {
 }
 
 fn write_all(queue: &Queue, mut out: Out, format: LineFormat) {
-    let (mut lines, mut complained) = (Vec::new(), None::<Instant>);
+    let (mut lines, mut complaint) = (Vec::new(), Complaint::default());
     while let Some(records) = queue.next() {
         lines.clear();
         for record in &records {
@@ -155,16 +155,47 @@ fn write_all(queue: &Queue, mut out: Out, format: LineFormat) {
         }
         let n_lines = records.len() as u64;
         match out.write(&lines) {
-            Ok(()) => drop(queue.counts.written.fetch_add(n_lines, Relaxed)),
+            Ok(()) => {
+                queue.counts.written.fetch_add(n_lines, Relaxed);
+                if let Some(lost) = complaint.end(queue.counts.lost()) {
+                    info!(lost, "the access log is written again");
+                }
+            }
             Err(Unwritten { n_written, source: error }) => {
                 queue.counts.written.fetch_add(n_written, Relaxed);
-                queue.counts.lost.fetch_add(n_lines.saturating_sub(n_written), Relaxed);
-                if complained.is_none_or(|at| COMPLAINT_INTERVAL <= at.elapsed()) {
-                    complained = Some(Instant::now());
+                let n_lost = n_lines.saturating_sub(n_written);
+                let lost_before = queue.counts.lost.fetch_add(n_lost, Relaxed);
+                if complaint.begin(Instant::now(), lost_before) {
                     warn!(%error, "the access log cannot be written; its lines are lost");
                 }
             }
         }
+    }
+}
+
+/// What was said of a disk that refuses lines.
+#[derive(Default)]
+struct Complaint {
+    said_at: Option<Instant>,
+    /// Lines that were lost before, while it is not said that lines are written again.
+    lost_before: Option<u64>,
+}
+
+impl Complaint {
+    /// Whether it is to be said now that lines are lost.
+    fn begin(&mut self, now: Instant, lost_before: u64) -> bool {
+        let is_due = |at: Instant| COMPLAINT_INTERVAL <= now.saturating_duration_since(at);
+        let is_new = self.said_at.is_none_or(is_due);
+        if is_new {
+            self.said_at = Some(now);
+            self.lost_before.get_or_insert(lost_before);
+        }
+        is_new
+    }
+
+    /// How many lines were lost, if that was said and they are written again.
+    fn end(&mut self, lost: u64) -> Option<u64> {
+        Some(lost.saturating_sub(self.lost_before.take()?))
     }
 }
 
@@ -219,6 +250,21 @@ mod tests {
         }
         assert_eq!((queue.lock().waiting.len(), counts.lost()), (MAX_WAITING, 5));
         log.close(Duration::from_millis(1));
+    }
+
+    #[test]
+    fn it_is_said_once_that_lines_are_written_again_and_how_many_were_lost() {
+        let (mut complaint, now) = (Complaint::default(), Instant::now());
+        assert_eq!(complaint.end(5), None, "nothing was wrong");
+        assert!(complaint.begin(now, 5));
+        assert!(!complaint.begin(now + Duration::from_secs(1), 9));
+        assert_eq!((complaint.end(17), complaint.end(17)), (Some(12), None));
+        // What comes and goes is not told each time.
+        assert!(!complaint.begin(now + Duration::from_secs(2), 17));
+        assert_eq!(complaint.end(18), None);
+        assert!(complaint.begin(now + COMPLAINT_INTERVAL, 18));
+        assert!(complaint.begin(now + 2 * COMPLAINT_INTERVAL, 30));
+        assert_eq!(complaint.end(40), Some(22));
     }
 
     #[test]

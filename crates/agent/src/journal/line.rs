@@ -82,22 +82,22 @@ impl CallLine {
 
     /// The same for people: what is always there first, each in its place, then the rest by name.
     pub fn to_text(&self) -> String {
-        let or_dash = |text: &Option<String>| plain(text.as_deref().unwrap_or("-"));
+        let or_dash = |text: &Option<String>| word(text.as_deref().unwrap_or("-"));
         let mut out = format!(
             "{} {:<5} {} {} {} {:.3}ms",
-            self.time,
-            self.protocol,
+            word(&self.time),
+            word(&self.protocol),
             or_dash(&self.peer),
             match &self.path {
-                Some(path) => plain(path),
+                Some(path) => word(path),
                 None => format!("{}/{}", or_dash(&self.service), or_dash(&self.method)),
             },
-            self.code,
+            word(&self.code),
             self.ms,
         );
         // A `String` takes all that is written.
         if let Some(endpoint) = &self.endpoint {
-            let _ = write!(out, " at {}", plain(endpoint));
+            let _ = write!(out, " at {}", word(endpoint));
         }
         let _ = write!(out, " {}B>{}B", self.request_bytes, self.reply_bytes);
         for (name, value) in [("trace", &self.trace), ("message", &self.message)] {
@@ -107,7 +107,7 @@ impl CallLine {
         }
         for (nth, (stage, ms)) in self.stages.iter().enumerate() {
             let before = if nth == 0 { " stages=" } else { "," };
-            let _ = write!(out, "{before}{}:{ms:.3}", plain(stage));
+            let _ = write!(out, "{before}{}:{ms:.3}", word(stage));
         }
         if let Some(arguments) = &self.arguments {
             let _ = write!(out, " {}", plain(arguments));
@@ -152,6 +152,21 @@ mod stage_map {
         stages.sort_by_key(|(name, _)| place(name));
         Ok(stages)
     }
+}
+
+/// The same as one word: a blank of theirs begins no column. It is written as in a URL.
+fn word(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in plain(text).chars() {
+        match c.is_whitespace() {
+            true => {
+                let mut bytes = [0; 4];
+                out.extend(c.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")));
+            }
+            false => out.push(c),
+        }
+    }
+    out
 }
 
 /// Callers choose names: no control character of theirs reaches a terminal or begins a line.
@@ -218,6 +233,27 @@ pub(super) mod tests {
             CallLine::new(&unread, false).to_text(),
             "2026-02-28T13:05:59.120Z http  - /favicon.ico ok 1.234ms 12B>34B"
         );
+    }
+
+    /// Whoever reads the log by its columns must not be told what has not happened.
+    #[test]
+    fn callers_cannot_write_columns() {
+        let forged = "/com.acme.Fast/hash ok 0.100ms at 10.0.0.7:20880 9B>6B";
+        let path = Record { path: Some(forged.into()), ..record() };
+        let names = Record {
+            service: Some("a.B ok".into()),
+            method: Some("c\u{3000}ok\u{a0}d".into()),
+            endpoint: None,
+            ..record()
+        };
+        for (record, shown) in [
+            (path, "/com.acme.Fast/hash%20ok%200.100ms%20at%2010.0.0.7:20880%209B>6B"),
+            (names, "a.B%20ok/c%E3%80%80ok%C2%A0d"),
+        ] {
+            let text = CallLine::new(&record, false).to_text();
+            let columns: Vec<&str> = text.split_whitespace().collect();
+            assert_eq!(columns[3..5], [shown, "ok"], "{text}");
+        }
     }
 
     #[test]

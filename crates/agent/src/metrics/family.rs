@@ -104,6 +104,14 @@ impl Family {
 
     /// The sum under each set of labels, in their order.
     pub(super) fn totals(&self) -> Vec<(Labels, CallTotals)> {
+        self.totals_of(|_| true)
+    }
+
+    /// The same of those sets of labels that are wanted.
+    pub(super) fn totals_of(
+        &self,
+        is_wanted: impl Fn(&[String]) -> bool,
+    ) -> Vec<(Labels, CallTotals)> {
         let sum = |set: &mut LabelSet| {
             set.sweep();
             let mut totals = set.retired.clone();
@@ -113,7 +121,8 @@ impl Family {
             totals
         };
         let sets = &mut self.lock().by_labels;
-        sets.iter_mut().map(|(labels, set)| (labels.clone(), sum(set))).collect()
+        let wanted = sets.iter_mut().filter(|(labels, _)| is_wanted(labels));
+        wanted.map(|(labels, set)| (labels.clone(), sum(set))).collect()
     }
 
     /// Folds all sets of labels without a writer into [`OTHER`]: endpoints that left. A look at

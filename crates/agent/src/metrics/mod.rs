@@ -18,7 +18,7 @@ mod render;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
@@ -149,6 +149,17 @@ impl Hub {
         self.0.upstream.writer(&[label, NO_ENDPOINT])
     }
 
+    /// The calls that failed before an endpoint was chosen: by service, and by the name of the
+    /// error.
+    #[must_use]
+    pub fn failed_without_endpoint(&self) -> BTreeMap<String, BTreeMap<String, u64>> {
+        let is_wanted = |labels: &[String]| labels.last().is_some_and(|it| it == NO_ENDPOINT);
+        let failed = |(labels, totals): (Vec<String>, CallTotals)| {
+            Some((labels.into_iter().next()?, totals.failed(self.0.error_names).collect()))
+        };
+        self.0.upstream.totals_of(is_wanted).into_iter().filter_map(failed).collect()
+    }
+
     /// A new writer for the calls that `listener` takes.
     #[must_use]
     pub fn ingress(&self, listener: &str) -> Arc<CallStats> {
@@ -159,6 +170,14 @@ impl Hub {
     #[must_use]
     pub fn export(&self, service: &str) -> Arc<CallStats> {
         self.0.export.writer(&[service])
+    }
+
+    /// The calls to services of the local app, by service.
+    #[must_use]
+    pub fn exported(&self) -> BTreeMap<String, CallTotals> {
+        let by_service =
+            |(labels, totals): (Vec<String>, _)| Some((labels.into_iter().next()?, totals));
+        self.0.export.totals().into_iter().filter_map(by_service).collect()
     }
 
     /// A new writer for the calls of a method that `service` has; without a method, for those of

@@ -212,6 +212,12 @@ fn names_that_callers_make_up_are_bounded() {
         )]
     };
     assert_eq!((of("made.Up0"), of("a.Known"), of("other")), (2.0, 1.0, 9_936.0));
+    // The pages say the same, without what was sent to an endpoint.
+    hub.upstream("a.Known", "10.0.0.7:1").finished(Duration::ZERO, Some(1));
+    let failed = hub.failed_without_endpoint();
+    let of = |service: &str| failed[service].iter().map(|(name, n)| (&**name, *n)).collect();
+    let (up, known): (Vec<_>, Vec<_>) = (of("made.Up0"), of("a.Known"));
+    assert_eq!((up, known), (vec![("refused", 2)], vec![("refused", 1)]));
     let is_counter = |key: &&String| key.starts_with("dubmesh_upstream_calls_total");
     let n_series = samples.keys().filter(is_counter).count();
     // Each with `ok`, which is always there.

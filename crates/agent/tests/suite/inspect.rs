@@ -65,6 +65,7 @@ fn services_and_endpoints_say_how_they_stand_and_why() {
     assert_eq!((&*service.freshness, service.workers, service.endpoints), ("current", 2, 2));
     assert_eq!((service.ready, service.held, service.in_flight), (1, 0, 0));
     assert_eq!((&*service.policy.balance, service.policy.timeout_ms), ("round-robin", Some(2500)));
+    assert!(service.failed_without_endpoint.is_empty(), "{service:?}");
 
     let endpoints: Page<EndpointSnapshot> = wait_until("the other is down on both", || {
         let endpoints: Page<EndpointSnapshot> = page(admin(&agent), "/endpoints");

@@ -1,19 +1,24 @@
 //! What an agent's pages mean.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use agent::inspect::snapshot::{
     AppSnapshot, ConnectionSnapshot, EndpointSnapshot, ServiceSnapshot, StagesSnapshot,
 };
 
-use super::{Cause, Finding, OFTEN, counted, percent, recurs, share_of, slow, stages};
+use super::{
+    Cause, Finding, OFTEN, counted, hanging, percent, recurs, share_of, slow, stages, unfound,
+};
 
 /// The name of an error on the pages.
 const POOL_EXHAUSTED: &str = "thread_pool_exhausted";
 /// Endpoints that get calls, and those whose last calls end.
 const READY: &str = "ready";
 const LEAVING: &str = "leaving";
+
+/// As many services of one endpoint have findings of their own, and as many are named.
+const MAX_NAMED: usize = 3;
 
 /// An agent's pages at one moment.
 #[derive(Clone, Debug, Default)]
@@ -41,13 +46,16 @@ pub struct AgentLook {
 pub fn of_agent(looks: &[AgentLook]) -> Vec<Finding> {
     let [first, .., last] = looks else { return Vec::new() };
     let mut findings = full_pools(looks, first, last);
+    let mut of_endpoints = Vec::new();
     for endpoint in &last.endpoints {
         let seen = EndpointLooks::of(looks, endpoint);
-        findings.extend(rejects(&seen));
-        findings.extend(slow::of_endpoint(looks, &seen));
-        findings.extend(out(&seen));
+        let found = rejects(&seen).into_iter().chain(slow::of_endpoint(looks, &seen));
+        of_endpoints.extend(found.chain(out(&seen)).map(|finding| (endpoint, finding)));
     }
+    findings.extend(by_address(of_endpoints));
     findings.extend(stages::of_stages(looks));
+    findings.extend(hanging::of_apps(looks));
+    findings.extend(unfound::of_services(looks));
     findings
 }
 
@@ -91,6 +99,31 @@ impl<'a> EndpointLooks<'a> {
 fn is_same(a: &EndpointSnapshot, b: &EndpointSnapshot) -> bool {
     (&a.service, &a.registry, &a.address, &a.protocol)
         == (&b.service, &b.registry, &b.address, &b.protocol)
+}
+
+/// What many services of one endpoint share is told once.
+fn by_address(found: Vec<(&EndpointSnapshot, Finding)>) -> Vec<Finding> {
+    type Group<'a> = Vec<(&'a EndpointSnapshot, Finding)>;
+    let mut groups: BTreeMap<(Cause, &str), Group<'_>> = BTreeMap::new();
+    for (endpoint, finding) in found {
+        groups.entry((finding.cause, &endpoint.address)).or_default().push((endpoint, finding));
+    }
+    let told = |((_, address), group): ((Cause, &str), Group<'_>)| -> Vec<Finding> {
+        let services: BTreeSet<&str> = group.iter().map(|(it, _)| &*it.service).collect();
+        let mut findings: Vec<Finding> = group.into_iter().map(|(_, finding)| finding).collect();
+        if MAX_NAMED < services.len() {
+            findings.truncate(1);
+            let more = services.len() - MAX_NAMED;
+            let named: Vec<&str> = services.iter().take(MAX_NAMED).copied().collect();
+            for finding in &mut findings {
+                finding.subject = format!("{} services at {address}", services.len());
+                let names = named.join(", ");
+                finding.evidence.push(format!("it is so with {names}, and {more} more"));
+            }
+        }
+        findings
+    };
+    groups.into_iter().flat_map(told).collect()
 }
 
 fn full_pools(looks: &[AgentLook], first: &AgentLook, last: &AgentLook) -> Vec<Finding> {

@@ -103,10 +103,9 @@ fn of_own_work(share: f64) -> String {
 
 fn of_app(means: &Means) -> String {
     format!(
-        "its agent says that the app took {} of the time after {} that were timed had been sent, \
-         {} together",
+        "its agent says that the app took {} of the time after {} had been sent, {} together",
         percent(means.share_once_sent(Stage::App)),
-        counted(means.n_calls, "call", "calls"),
+        counted(means.n_calls, "call that was timed", "calls that were timed"),
         time(means.total_ms(Stage::App) * 1e3)
     )
 }

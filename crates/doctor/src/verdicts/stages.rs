@@ -130,9 +130,9 @@ fn waits(looks: &[AgentLook], service: &str) -> Option<Finding> {
         ),
     };
     let mut evidence = vec![format!(
-        "that is {} of the time of {} that were timed",
+        "that is {} of the time of {}",
         percent(all.share(Stage::Wait)),
-        counted(all.n_calls, "call", "calls")
+        counted(all.n_calls, "call that was timed", "calls that were timed")
     )];
     evidence.extend(full);
     Some(Finding {

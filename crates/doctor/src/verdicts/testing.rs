@@ -1,8 +1,12 @@
 //! Pages of an agent, for tests.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use agent::inspect::snapshot::{CallsSnapshot, ConnectionSnapshot, EndpointSnapshot, TcpSnapshot};
+use agent::inspect::snapshot::{
+    CallsSnapshot, ConnectionSnapshot, EndpointSnapshot, PolicySnapshot, ServiceSnapshot,
+    TcpSnapshot,
+};
 
 use super::agent_pages::AgentLook;
 
@@ -29,6 +33,38 @@ pub(super) fn endpoint(ok: u64, each_ms: f64, failed: &[(&str, u64)]) -> Endpoin
         capacity: None,
         capacity_source: None,
         calls,
+    }
+}
+
+/// A service with one endpoint, of which so many calls have failed before it was chosen.
+pub(super) fn service(failed_without_endpoint: BTreeMap<String, u64>) -> ServiceSnapshot {
+    let policy = PolicySnapshot {
+        balance: "least-in-flight".to_owned(),
+        timeout_ms: None,
+        max_timeout_ms: 60_000,
+        connect_timeout_ms: 1_000,
+        serialization: "hessian2".to_owned(),
+        max_attempts: 3,
+        max_in_flight: 1_000,
+        endpoint_capacity: None,
+        max_reply_bytes: 8_388_608,
+        hold_ms: 0,
+        hold_percent: 0,
+    };
+    ServiceSnapshot {
+        service: "com.acme.Orders".to_owned(),
+        registry: "r".to_owned(),
+        freshness: "current".to_owned(),
+        workers: 1,
+        endpoints: 1,
+        ready: 1,
+        weightless: 0,
+        held: 0,
+        unused: Vec::new(),
+        waiting: 0,
+        in_flight: 2,
+        failed_without_endpoint,
+        policy,
     }
 }
 

@@ -16,7 +16,7 @@ use agent::args::{ArgumentList, parse_types};
 use agent::call::ONE_WAY;
 use agent::client::Client;
 use agent::config::ClusterPolicy;
-use agent::error::{CallError, Code};
+use agent::error::{CallError, Code, SEE_REGISTRIES};
 use agent::invocation::{CallOrigin, Invocation};
 use agent::route::{Generic, RouteName};
 use clap::Args;
@@ -360,10 +360,19 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, C
             Some(tapped) => tapped.with_real_addresses(error),
             None => error,
         };
+        let error = without_agent(error);
         let is_away = error.code == Code::RegistryUnavailable;
         let reason = is_away.then(|| status.borrow().last_error.clone()).flatten();
         CallFailure::Call(error, reason)
     })
+}
+
+/// An error without what it says of an agent: there is none here.
+fn without_agent(mut error: CallError) -> CallError {
+    if let Some(rest) = error.message.strip_suffix(SEE_REGISTRIES) {
+        error.message = rest.into();
+    }
+    error
 }
 
 fn policy(serialization: Option<Serialization>, timeout: Option<Duration>) -> ClusterPolicy {
@@ -481,6 +490,13 @@ fn serialization(name: &str) -> Result<Serialization, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_does_not_speak_of_an_agent() {
+        let text = format!("registry \"main\" has not answered yet{SEE_REGISTRIES}");
+        let error = CallError::new(Code::RegistryUnavailable, text);
+        assert_eq!(&*without_agent(error).message, "registry \"main\" has not answered yet");
+    }
 
     #[test]
     fn attachments_are_pairs() {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use doctor::processes::{self, Owners};
-use doctor::sock_diag::{Connecting, Look};
+use doctor::sock_diag::{Connecting, Listener, Look};
 use doctor::verdicts::{Attempts, Listening, Process, WatchedConnection, remarks};
 use doctor::{Role, Socket, SocketId, Watched, counted};
 
@@ -106,11 +106,12 @@ impl<'a> Watching<'a> {
         let mut pids = self.pids.clone();
         for socket in look.sockets {
             if ids.contains(&socket.id) || ids.contains(&socket.id.reversed()) {
+                let inode = holder(&socket, &look.listeners);
                 let entry = self.sockets.entry(socket.id).or_default();
-                entry.0 = socket.inode;
+                entry.0 = inode;
                 entry.1.add(at, socket.figures);
                 self.n_figures += 1;
-                pids.extend(self.owners.pid(socket.inode));
+                pids.extend(self.owners.pid(inode));
             }
         }
         self.listening.extend(look.listeners.iter().map(|it| it.address.port()));
@@ -212,6 +213,19 @@ impl<'a> Watching<'a> {
     }
 }
 
+/// The number by which a process holds a socket. A connection that was not accepted yet has none:
+/// it belongs to whoever listens there, and may be stopped.
+fn holder(socket: &Socket, listeners: &[Listener]) -> u64 {
+    if socket.inode != 0 {
+        return socket.inode;
+    }
+    let local = socket.id.local;
+    let is_there = |it: &&Listener| {
+        it.address == local || it.address.ip().is_unspecified() && it.address.port() == local.port()
+    };
+    listeners.iter().find(is_there).map_or(0, |it| it.inode)
+}
+
 /// Says so if the other side of connections is elsewhere, and where. Of a connection within the
 /// machine, a side that is closing is not shown.
 fn half_seen(connections: &[WatchedConnection]) -> Option<String> {
@@ -270,6 +284,36 @@ mod tests {
         assert_eq!(roles(&wanted(&[40_000]), &[], &far), [Role::Server]);
         assert_eq!(roles(&wanted(&[58_881]), &[], &both), [Role::Server, Role::Client]);
         assert_eq!(roles(&wanted(&[]), &[], &both), [Role::Client, Role::Server]);
+    }
+
+    /// A process that is stopped accepts nothing: its new connections are nobody's.
+    #[test]
+    fn connections_that_wait_to_be_accepted_are_those_of_who_listens() {
+        let listener = |address: &str, inode| Listener {
+            address: address.parse().unwrap(),
+            inode,
+            waiting: 1,
+            limit: 128,
+        };
+        let listeners =
+            [listener("127.0.0.2:8080", 7), listener("0.0.0.0:8081", 8), listener("[::]:8082", 9)];
+        let socket = |local: &str, inode| Socket {
+            id: SocketId {
+                local: local.parse().unwrap(),
+                remote: "127.0.0.1:50000".parse().unwrap(),
+            },
+            inode,
+            figures: doctor::Figures::default(),
+        };
+        for (local, inode, expected) in [
+            ("127.0.0.2:8080", 0, 7),
+            ("127.0.0.1:8080", 0, 0),
+            ("127.0.0.1:8081", 0, 8),
+            ("127.0.0.1:8082", 0, 9),
+            ("127.0.0.2:8080", 5, 5),
+        ] {
+            assert_eq!(holder(&socket(local, inode), &listeners), expected, "{local}");
+        }
     }
 
     #[test]

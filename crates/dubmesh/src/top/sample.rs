@@ -55,6 +55,8 @@ pub(super) struct Figures {
     pub(super) rate: f64,
     /// Calls a second that failed.
     pub(super) errors: f64,
+    /// Those of them that failed before an endpoint was chosen.
+    pub(super) errors_without_endpoint: f64,
     pub(super) in_flight: u64,
     pub(super) services: Vec<ServiceView>,
     pub(super) endpoints: Vec<Endpoint>,
@@ -71,7 +73,7 @@ pub(super) struct CallFigures {
     /// Of all calls so far, in milliseconds.
     pub(super) p50: Option<f64>,
     pub(super) p99: Option<f64>,
-    /// Of late, in milliseconds.
+    /// Of the good answers between the looks, in milliseconds.
     pub(super) average: Option<f64>,
     pub(super) in_flight: u64,
 }
@@ -168,15 +170,19 @@ impl Sample {
         let time = self.at.saturating_duration_since(before.at);
         let rates = Rates { seconds: time.max(Duration::from_millis(1)).as_secs_f64(), is_same };
         let endpoints = self.endpoints(before, &rates);
-        let sum = |of: fn(&CallFigures) -> f64| endpoints.iter().map(|it| of(&it.calls)).sum();
+        let sum =
+            |of: fn(&CallFigures) -> f64| endpoints.iter().map(|it| of(&it.calls)).sum::<f64>();
+        let early = self.early_errors(before, &rates);
+        let errors_without_endpoint = early.values().map(|it| it.rate).sum();
         Figures {
             agent: self.version.agent.clone(),
             version: self.version.version.clone(),
             seconds: time.as_secs_f64(),
             rate: sum(|calls| calls.rate),
-            errors: sum(|calls| calls.errors),
+            errors: sum(|calls| calls.errors) + errors_without_endpoint,
+            errors_without_endpoint,
             in_flight: endpoints.iter().map(|it| it.calls.in_flight).sum(),
-            services: self.services(&endpoints),
+            services: self.services(&endpoints, &early),
             connections: self.connections(before, &rates),
             stages: self.stages(before, rates.is_same),
             endpoints,
@@ -200,21 +206,49 @@ impl Sample {
         self.endpoints.iter().map(line).collect()
     }
 
-    fn services(&self, endpoints: &[Endpoint]) -> Vec<ServiceView> {
+    /// The calls of each service that failed before an endpoint was chosen. A service of two
+    /// registries is on the page twice, with the same numbers.
+    fn early_errors<'a>(
+        &'a self,
+        before: &Self,
+        rates: &Rates,
+    ) -> HashMap<&'a str, EarlyErrors<'a>> {
+        let known: HashMap<&str, _> =
+            before.services.iter().map(|it| (&*it.service, &it.failed_without_endpoint)).collect();
+        let errors = |it: &'a ServiceSnapshot| {
+            let known = known.get(&*it.service);
+            let rate = |(name, n): (&'a String, &u64)| {
+                (&**name, rates.of(*n, known.and_then(|known| known.get(name)).copied()))
+            };
+            let by_name = it.failed_without_endpoint.iter().map(rate);
+            let most = by_name.clone().max_by(|(_, a), (_, b)| a.total_cmp(b));
+            let most = most.filter(|(_, rate)| *rate != 0.0).map(|(name, _)| name);
+            (&*it.service, EarlyErrors { rate: by_name.map(|(_, rate)| rate).sum(), most })
+        };
+        self.services.iter().map(errors).collect()
+    }
+
+    fn services(
+        &self,
+        endpoints: &[Endpoint],
+        early: &HashMap<&str, EarlyErrors<'_>>,
+    ) -> Vec<ServiceView> {
         let line = |it: &ServiceSnapshot| {
             let own = || endpoints.iter().filter(|endpoint| endpoint.service == it.service);
             let most = |of: fn(&CallFigures) -> Option<f64>| {
                 own().filter_map(|endpoint| of(&endpoint.calls)).reduce(f64::max)
             };
+            let early = early.get(&*it.service).copied().unwrap_or_default();
             let calls = CallFigures {
                 rate: own().map(|endpoint| endpoint.calls.rate).sum(),
-                errors: own().map(|endpoint| endpoint.calls.errors).sum(),
+                errors: own().map(|endpoint| endpoint.calls.errors).sum::<f64>() + early.rate,
                 // Of the slowest endpoint: percentiles cannot be added.
                 p50: most(|calls| calls.p50),
                 p99: most(|calls| calls.p99),
                 average: most(|calls| calls.average),
                 in_flight: it.in_flight,
             };
+            let failing = early.most.map(|name| format!("{name} without an endpoint"));
             let is_current = it.freshness == "current";
             let freshness = (!is_current).then(|| format!("list is {}", it.freshness));
             let weightless = match it.weightless {
@@ -230,8 +264,9 @@ impl Sample {
                 ready: it.ready,
                 endpoints: it.endpoints,
                 waiting: it.waiting,
-                note: freshness
+                note: failing
                     .into_iter()
+                    .chain(freshness)
                     .chain(weightless)
                     .chain(held)
                     .chain(unused)
@@ -279,6 +314,15 @@ impl Sample {
         };
         self.stages.iter().map(line).collect()
     }
+}
+
+/// The calls of a service that failed before an endpoint was chosen.
+#[derive(Clone, Copy, Debug, Default)]
+struct EarlyErrors<'a> {
+    /// A second.
+    rate: f64,
+    /// The name of the error of most of them.
+    most: Option<&'a str>,
 }
 
 /// Whether two looks were at the same process: another one has begun to count anew. In a container,
@@ -331,9 +375,20 @@ impl Rates {
             errors: self.of(failed(now), before.map(failed)),
             p50: now.p50_ms,
             p99: now.p99_ms,
-            average: now.average_ms,
+            average: self.average_ms(now, before),
             in_flight: now.in_flight,
         }
+    }
+
+    /// The mean latency of the good answers between the looks. The page's own average is the
+    /// highest of all workers, and that of a worker without calls is an old one.
+    fn average_ms(&self, now: &CallsSnapshot, before: Option<&CallsSnapshot>) -> Option<f64> {
+        let Some(total) = now.ok_total_ms else { return now.average_ms };
+        let before = before.filter(|before| self.is_same && before.ok <= now.ok);
+        let (ok_before, total_before) =
+            before.map_or((0, 0.0), |it| (it.ok, it.ok_total_ms.unwrap_or_default()));
+        let n_ok = now.ok - ok_before;
+        (n_ok != 0).then(|| (total - total_before).max(0.0) / n_ok as f64)
     }
 }
 
@@ -349,6 +404,63 @@ mod tests {
             pid,
             uptime_s,
         }
+    }
+
+    #[test]
+    fn averages_are_of_the_calls_between_the_looks() {
+        let calls = |ok, total: Option<f64>| {
+            let mut calls = CallsSnapshot::default();
+            // What a worker keeps that has made no call for long.
+            (calls.ok, calls.ok_total_ms, calls.average_ms) = (ok, total, Some(900.0));
+            calls
+        };
+        let average = |is_same, now, before: Option<CallsSnapshot>| {
+            Rates { seconds: 1.0, is_same }.calls(&now, before.as_ref()).average
+        };
+        let slow_once = || Some(calls(10, Some(9000.0)));
+        assert_eq!(average(true, calls(14, Some(9008.0)), slow_once()), Some(2.0));
+        assert_eq!(average(true, calls(10, Some(9000.0)), slow_once()), None, "none has ended");
+        assert_eq!(average(true, calls(2, Some(6.0)), None), Some(3.0), "it is new");
+        assert_eq!(average(false, calls(20, Some(40.0)), slow_once()), Some(2.0));
+        assert_eq!(average(true, calls(2, Some(6.0)), slow_once()), Some(3.0), "it began anew");
+        assert_eq!(average(true, calls(10, None), slow_once()), Some(900.0), "an older agent");
+    }
+
+    fn service(failed: &[(&str, u64)]) -> ServiceSnapshot {
+        let failed: serde_json::Map<_, _> =
+            failed.iter().map(|(name, n)| ((*name).to_owned(), (*n).into())).collect();
+        serde_json::from_value(serde_json::json!({
+            "service": "com.acme.Orders", "registry": "main", "freshness": "current",
+            "workers": 1, "endpoints": 0, "ready": 0, "held": 0, "unused": [], "in_flight": 0,
+            "failed_without_endpoint": failed,
+            "policy": {
+                "balance": "least-in-flight", "timeout_ms": null, "max_timeout_ms": 60000,
+                "connect_timeout_ms": 1000, "serialization": "hessian2", "max_attempts": 3,
+                "max_in_flight": 1000, "max_reply_bytes": 8388608, "hold_ms": 0,
+                "hold_percent": 0,
+            },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn calls_that_find_no_endpoint_are_errors() {
+        let (before, mut now) = (Sample::of_nothing(), Sample::of_nothing());
+        let before = Sample {
+            services: vec![service(&[("overloaded", 100), ("timeout", 9)])],
+            at: now.at - Duration::from_secs(2),
+            ..before
+        };
+        // The same service of another registry has the same numbers.
+        let seen = || service(&[("no_endpoint", 2), ("overloaded", 500), ("timeout", 9)]);
+        now.services = vec![seen(), ServiceSnapshot { registry: "other".to_owned(), ..seen() }];
+        let figures = now.since(&before);
+        assert_eq!((figures.errors, figures.errors_without_endpoint), (201.0, 201.0));
+        let view = &figures.services[0];
+        let noted = (view.calls.errors, &*view.note);
+        assert_eq!(noted, (201.0, "overloaded without an endpoint"));
+        let figures = now.since(&now);
+        assert_eq!((figures.errors, &*figures.services[0].note), (0.0, ""));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::sample::{Figures, Sample};
-use super::table::{Shown, SortOrder, View, fitted, headline, lines, widths};
+use super::table::{Shown, SortOrder, View, fitted, headline, lines, reason_line, widths};
 
 const KEYS: &str = "Tab view  s sort  r reverse  / filter  Space stop  q quit";
 
@@ -193,7 +193,8 @@ impl Screen {
         .areas(frame.area());
         let lines = lines(&self.figures, &self.shown);
         self.scroll = self.scroll.min(lines.len().saturating_sub(1));
-        let widths = widths(self.shown.view, &lines, usize::from(frame.area().width));
+        let width = usize::from(frame.area().width);
+        let widths = widths(self.shown.view, &lines, width);
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let headline = headline(&self.figures, &self.shown, lines.len());
         // What is on the screen is what the agent said last.
@@ -207,16 +208,20 @@ impl Screen {
             Some(Span::styled(text, style.add_modifier(Modifier::REVERSED)))
         });
         frame.render_widget(TextLine::from_iter(spans), names);
-        let rows = lines.iter().skip(self.scroll).zip(body.rows());
-        for (line, row) in rows {
+        let mut rows = body.rows();
+        for line in lines.iter().skip(self.scroll) {
+            let style = if line.is_bad { Style::new().fg(Color::Red) } else { Style::new() };
             let cells = line.cells.iter().zip(columns());
             let text: Vec<String> = cells
                 .filter_map(|(cell, (_, (column, width)))| {
                     Some(fitted(&cell.text, (*width)?, column))
                 })
                 .collect();
-            let style = if line.is_bad { Style::new().fg(Color::Red) } else { Style::new() };
-            frame.render_widget(TextLine::styled(text.join(" "), style), row);
+            let reason = reason_line(line, &widths, width);
+            for text in std::iter::once(text.join(" ")).chain(reason) {
+                let Some(row) = rows.next() else { break };
+                frame.render_widget(TextLine::styled(text, style), row);
+            }
         }
         frame.render_widget(self.foot(), bottom);
     }

@@ -321,15 +321,40 @@ fn compare(a: &TableLine, b: &TableLine, order: SortOrder) -> Ordering {
     by_column.then_with(names)
 }
 
+/// How wide columns are where nothing is cut.
+fn full_widths(view: View, lines: &[TableLine]) -> Vec<Option<usize>> {
+    let width =
+        |(nth, column): (usize, &Column)| Some(wanted(column, nth, lines).max(column.width));
+    view.columns().enumerate().map(width).collect()
+}
+
+/// How wide a column must be for all that stands in it.
+fn wanted(column: &Column, nth: usize, lines: &[TableLine]) -> usize {
+    let longest = lines.iter().map(|line| line.cells[nth].text.width()).max();
+    longest.unwrap_or(0).max(column.name.len())
+}
+
+/// A second line for what is wrong with a line, if the last column has no room for all of it.
+pub(super) fn reason_line(
+    line: &TableLine,
+    widths: &[Option<usize>],
+    width: usize,
+) -> Option<String> {
+    let reason = &line.cells.last().filter(|_| line.is_bad)?.text;
+    let room = widths.last().copied().flatten().unwrap_or(0);
+    (room < reason.width()).then(|| {
+        let text = format!("  {reason}");
+        let column = words_column("reason");
+        fitted(&text, width.min(text.width()), &column)
+    })
+}
+
 /// How wide columns are that together may take `width` cells of a terminal, with a space between
 /// them. Columns of words share what numbers leave, by what stands in them. `None` for those at the
 /// right that a narrow terminal has no room for: without its name a line says nothing.
 pub(super) fn widths(view: View, lines: &[TableLine], width: usize) -> Vec<Option<usize>> {
     let columns: Vec<&Column> = view.columns().collect();
-    let wanted = |nth: usize| {
-        let longest = lines.iter().map(|line| line.cells[nth].text.width()).max();
-        longest.unwrap_or(0).max(columns[nth].name.len())
-    };
+    let wanted = |nth: usize| wanted(columns[nth], nth, lines);
     let room = |n_shown: usize| {
         let fixed: usize = columns[..n_shown].iter().map(|column| column.width).sum();
         width.saturating_sub(fixed + n_shown.saturating_sub(1))
@@ -394,7 +419,12 @@ pub(super) fn fitted(text: &str, width: usize, column: &Column) -> String {
 
 /// What stands above the table.
 pub(super) fn headline(figures: &Figures, shown: &Shown, n_lines: usize) -> String {
-    let Figures { agent, version, rate, errors, in_flight, .. } = figures;
+    let Figures { agent, version, rate, errors, errors_without_endpoint, in_flight, .. } = figures;
+    // No line of an endpoint has them.
+    let early = match *errors_without_endpoint {
+        0.0 => String::new(),
+        early => format!(" ({} without an endpoint)", amount(early).text),
+    };
     let filter = match &*shown.filter {
         "" => String::new(),
         text => format!(" with \"{text}\""),
@@ -420,7 +450,7 @@ pub(super) fn headline(figures: &Figures, shown: &Shown, n_lines: usize) -> Stri
         n => format!("; workers that do not answer: {n}"),
     };
     format!(
-        "{} {}: {} calls/s, {} errors/s, {in_flight} in flight; \
+        "{} {}: {} calls/s, {} errors/s{early}, {in_flight} in flight; \
          {}{filter}{unread}{silent}",
         plain(agent),
         plain(version),
@@ -430,10 +460,13 @@ pub(super) fn headline(figures: &Figures, shown: &Shown, n_lines: usize) -> Stri
     )
 }
 
-/// The whole table. Without a terminal nobody looks at a width, but lines stay readable.
-pub(super) fn text(figures: &Figures, shown: &Shown, width: usize) -> String {
+/// The whole table, for a terminal of that width. Without one, nothing is cut.
+pub(super) fn text(figures: &Figures, shown: &Shown, width: Option<usize>) -> String {
     let lines = lines(figures, shown);
-    let widths = widths(shown.view, &lines, width);
+    let widths = match width {
+        Some(width) => widths(shown.view, &lines, width),
+        None => full_widths(shown.view, &lines),
+    };
     let row = |cells: Vec<String>| cells.join(" ").trim_end().to_owned() + "\n";
     let columns = || shown.view.columns().zip(&widths);
     let cell = |text: &str, column: &Column, width: Option<usize>| {
@@ -446,6 +479,9 @@ pub(super) fn text(figures: &Figures, shown: &Shown, width: usize) -> String {
         let cells = line.cells.iter().zip(columns());
         let cells = cells.filter_map(|(it, (column, width))| cell(&it.text, column, *width));
         text += &row(cells.collect());
+        if let Some(reason) = width.and_then(|width| reason_line(line, &widths, width)) {
+            text += &row(vec![reason]);
+        }
     }
     text
 }

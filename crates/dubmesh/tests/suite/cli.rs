@@ -195,6 +195,33 @@ fn check_reads_the_files_of_file_registries() {
     }
 }
 
+/// Otherwise calls are lost, or are written into what the agent reads.
+#[test]
+fn check_looks_where_the_access_log_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.toml");
+    fs::write(folder.path().join("services.toml"), "[[service]]\ninterface = 'a.B'\n").unwrap();
+    for (log, expected) in [
+        ("access.log", ""),
+        ("/dev/null", ""),
+        ("services.toml", "agent.toml:6: access_log.path: "),
+        ("agent.toml", " is this configuration; "),
+        ("/", "the access log / is a folder; name a file (access_log.path)"),
+        ("no/access.log", "/no of the access log does not exist; create it (access_log.path)"),
+    ] {
+        let text = format!(
+            "[[registry]]\nkind = 'file'\npath = 'services.toml'\n[access_log]\ncalls = 'all'\n\
+             path = '{log}'\n[[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n"
+        );
+        fs::write(&path, text).unwrap();
+        let output = output(&["check", "--config", path.to_str().unwrap()]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let code = if expected.is_empty() { Some(0) } else { Some(2) };
+        assert_eq!(output.status.code(), code, "{log}: {stderr}");
+        assert!(stderr.contains(expected), "{log}: {stderr}");
+    }
+}
+
 #[test]
 fn a_missing_file_and_wrong_arguments() {
     let missing = output(&["check", "--config", "/no/file.toml"]);

@@ -77,9 +77,9 @@ fn content(text: &str) -> Result<Content, Mistake> {
         let reason = "the file is empty: to list no service at all, write `service = []`";
         return Err(Mistake { offset: 0, reason: reason.into() });
     }
-    let file: FileText = toml::from_str(text).map_err(|error| Mistake {
-        offset: error.span().map_or(0, |span| span.start),
-        reason: error.message().trim().to_owned(),
+    let file: FileText = toml::from_str(text).map_err(|error| {
+        let offset = error.span().map_or(0, |span| span.start);
+        Mistake { offset, reason: explain(text, offset, error.message().trim()) }
     })?;
     let mut content = Content::default();
     for service in file.service {
@@ -104,6 +104,17 @@ fn content(text: &str) -> Result<Content, Mistake> {
     Ok(content)
 }
 
+const ENDPOINTS: &str = "endpoints must be a list: write it in [ ], such as endpoints = \
+                         [\"dubbo://10.0.0.7:20880\"]";
+
+/// What the parser says, with what to write if a text stands where a list belongs.
+fn explain(text: &str, offset: usize, said: &str) -> String {
+    let line = text.get(..offset).unwrap_or_default().rsplit('\n').next().unwrap_or_default();
+    let key = line.split_once('=').map(|(key, _)| key.trim());
+    let is_text = key == Some("endpoints") && said.contains("expected a sequence");
+    if is_text { ENDPOINTS.to_owned() } else { said.to_owned() }
+}
+
 pub(super) fn doubts_of(row: &Row) -> impl Iterator<Item = Doubt> {
     let endpoint = &row.listing.endpoint;
     doubts(&endpoint.params).into_iter().map(move |what| Doubt {
@@ -125,6 +136,15 @@ pub(crate) fn parse_endpoint(
     let url = match text.split_once(UNIX) {
         Some((scheme, rest)) => {
             unix_url(scheme, rest).map_err(|why| format!("{shown:?}: {why}"))?
+        }
+        None if !text.is_empty()
+            && !text.contains("://")
+            && text.chars().all(|c| c.is_ascii_graphic()) =>
+        {
+            return Err(format!(
+                "{shown:?} has no protocol: write dubbo://{shown} for a provider, or \
+                 link://{shown} for its agent"
+            ));
         }
         None => text.parse().map_err(|error| format!("{shown:?}: {error}"))?,
     };
@@ -207,6 +227,22 @@ endpoints = ["dubbo://127.0.0.1:20880?serialization=hessian2&weight=200", "link:
 interface = "a.C"
 endpoints = ["dubbo://h:1?disabled=true", "dubbo://h:2/a.C?version=9"]
 "#;
+
+    #[test]
+    fn mistakes_of_newcomers_are_told_with_what_to_write() {
+        let of = |endpoints: &str| {
+            let text = format!("[[service]]\ninterface = \"a.B\"\nendpoints = {endpoints}\n");
+            parse_text(&text).unwrap_err()
+        };
+        for (endpoints, told) in [
+            ("\"dubbo://h:1\"", "endpoints must be a list: write it in [ ], such as endpoints = ["),
+            ("[\"\"]", "begins with protocol://"),
+            ("[\"127.0.0.1:41880\"]", "has no protocol: write dubbo://127.0.0.1:41880 for a"),
+        ] {
+            let mistake = of(endpoints);
+            assert!(mistake.contains("services.toml:3: ") && mistake.contains(told), "{mistake}");
+        }
+    }
 
     #[test]
     fn reads_services() {

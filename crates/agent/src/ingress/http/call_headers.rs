@@ -9,6 +9,7 @@ use http::request::Parts;
 
 use super::head::PREFIX;
 use crate::attachments;
+use crate::config::closest;
 use crate::error::{CallError, Code, clip};
 use crate::priority;
 use crate::route::Generic;
@@ -40,8 +41,23 @@ pub(super) const GROUP: &str = "x-dubbo-service-group";
 const TYPES: &str = "x-dubbo-parameter-types";
 pub(super) const GENERIC: &str = "x-dubbo-generic";
 pub(super) const TIMEOUT: &str = "x-dubbo-timeout-ms";
+pub(super) const JSON: &str = "x-dubbo-json";
 const PRIORITY: &str = "x-dubbo-priority";
 pub(super) const ATTACHMENT: &str = "x-dubbo-attachment-";
+
+/// What a caller may send, beside [`ATTACHMENT`] and a name.
+const KNOWN: [&str; 8] =
+    [VERSION, GROUP, TYPES, GENERIC, TIMEOUT, PRIORITY, JSON, attachments::HEADER];
+/// What agents tell HTTP apps and their callers. A program that passes on what it got may send
+/// them; they say nothing of its own call.
+const TOLD: [&str; 4] = [
+    "x-dubbo-remote-application",
+    "x-dubbo-exception",
+    "x-dubbo-json-ignored",
+    "x-dubbo-attachments-left-out",
+];
+/// A longer name is no typing error of one of ours, in bytes.
+const MAX_MISTYPED_LEN: usize = 64;
 
 /// The trace context and baggage of the caller. They go on as attachments of these names, by which
 /// Java programs and HTTP apps find them.
@@ -89,9 +105,13 @@ impl<'a> CallHeaders<'a> {
             TIMEOUT => self.timeout = Some(parse_timeout(value()?)?),
             PRIORITY => self.attachments.push((priority::ATTACHMENT, parse_priority(value()?)?)),
             attachments::HEADER => self.more = Some(value()?),
+            // It is read with the parameter that says the same.
+            JSON => {}
             _ => {
                 let trace = Some(name).filter(|_| is_trace);
-                let Some(key) = name.strip_prefix(ATTACHMENT).or(trace) else { return Ok(()) };
+                let Some(key) = name.strip_prefix(ATTACHMENT).or(trace) else {
+                    return if TOLD.contains(&name) { Ok(()) } else { Err(unknown(name)) };
+                };
                 attachments::check_name(key).map_err(|error| {
                     CallError::new(Code::BadRequest, format!("header {ATTACHMENT}*: {error}"))
                 })?;
@@ -121,6 +141,29 @@ impl<'a> CallHeaders<'a> {
         all.extend(more.iter().map(|(name, value)| (&**name, &**value)));
         all
     }
+}
+
+/// Refuses a name that is none of ours: without what it was meant to say, another service might
+/// answer.
+#[cold]
+fn unknown(name: &str) -> CallError {
+    let nearest = nearest(name).map_or(String::new(), |known| format!("did you mean {known}? "));
+    let message = format!(
+        "header {} is not known; {nearest}known are {} and {ATTACHMENT}NAME",
+        clip(name),
+        KNOWN.join(", ")
+    );
+    CallError::new(Code::BadRequest, message)
+}
+
+/// The header that was probably meant: by its letters, or by a part of its name.
+fn nearest(name: &str) -> Option<&'static str> {
+    let rest = name.strip_prefix(PREFIX).filter(|rest| !rest.is_empty())?;
+    if MAX_MISTYPED_LEN < name.len() {
+        return None;
+    }
+    let has_part = |known: &&&str| known.starts_with(name) || known.ends_with(rest);
+    closest(name, &KNOWN).or_else(|| KNOWN.iter().find(has_part).copied())
 }
 
 fn parse_generic(text: &str) -> Result<Generic, CallError> {
@@ -187,7 +230,8 @@ mod tests {
             ("x-dubbo-priority", b"low"),
             ("x-dubbo-attachment-tenant", b"acme"),
             ("traceparent", b"00-1"),
-            ("x-dubbo-unknown", b"?"),
+            ("x-dubbo-json", b"dates=millis"),
+            ("x-dubbo-remote-application", b"shop"),
             ("accept", b"*/*"),
         ]);
         let read = CallHeaders::read(&head, true).unwrap();
@@ -211,6 +255,28 @@ mod tests {
         let more = read.more_attachments().unwrap();
         let typed = format!("{TYPED}b");
         assert_eq!(read.all_attachments(&more), [("a", "x"), (&*typed, "7")]);
+    }
+
+    /// Otherwise another service than the one that was meant might answer.
+    #[test]
+    fn names_that_are_none_of_ours_are_refused() {
+        for (name, nearest) in [
+            ("x-dubbo-group", "; did you mean x-dubbo-service-group? known are "),
+            ("x-dubbo-service-goup", "; did you mean x-dubbo-service-group? known are "),
+            ("x-dubbo-timeout", "; did you mean x-dubbo-timeout-ms? known are "),
+            ("x-dubbo-version", "; did you mean x-dubbo-service-version? known are "),
+            ("x-dubbo-parameter-type", "; did you mean x-dubbo-parameter-types? known are "),
+            ("x-dubbo-attachment", "; did you mean x-dubbo-attachments? known are "),
+            ("x-dubbo-colour", "; known are "),
+            ("x-dubbo-", "; known are "),
+        ] {
+            let refusal = refusal(&[("accept", b"*/*"), (name, b"1")]);
+            let expected = format!("header {name} is not known{nearest}");
+            assert!(refusal.starts_with(&expected), "{refusal}");
+            assert!(refusal.contains(" and x-dubbo-attachment-NAME"), "{refusal}");
+        }
+        let long = format!("x-dubbo-{}", "a".repeat(60_000));
+        assert!(refusal(&[(&long, b"1")]).len() < 1000);
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl<'a> Form<'a> {
             if value.is_empty() {
                 let message = format!(
                     "the form has no {name}; it needs interface, method, parameterTypesString \
-                     and parameter"
+                     and parameter (calls with JSON go to /INTERFACE/METHOD)"
                 );
                 return Err(CallError::new(Code::BadRequest, message));
             }

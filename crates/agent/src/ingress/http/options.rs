@@ -7,16 +7,15 @@ use hessian::transcode::JsonOptions;
 use http::request::Parts;
 use percent_encoding::percent_decode_str;
 
-use super::call_headers::header;
+use super::call_headers::{JSON, header};
 use crate::error::{CallError, Code};
 
-const HEADER: &str = "x-dubbo-json";
 const PARAMETER: &str = "json";
 
 /// The options of a request; what the URL says counts after what the header says. Without headers
 /// of ours (`has_ours`) there is only the URL.
 pub(super) fn read(head: &Parts, has_ours: bool) -> Result<JsonOptions, CallError> {
-    let in_header = if has_ours { header(head, HEADER)? } else { None };
+    let in_header = if has_ours { header(head, JSON)? } else { None };
     let in_url = head.uri.query().map_or(Ok(None), parameter)?;
     let (text, place) = match (in_header, in_url) {
         (None, None) => return Ok(JsonOptions::default()),
@@ -48,7 +47,7 @@ mod tests {
     fn options(uri: &str, header: Option<&str>) -> Result<JsonOptions, CallError> {
         let mut request = http::Request::post(uri);
         if let Some(header) = header {
-            request = request.header(HEADER, header);
+            request = request.header(JSON, header);
         }
         read(&request.body(()).unwrap().into_parts().0, true)
     }

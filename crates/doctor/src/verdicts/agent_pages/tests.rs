@@ -12,6 +12,8 @@ fn app(in_flight: u64, shed: u64) -> AppSnapshot {
         in_flight,
         waiting: 17,
         shed,
+        ok: 0,
+        failed: BTreeMap::new(),
     }
 }
 
@@ -111,6 +113,30 @@ fn an_endpoint_that_is_out_for_most_of_the_time_is_named() {
     // One worker of two still has it; or it was taken away.
     assert_eq!(out([("ejected", 1), ("ready", 1)], |_| true), []);
     assert_eq!(out([("leaving", 1), ("leaving", 1)], |_| true), []);
+}
+
+/// One address may offer a thousand services.
+#[test]
+fn what_many_services_of_an_endpoint_share_is_told_once() {
+    let out = |n_services: u64| {
+        let at = |nth: u64| {
+            let of = |service: u64| {
+                let mut endpoint = endpoint(nth, 1.0, &[]);
+                endpoint.service = format!("com.acme.S{service:04}");
+                endpoint.standing = [("down".to_owned(), 1)].into();
+                endpoint.why = vec!["cannot connect: refused".to_owned()];
+                endpoint
+            };
+            AgentLook { endpoints: (0..n_services).map(of).collect(), ..AgentLook::default() }
+        };
+        of_agent(&looks(5, at))
+    };
+    let subjects: Vec<String> = out(3).into_iter().map(|it| it.subject).collect();
+    assert_eq!((subjects.len(), &*subjects[2]), (3, "com.acme.S0002 at 10.0.0.7:20880"));
+    let [finding] = out(200).try_into().unwrap();
+    assert_eq!(finding.subject, "200 services at 10.0.0.7:20880");
+    let named = "it is so with com.acme.S0000, com.acme.S0001, com.acme.S0002, and 197 more";
+    assert_eq!(finding.evidence, ["cannot connect: refused", named]);
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! What stages mean, and what they do not.
 
-use agent::inspect::snapshot::{AppSnapshot, CallsSnapshot, PolicySnapshot};
+use std::collections::BTreeMap;
+
+use agent::inspect::snapshot::{AppSnapshot, CallsSnapshot};
 
 use super::super::of_agent;
+use super::super::testing::service;
 use super::*;
 
 /// Looks at an agent with so many more timed calls each time, which spend `ms` on average.
@@ -107,37 +110,13 @@ fn app(service: &str, in_flight: u64, waiting: u64) -> AppSnapshot {
         in_flight,
         waiting,
         shed: 0,
+        ok: 0,
+        failed: BTreeMap::new(),
     }
 }
 
 fn waiting_service(waiting: usize) -> ServiceSnapshot {
-    let policy = PolicySnapshot {
-        balance: "least-in-flight".to_owned(),
-        timeout_ms: None,
-        max_timeout_ms: 60_000,
-        connect_timeout_ms: 1_000,
-        serialization: "hessian2".to_owned(),
-        max_attempts: 3,
-        max_in_flight: 1_000,
-        endpoint_capacity: None,
-        max_reply_bytes: 8_388_608,
-        hold_ms: 0,
-        hold_percent: 0,
-    };
-    ServiceSnapshot {
-        service: "com.acme.Orders".to_owned(),
-        registry: "r".to_owned(),
-        freshness: "current".to_owned(),
-        workers: 1,
-        endpoints: 1,
-        ready: 1,
-        weightless: 0,
-        held: 0,
-        unused: Vec::new(),
-        waiting,
-        in_flight: 2,
-        policy,
-    }
+    ServiceSnapshot { waiting, ..service(BTreeMap::new()) }
 }
 
 /// Those that are shed at once have waited for nothing: the means say that all is well.

@@ -49,13 +49,14 @@ fn addresses(shown: &Shown) -> Vec<String> {
 
 #[test]
 fn a_line_for_each_endpoint_fits_a_terminal() {
-    let text = text(&figures(), &shown("rate", ""), 80);
+    let text = text(&figures(), &shown("rate", ""), Some(80));
     let expected = "\
 shop 0.1.0: 3512 calls/s, 0 errors/s, 0 in flight; 3 endpoints
 endpoint       service       rate err/s   avg   p50   p99 infl limit state
 10.0.0.8:20880 ~vice:1.0.0   3500     0     -    50  1250    7   200 ready
 10.0.0.7:20880 ~vice:1.0.0     12     0     -    50    52    7   200 ready
 10.0.0.9:20880 ~vice:1.0.0      0     0     -    50     -    7   200 ejected: 5~
+  ejected: 5 failures in a row
 ";
     assert_eq!(text, expected, "and what an agent says rings no bell");
     assert!(text.lines().all(|line| line.chars().count() <= 80));
@@ -106,6 +107,36 @@ fn what_services_lack_is_told() {
     assert!(headline.ends_with(told), "{headline}");
 }
 
+/// Why something is wrong is the first thing that is looked for.
+#[test]
+fn a_reason_is_shown_whole_where_there_is_room_and_cut_at_no_pipe() {
+    let mut figures = figures();
+    let reason = format!("ejected: it refused a call; {}", "x".repeat(60));
+    figures.endpoints[2].state = reason.clone();
+    let last = |width| {
+        let text = text(&figures, &shown("rate", ""), width);
+        text.lines().last().unwrap().to_owned()
+    };
+    assert_eq!(last(Some(80)), format!("  {}~", &reason[..77]));
+    assert_eq!(last(Some(30)), format!("  {}~", &reason[..27]), "its column has no room");
+    assert!(last(Some(200)).ends_with(&format!(" 200 {reason}")), "{}", last(Some(200)));
+    let piped = text(&figures, &shown("rate", ""), None);
+    assert!(piped.contains(&format!(" 200 {reason}\n")), "{piped}");
+    assert!(piped.contains(" com.acme.orders.api.OrderService:1.0.0 "), "{piped}");
+    assert_eq!(piped.lines().count(), 5);
+}
+
+/// A line of an endpoint has no place for them.
+#[test]
+fn calls_without_an_endpoint_are_told_apart() {
+    let figures = Figures { errors: 4200.0, errors_without_endpoint: 4000.0, ..figures() };
+    assert_eq!(
+        headline(&figures, &shown("rate", ""), 3),
+        "shop 0.1.0: 3512 calls/s, 4200 errors/s (4000 without an endpoint), 0 in flight; \
+         3 endpoints"
+    );
+}
+
 /// A column of which nothing can be read is no use.
 #[test]
 fn columns_are_wide_enough_or_left_out() {
@@ -139,7 +170,7 @@ fn any_width_will_do() {
             );
         }
     }
-    let narrow = text(&figures(), &shown("rate", ""), 40);
+    let narrow = text(&figures(), &shown("rate", ""), Some(40));
     assert!(narrow.lines().skip(1).all(|line| line.chars().count() <= 40), "{narrow}");
     assert!(narrow.contains("\n10.0.0.8:20880"), "{narrow}");
 }
@@ -150,10 +181,11 @@ fn wide_characters_take_the_room_that_they_have() {
     let mut figures = figures();
     figures.endpoints[0].service = "com.acme.\u{8ba2}\u{5355}\u{670d}\u{52a1}".to_owned();
     figures.endpoints[1].service = "\u{8ba2}\u{5355}".to_owned();
-    let all = text(&figures, &shown("rate", ""), 80);
+    let all = text(&figures, &shown("rate", ""), Some(80));
     let states: Vec<usize> = all
         .lines()
         .skip(2)
+        .filter(|line| !line.starts_with("  "))
         .map(|line| line[..line.find(" ready").or(line.find(" ejected")).unwrap()].width())
         .collect();
     assert_eq!(states, [states[0]; 3], "{all}");
