@@ -201,7 +201,7 @@ impl Cluster {
             let registered = endpoint.params.get(CLUSTER);
             mode = mode.or_else(|| CallMode::registered(registered?));
             let member = member.unwrap_or_else(|| self.member(&endpoint, &policy));
-            self.set_gate(&member, endpoint.threads, &policy);
+            self.set_member(&member, endpoint.threads, &policy);
             placed.push((member, endpoint.into_owned()));
         }
         let specs = placed.iter().map(|(member, endpoint)| EndpointSpec {
@@ -297,7 +297,7 @@ impl Cluster {
     pub fn set_policy(&self, policy: &ClusterPolicy) {
         self.map_form.set(None);
         for stats in self.balancer.borrow().stats() {
-            self.set_gate(stats.key, stats.key.0.endpoint.threads, policy);
+            self.set_member(stats.key, stats.key.0.endpoint.threads, policy);
         }
         let mut balancer = self.balancer.borrow_mut();
         balancer.set_policy(policy.balance);
