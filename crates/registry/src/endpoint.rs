@@ -173,7 +173,7 @@ impl Endpoint {
         if is_changed(&["weight"]) {
             same.weight = changed.weight;
         }
-        if is_changed(&["timeout"]) {
+        if is_changed(&["timeout", "default.timeout"]) {
             same.timeout = changed.timeout;
         }
         if is_changed(&["timestamp", "remote.timestamp", "warmup"]) {

@@ -7,7 +7,7 @@ use registry::MemoryHub;
 use crate::support::dubbo::{DubboConsumer, body};
 use crate::support::{
     Behaviour, FakeProvider, Http, SERVICE, STRING, consumer_with_metrics, dubbo_consumer,
-    register, register_service, reload, wait_until,
+    register, register_service, register_with, reload, wait_until,
 };
 
 const OTHER: &str = "com.acme.Other";
@@ -91,5 +91,52 @@ fn whether_a_provider_is_told_of_the_time_left_is_that_of_the_service_that_is_ca
             let answer = Http::to(&agent).post(&path, &["x-dubbo-parameter-types: "], "[]");
             answer.body.contains("_TO").then_some(())
         });
+    }
+}
+
+/// Dubbo's consumers go by the parameter of the method first.
+#[test]
+fn the_timeout_of_a_method_is_the_one_that_its_provider_has_registered_for_it() {
+    let (hub, provider) = (MemoryHub::new(), FakeProvider::start(Behaviour::Hang));
+    let params = [("timeout", "30000"), ("echo.timeout", "150")];
+    let _registered = register_with(&hub, provider.addr, &params);
+    let agent = consumer_with_metrics(&hub, "");
+    let answer = Http::to(&agent).post(&format!("/{SERVICE}/echo"), &[STRING], "[\"x\"]");
+    assert_eq!(answer.status, 504, "{answer:?}");
+    assert!(answer.body.contains("within 150 ms (the timeout that"), "{answer:?}");
+    let rule = "configVersion: v2.7\nscope: service\nkey: com.acme.Hello\nconfigs:\n- side: consumer\n  \
+                parameters: {echo.timeout: 70}\n";
+    hub.set_rule("com.acme.Hello::.configurators", Some(rule));
+    wait_until("the configurator", || {
+        let answer = Http::to(&agent).post(&format!("/{SERVICE}/echo"), &[STRING], "[\"x\"]");
+        answer.body.contains("within 70 ms").then_some(())
+    });
+}
+
+/// An endpoint that takes no more calls says why, wherever it is looked at.
+#[test]
+fn a_full_endpoint_says_so() {
+    for (keys, why) in [
+        ("endpoint_capacity = 3", "full: it takes 3 calls at once (configured)"),
+        ("endpoint_capacity = 0\nmax_in_flight = 3", "at its limit: max_in_flight is 3"),
+    ] {
+        let (hub, provider) = (MemoryHub::new(), FakeProvider::start(Behaviour::Hang));
+        let _registered = register(&hub, provider.addr);
+        let agent = consumer_with_metrics(&hub, &format!("[defaults]\n{keys}\n"));
+        let headers = [STRING, "x-dubbo-timeout-ms: 20000"];
+        let request = crate::support::request(&format!("/{SERVICE}/echo"), &headers, "[\"x\"]");
+        let mut callers = Vec::new();
+        for page in ["/endpoints".to_owned(), format!("/explain?service={SERVICE}&method=echo")] {
+            wait_until("the reason", || {
+                if callers.len() < 12 {
+                    let mut caller = Http::to(&agent);
+                    caller.send(&request);
+                    callers.push(caller);
+                }
+                let mut admin = Http::connect(agent.addresses().admin.unwrap());
+                admin.send(format!("GET {page} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"));
+                admin.read().body.contains(why).then_some(())
+            });
+        }
     }
 }
