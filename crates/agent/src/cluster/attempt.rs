@@ -38,9 +38,9 @@ pub struct Attempt {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Occupancy {
     /// Beside the one that asks.
-    pub(super) n_others: usize,
+    pub(super) n_others: u32,
     /// `max_in_flight` of its cluster.
-    pub(super) max: usize,
+    pub(super) max: u32,
 }
 
 impl Occupancy {
@@ -106,7 +106,8 @@ impl Attempt {
     #[inline]
     pub fn check_share(&self, own: usize) -> Result<(), CallError> {
         let Occupancy { n_others, max } = self.occupancy;
-        check_share(own, n_others, max).map_err(|error| error.at(self.upstream().address()))
+        check_share(own, n_others as usize, max as usize)
+            .map_err(|error| error.at(self.upstream().address()))
     }
 
     /// Sends the call, if that can be done at once, as [`AnyUpstream::begin`] says.

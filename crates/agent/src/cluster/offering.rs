@@ -346,8 +346,8 @@ impl Cluster {
     ) -> Option<Attempt> {
         let mut balancer = self.balancer.borrow_mut();
         let member = balancer.key(slot)?.clone();
-        let n_others = balancer.in_flight(slot) as usize;
-        let max = self.policy.borrow().max_in_flight as usize;
+        let n_others = balancer.in_flight(slot);
+        let max = self.policy.borrow().max_in_flight;
         let occupancy = Occupancy { n_others, max };
         let ticket = Some(balancer.begin(slot));
         // There is room, or it would not have been chosen.

@@ -309,7 +309,7 @@ impl<P: PeerProtocol> LaneGroup<P> {
         let (advice, n) = (count.look(now, sum), count.n());
         let endpoint = self.first.upstream.address();
         match advice {
-            Advice::Stay => return,
+            Advice::Stay => {}
             Advice::Open(n_more) => {
                 info!(%endpoint, connections = n, "messages wait for each other: opening {n_more}");
                 self.open(n_more);
