@@ -45,6 +45,7 @@ mod no_endpoint;
 mod offering;
 mod pauses;
 mod preference;
+mod registered;
 mod ruled;
 mod rules;
 mod sending;
@@ -68,6 +69,7 @@ pub use self::methods::{CopyPlace, MethodRule};
 pub use self::offering::too_late;
 use self::pauses::Pauses;
 use self::preference::Preference;
+use self::registered::{RegisteredTimeouts, Timeouts};
 use self::rules::Rules;
 use self::splits::CallDraw;
 
@@ -92,7 +94,7 @@ pub struct Cluster {
     /// Other rules of the registry may have to be asked for.
     routing_changed: Rc<Notify>,
     status: Cell<Freshness>,
-    registered_timeout: Cell<Option<Duration>>,
+    registered_timeouts: RegisteredTimeouts,
     registered_mode: Cell<Option<CallMode>>,
     had_endpoints: Cell<bool>,
     is_forgotten: Cell<bool>,
@@ -155,7 +157,7 @@ impl Cluster {
             balancer: RefCell::new(balancer),
             policy: RefCell::new(Rc::new(policy.clone())),
             status: Cell::new(Freshness::Pending),
-            registered_timeout: Cell::new(None),
+            registered_timeouts: RegisteredTimeouts::default(),
             registered_mode: Cell::new(None),
             had_endpoints: Cell::new(false),
             is_forgotten: Cell::new(false),
@@ -195,15 +197,15 @@ impl Cluster {
         let leaving = balancer.stats().filter(|stats| stats.leaving).map(|stats| stats.key);
         let mut known = KnownMembers::new(holding.listed(), leaving.chain(holding.kept()));
         let mut placed = Vec::with_capacity(snapshot.endpoints.len());
-        let (mut timeout, mut mode) = (None, None);
+        let (mut timeouts, mut mode) = (Timeouts::default(), None);
         for endpoint in &*snapshot.endpoints {
             let endpoint = self.rules.configured(endpoint);
             let member = known.find(&endpoint);
-            timeout = timeout.or(endpoint.timeout);
+            timeouts.add(&endpoint);
             let registered = endpoint.params.get(CLUSTER);
             mode = mode.or_else(|| CallMode::registered(registered?));
             let member = member.unwrap_or_else(|| self.member(&endpoint, &policy));
-            self.set_gate(&member, endpoint.threads, &policy);
+            self.set_member(&member, endpoint.threads, &policy);
             placed.push((member, endpoint.into_owned()));
         }
         let specs = placed.iter().map(|(member, endpoint)| EndpointSpec {
@@ -218,7 +220,7 @@ impl Cluster {
         self.rules.set_endpoints(placed.into_iter());
         balancer.update(now, specs);
         self.preference.update(&policy, &balancer);
-        self.registered_timeout.set(timeout);
+        self.registered_timeouts.set(timeouts);
         if self.registered_mode.replace(mode) != mode {
             self.methods.set(&self.service_name, &policy.methods, mode, &self.hub);
         }
@@ -299,7 +301,7 @@ impl Cluster {
     pub fn set_policy(&self, policy: &ClusterPolicy) {
         self.map_form.set(None);
         for stats in self.balancer.borrow().stats() {
-            self.set_gate(stats.key, stats.key.0.endpoint.threads, policy);
+            self.set_member(stats.key, stats.key.0.endpoint.threads, policy);
         }
         let mut balancer = self.balancer.borrow_mut();
         balancer.set_policy(policy.balance);
@@ -337,15 +339,15 @@ impl Cluster {
         self.rules.detour(facts)
     }
 
-    /// How long a call may take whose caller asks for `wanted`.
-    pub fn timeout(&self, wanted: Option<Duration>) -> Duration {
-        Limit::time(&self.policy.borrow(), wanted, self.registered_timeout.get())
+    /// How long a call of a method may take whose caller asks for `wanted`.
+    pub fn timeout(&self, method: &str, wanted: Option<Duration>) -> Duration {
+        Limit::time(&self.policy.borrow(), wanted, self.registered_timeouts.of(Some(method)))
     }
 
     /// The same, and who says so.
     #[cold]
-    pub fn limit(&self, wanted: Option<Duration>) -> Limit {
-        Limit::new(&self.policy.borrow(), wanted, self.registered_timeout.get())
+    pub fn limit(&self, method: &str, wanted: Option<Duration>) -> Limit {
+        Limit::new(&self.policy.borrow(), wanted, self.registered_timeouts.of(Some(method)))
     }
 
     /// Whether nothing is known of the service and nobody has asked for it since `since`.

@@ -86,7 +86,7 @@ pub async fn instead_of_unreadable(
         invocation.timeout = Some(deadline - now);
         return invoke(outbound, registry, invocation, now).await.ok();
     }
-    let deadline = now + route.cluster.timeout(invocation.timeout);
+    let deadline = now + route.cluster.timeout(invocation.name.method, invocation.timeout);
     let call = invocation.call(&route.route, &invocation.args, Times { now, deadline });
     let rule = route.cluster.method_rule(&call)?;
     let answer = route.cluster.replaced(&rule, &call, error.clone()).ok()?;
@@ -182,7 +182,7 @@ async fn divert(
     route: Rc<ClusterRoute>,
     started: Instant,
 ) -> Outcome {
-    let deadline = started + route.cluster.timeout(invocation.timeout);
+    let deadline = started + route.cluster.timeout(invocation.name.method, invocation.timeout);
     let detour = {
         let call =
             invocation.call(&route.route, &invocation.args, Times { now: started, deadline });
@@ -217,8 +217,10 @@ async fn make(
     route: Rc<ClusterRoute>,
     started: Instant,
 ) -> Outcome {
-    let times =
-        Times { now: started, deadline: started + route.cluster.timeout(invocation.timeout) };
+    let times = Times {
+        now: started,
+        deadline: started + route.cluster.timeout(invocation.name.method, invocation.timeout),
+    };
     let refusable = RefusableCall { outbound, registry, invocation, route: &route, times };
     let outcome = match is_plain(&route, invocation) {
         true => {
@@ -389,7 +391,7 @@ async fn send_args(
     }
     outcome.map_err(|error| match error.is_overdue(times.deadline) {
         true => {
-            let limit = route.cluster.limit(invocation.timeout);
+            let limit = route.cluster.limit(invocation.name.method, invocation.timeout);
             limit.explain(error, invocation.timeout_key, one_way)
         }
         false => error,

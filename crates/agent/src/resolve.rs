@@ -70,7 +70,7 @@ pub async fn prepare(
     let types = name.types.map(parse_types).transpose()?;
     let limit = started + invocation.timeout.unwrap_or(FIND_TIMEOUT).min(FIND_TIMEOUT);
     let cluster = outbound.cluster_by(registry, service, limit).await?;
-    let deadline = started + cluster.timeout(invocation.timeout);
+    let deadline = started + cluster.timeout(invocation.name.method, invocation.timeout);
     let (parameters, plan) = match (types, name.generic) {
         (Some(types), Some(generic)) => {
             let schema = match types.iter().any(has_fields) {

@@ -112,6 +112,15 @@ enum Rule {
     Configurators(Arc<Configurators>),
 }
 
+impl Rule {
+    /// What it sets in vain, in words; nothing if there is nothing.
+    fn without_effect(&self) -> Option<String> {
+        let Self::Configurators(configurators) = self else { return None };
+        let all = configurators.without_effect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+}
+
 impl RuleDocuments {
     /// Watches these documents from now on, and no others.
     pub fn watch(&mut self, registry: &Registry, names: Vec<RuleName>) {
@@ -223,7 +232,11 @@ impl WatchedDocument {
         };
         match tokio::task::spawn_blocking(parse).await {
             Ok(Ok(rule)) => {
-                let _good_now = self.subscription.is_news(None);
+                let (idle, name) = (rule.without_effect(), &self.name.name);
+                let is_news = self.subscription.is_news(idle.as_deref());
+                if let Some(what) = idle.filter(|_| is_news) {
+                    warn!(rule = %name, what, "the rule sets parameters that change nothing");
+                }
                 self.rule = Some(rule);
             }
             Ok(Err(error)) => {

@@ -92,6 +92,21 @@ impl OutlierPolicy {
         let share = n.saturating_mul(usize::from(self.max_percent)).div_ceil(100);
         share.min(n.saturating_sub(1))
     }
+
+    /// Whether nothing is ejected for this reason.
+    fn ignores(&self, reason: EjectReason) -> bool {
+        let reasons = [
+            (EjectReason::Failures, self.failures == 0),
+            (EjectReason::ErrorRate, self.error_percent == 0),
+            (EjectReason::Silent, self.silence.is_zero()),
+        ];
+        match reason {
+            EjectReason::Refused => false,
+            _ if self.max_percent == 0 => true,
+            EjectReason::Trial => reasons.iter().all(|(_, is_off)| *is_off),
+            _ => reasons.contains(&(reason, true)),
+        }
+    }
 }
 
 /// How a call ended, as far as its endpoint is concerned.
@@ -234,6 +249,15 @@ impl Outlier {
         let back_for = now.saturating_duration_since(self.back_at?);
         // A tenth to begin with, so that it is asked at all.
         WarmUp::new(now, back_for + RAMP / 10, RAMP)
+    }
+
+    /// Takes the endpoint back if it would not be ejected by `policy` for what it is out for.
+    pub(crate) fn set_policy(&mut self, policy: &OutlierPolicy) -> Change {
+        if !self.out.is_some_and(|out| policy.ignores(out.reason)) {
+            return Change::None;
+        }
+        *self = Self::default();
+        Change::Back
     }
 
     /// A call begins at `now`; true if the endpoint is out, so that its end decides.

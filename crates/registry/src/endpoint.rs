@@ -95,6 +95,9 @@ pub struct Endpoint {
     pub params: Parameters,
     /// Which of several registries lists it, if it comes from several.
     pub registry: Option<Arc<str>>,
+    /// It is in a list that an operator writes, where nothing has a lease: what is no longer there
+    /// was taken off.
+    pub is_written: bool,
 }
 
 /// When an endpoint started, and how long it takes to warm up.
@@ -137,6 +140,7 @@ impl Endpoint {
             threads: url.threads(),
             params: url.params,
             registry: None,
+            is_written: false,
         }
     }
 
@@ -154,6 +158,7 @@ impl Endpoint {
             threads: None,
             params: Parameters::default(),
             registry: None,
+            is_written: false,
         }
     }
 
@@ -168,7 +173,7 @@ impl Endpoint {
         if is_changed(&["weight"]) {
             same.weight = changed.weight;
         }
-        if is_changed(&["timeout"]) {
+        if is_changed(&["timeout", "default.timeout"]) {
             same.timeout = changed.timeout;
         }
         if is_changed(&["timestamp", "remote.timestamp", "warmup"]) {

@@ -189,7 +189,7 @@ impl Loader {
                 registry file does not count");
         }
         self.failure = None;
-        self.table.send_replace(Table::new(Freshness::Current, rows, leftovers));
+        self.table.send_replace(Table::written(rows, leftovers));
         note(&self.status, true, None);
     }
 

@@ -5,7 +5,7 @@ use tokio::sync::watch;
 
 use crate::definitions::Away;
 use crate::directory::Presence;
-use crate::endpoint::{Freshness, Registration, StaticService};
+use crate::endpoint::{Registration, StaticService};
 use crate::error::RegistryError;
 use crate::file::parse_endpoint;
 use crate::status::RegistryStatus;
@@ -41,7 +41,7 @@ fn table(services: &[StaticService]) -> Result<Table, RegistryError> {
             }
         }
     }
-    Ok(Table::new(Freshness::Current, rows, leftovers))
+    Ok(Table::written(rows, leftovers))
 }
 
 impl Store for FixedRegistry {

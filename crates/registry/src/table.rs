@@ -71,6 +71,12 @@ impl Table {
         }
     }
 
+    /// A list that an operator has written.
+    pub(crate) fn written(mut rows: Vec<Row>, leftovers: Vec<(String, Leftover)>) -> Self {
+        rows.iter_mut().for_each(|row| row.listing.endpoint.is_written = true);
+        Self::new(Freshness::Current, rows, leftovers)
+    }
+
     pub(crate) fn rows(&self) -> &[Row] {
         &self.rows
     }

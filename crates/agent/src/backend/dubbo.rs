@@ -20,7 +20,7 @@ use crate::call::{Call, Outcome, Payload, Times};
 use crate::error::Code;
 use crate::route::{Parameters, Plan, Route, RoutePlace};
 use crate::upstream::dubbo::{self, DubboPeer};
-use crate::upstream::{DubboForm, Lanes, Standing};
+use crate::upstream::{DubboForm, Lanes, SetupShare, Standing};
 
 /// How long an answer is waited for. An app that gives none is taken for one that knows no `$echo`.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -40,6 +40,8 @@ pub struct DubboApp {
     pub serialization: Serialization,
     /// The connections to it.
     pub upstream: Rc<Lanes<DubboPeer>>,
+    /// How the export wants them to be.
+    _setup: Rc<SetupShare>,
     asking: Rc<Asking>,
 }
 
@@ -73,11 +75,13 @@ impl DubboApp {
         service: &ServiceKey,
         serialization: Serialization,
         upstream: Rc<Lanes<DubboPeer>>,
+        setup: SetupShare,
     ) -> Self {
         let state: Rc<OfferState> = Rc::default();
         let question = Question::new(service, serialization, &upstream, &state);
         let task = tokio::task::spawn_local(question.keep_asking()).abort_handle();
-        Self { serialization, upstream, asking: Rc::new(Asking { state, task }) }
+        let asking = Rc::new(Asking { state, task });
+        Self { serialization, upstream, _setup: Rc::new(setup), asking }
     }
 
     /// Whether it takes calls of the service.

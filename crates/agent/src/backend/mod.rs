@@ -150,8 +150,8 @@ impl Backend {
         let app = match &export.app {
             AppConfig::Dubbo { host, port, tls, serialization } => {
                 let address = EndpointAddress { host, port: *port, tls: tls.as_ref() };
-                let upstream = pool.dubbo(address, setup);
-                App::Dubbo(DubboApp::start(&export.service, *serialization, upstream))
+                let (upstream, share) = pool.dubbo(address, setup);
+                App::Dubbo(DubboApp::start(&export.service, *serialization, upstream, share))
             }
             AppConfig::Http(config) => {
                 let worker = http::pool::WorkerResources {

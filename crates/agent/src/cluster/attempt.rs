@@ -16,7 +16,7 @@ use crate::call::{Outcome, ProviderReply, RoutedCall};
 use crate::error::{CallError, Code};
 use crate::gate::Admitted;
 use crate::timeout::Limit;
-use crate::upstream::{AnyUpstream, Credit, DubboForm, SentCall};
+use crate::upstream::{AnyUpstream, Credit, DubboForm, SentCall, check_share};
 
 /// A call on its way to one endpoint.
 pub struct Attempt {
@@ -30,6 +30,23 @@ pub struct Attempt {
     pub(super) started: Instant,
     /// What was drawn for the call, if it was begun at once.
     pub(super) draw: CallDraw,
+    /// The service's calls at the endpoint when it began.
+    pub(super) occupancy: Occupancy,
+}
+
+/// How many calls of a service one worker has at an endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Occupancy {
+    /// Beside the one that asks.
+    pub(super) n_others: u32,
+    /// `max_in_flight` of its cluster.
+    pub(super) max: u32,
+}
+
+impl Occupancy {
+    pub(super) fn is_full(self) -> bool {
+        self.max <= self.n_others
+    }
 }
 
 /// Leave to have a call at an endpoint. Dropped, the call was given up.
@@ -63,6 +80,36 @@ impl Attempt {
         &self.member.0.upstream
     }
 
+    /// Whether its service may have one more call in flight at the endpoint.
+    ///
+    /// # Errors
+    /// [`Code::Overloaded`]: nothing may be sent.
+    #[inline]
+    pub fn check_limit(&self) -> Result<(), CallError> {
+        if self.occupancy.is_full() { Err(self.over_limit()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn over_limit(&self) -> CallError {
+        let message = format!(
+            "{} calls of {} are in flight there, which is the limit (max_in_flight)",
+            self.occupancy.n_others, self.cluster.service_name
+        );
+        CallError::new(Code::Overloaded, message).at(self.upstream().address())
+    }
+
+    /// Whether a caller's connection that has `own` calls in flight may have one more there, as
+    /// [`check_share`] says.
+    ///
+    /// # Errors
+    /// As [`check_share`].
+    #[inline]
+    pub fn check_share(&self, own: usize) -> Result<(), CallError> {
+        let Occupancy { n_others, max } = self.occupancy;
+        check_share(own, n_others as usize, max as usize)
+            .map_err(|error| error.at(self.upstream().address()))
+    }
+
     /// Sends the call, if that can be done at once, as [`AnyUpstream::begin`] says.
     ///
     /// # Errors
@@ -73,11 +120,13 @@ impl Attempt {
         call: &RoutedCall<'_>,
         form: DubboForm<'_>,
     ) -> Result<Option<SentCall>, CallError> {
+        self.check_limit()?;
         self.upstream().begin(call, form, self.credit())
     }
 
     /// Makes the call, and waits for its outcome.
     pub async fn call(&self, call: &RoutedCall<'_>, form: DubboForm<'_>) -> Outcome {
+        self.check_limit()?;
         self.upstream().call(call, form, self.credit()).await
     }
 

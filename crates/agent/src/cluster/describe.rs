@@ -119,6 +119,7 @@ impl Cluster {
             let reason = "the registry no longer lists it, but it still answers";
             why.push(reason.to_owned());
         }
+        why.extend(self.why_full(stats, Instant::now()));
         self.say_who_switched_off(stats.key, stats.weight, &mut why);
         for (method, state) in self.broken(stats.key, Instant::now()) {
             let circuit = format!("circuit of method {method}: {state}");
@@ -154,6 +155,28 @@ impl Cluster {
             capacity_source: source.map(str::to_owned),
             calls,
         }
+    }
+
+    /// Why an endpoint that is up takes no more calls just now, if it does not.
+    pub(super) fn why_full(
+        &self,
+        stats: &EndpointStats<'_, Member>,
+        now: Instant,
+    ) -> Option<String> {
+        let (member, max) = (stats.key, self.policy.borrow().max_in_flight);
+        if self.standing_for(member, now, None) == Standing::Full {
+            let Some(gate) = member.gate() else {
+                let why = "full: its agent takes no further call of this one just now";
+                return Some(why.to_owned());
+            };
+            let (capacity, source) = (gate.shared().capacity(), gate.shared().source());
+            return Some(format!(
+                "full: it takes {capacity} calls at once ({})",
+                source.describe()
+            ));
+        }
+        let is_full = max <= stats.in_flight;
+        is_full.then(|| format!("at its limit: max_in_flight is {max}"))
     }
 
     /// The serializations in which calls of a route are written to its endpoints. `index` and

@@ -1,11 +1,11 @@
 //! What would become of a call that nobody makes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Instant;
 
 use balance::{Balancer, EndpointStats};
-use flow::rules::{Clause, WeightedDestination, WeightedDraw};
+use flow::rules::{Clause, WeightedDestination, WeightedDraw, why_without_effect};
 use parameters::Parameters;
 use registry::{Endpoint, EndpointKey};
 
@@ -29,7 +29,6 @@ impl Cluster {
         self.tell_rules_of_ejected();
         let explained = self.rules.explain(call);
         let policy = self.policy.borrow();
-        let max_in_flight = policy.max_in_flight;
         let balancer = self.balancer.borrow();
         let (listed_by, changes) = (self.listed_by(), self.changes());
         let by_member: HashMap<_, _> =
@@ -42,9 +41,7 @@ impl Cluster {
                 let why = format!("warming up: its weight will be {}", one.full_weight);
                 endpoint.why.push(why);
             }
-            if stats.is_some_and(|stats| max_in_flight <= stats.in_flight) {
-                endpoint.why.push(format!("at its limit: max_in_flight is {max_in_flight}"));
-            }
+            endpoint.why.extend(stats.and_then(|stats| self.why_full(stats, now)));
             endpoint.removed_by.clone_from(&one.removed_by);
             endpoint.allowed_percent = one.kept_percent;
             let key = one.member.0.endpoint.key();
@@ -140,12 +137,17 @@ impl Cluster {
         allowed: Option<&Allowed>,
         point: Option<u32>,
     ) -> Vec<(Member, f64)> {
+        let max = self.policy.borrow().max_in_flight;
+        let at_limit = balancer.stats().filter(|stats| max <= stats.in_flight);
+        let at_limit: HashSet<_> = at_limit.map(|stats| stats.key.id()).collect();
         let mut balancer = balancer.clone();
         let n_picks = (MAX_LOOKS / balancer.len().max(1) / n_ways.max(1)).clamp(1, N_PICKS);
         let mut picked: Vec<(Member, usize)> = Vec::new();
         for _ in 0..n_picks {
             let standing = |member: &Member| self.standing_for(member, now, allowed);
-            let is_ready = |member: &Member| standing(member) == Standing::Ready;
+            let is_ready = |member: &Member| {
+                standing(member) == Standing::Ready && !at_limit.contains(&member.id())
+            };
             let slot = self.preference.pick(&mut balancer, now, point, is_ready);
             let Some(slot) = slot else { break };
             let Some(member) = balancer.key(slot).cloned() else { break };
@@ -166,8 +168,15 @@ fn words(change: &ConfiguredChange) -> String {
     format!("{configurator} sets {}", list(params))
 }
 
+fn pair((name, value): (&str, &str)) -> String {
+    match why_without_effect(name, value) {
+        Some(why) => format!("{name}={value} ({name} {why})"),
+        None => format!("{name}={value}"),
+    }
+}
+
 fn list(params: &Parameters) -> String {
-    let pairs: Vec<String> = params.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let pairs: Vec<String> = params.iter().map(pair).collect();
     pairs.join(", ")
 }
 

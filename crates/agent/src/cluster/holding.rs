@@ -66,7 +66,8 @@ impl Holding {
         self.unused = Arc::clone(unused);
         let mut gone = std::mem::replace(&mut self.listed, specs);
         let stays: HashSet<_> = self.listed.iter().map(|spec| spec.key.id()).collect();
-        gone.retain(|spec| !stays.contains(&spec.key.id()));
+        // What an operator has taken off a list is off, whether it answers or not.
+        gone.retain(|spec| !stays.contains(&spec.key.id()) && !spec.key.0.endpoint.is_written);
         // Nothing has to be looked for in a list of thousands that has only grown.
         if !gone.is_empty() || !self.holder.is_empty() {
             let list = List::of(self.listed.iter().map(|spec| &spec.key.0.endpoint), unused);

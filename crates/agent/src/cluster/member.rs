@@ -13,12 +13,11 @@ use tracing::warn;
 
 use super::Cluster;
 use super::preference::ZONE;
-use crate::call::UNTOLD;
 use crate::config::{AppCapacity, ClusterPolicy, TlsEndpoints};
 use crate::gate::AppGate;
 use crate::metrics::CallStats;
 use crate::refused_serializations::RefusedSerializations;
-use crate::upstream::{AnyUpstream, EndpointAddress, Setup};
+use crate::upstream::{AnyUpstream, EndpointAddress, Setup, SetupShare};
 
 /// An endpoint of a cluster. Two are the same if a call would go the same way.
 #[derive(Clone)]
@@ -33,6 +32,8 @@ pub const TLS: &str = "ssl-enabled";
 pub(super) struct MemberState {
     pub(super) endpoint: Endpoint,
     pub(super) upstream: AnyUpstream,
+    /// How the cluster wants the connections there to be.
+    setup: SetupShare,
     /// From its first call on: of thousands of endpoints a worker may call few.
     stats: OnceCell<Arc<CallStats>>,
     /// What each call has to have attached: the token without which the provider takes none, and
@@ -116,7 +117,6 @@ impl MemberState {
 impl Cluster {
     /// An endpoint that was not known before.
     pub(super) fn member(&self, endpoint: &Endpoint, policy: &ClusterPolicy) -> Member {
-        let setup = Setup::new(policy);
         let is_offering = endpoint.params.get(TLS).is_some_and(|value| value == "true");
         let tls =
             policy.tls.as_ref().filter(|tls| is_offering || tls.endpoints == TlsEndpoints::All);
@@ -133,7 +133,8 @@ impl Cluster {
             );
         }
         let at = EndpointAddress { host: &endpoint.host, port: endpoint.port, tls };
-        let upstream = self.pool.upstream(endpoint.protocol, at, setup);
+        let (upstream, setup) =
+            self.pool.upstream(endpoint.protocol, at, Setup::of_cluster(policy));
         let (endpoint, refused_serializations) =
             (endpoint.clone(), RefusedSerializations::default());
         let token = endpoint.params.get(TOKEN).filter(|token| !token.is_empty());
@@ -141,6 +142,7 @@ impl Cluster {
         let mut state = MemberState {
             endpoint,
             upstream,
+            setup,
             stats: OnceCell::new(),
             attachments: Vec::new(),
             gate: RefCell::default(),
@@ -152,9 +154,6 @@ impl Cluster {
             looks: Notify::new(),
         };
         state.attachments.extend(token);
-        if state.endpoint.protocol == Protocol::Link && !policy.tells_time_left {
-            state.attachments.push((UNTOLD.0, UNTOLD.1.to_owned()));
-        }
         // A provider's agent knows no other way to its app's path.
         if let (Protocol::Link, Some(path)) =
             (state.endpoint.protocol, state.path(&self.service.interface).map(str::to_owned))
@@ -164,9 +163,10 @@ impl Cluster {
         Member(Rc::new(state))
     }
 
-    /// Limits the calls that an endpoint gets, as `policy` says. It has registered so many
-    /// threads.
-    pub(super) fn set_gate(&self, member: &Member, threads: Option<u32>, policy: &ClusterPolicy) {
+    /// Limits the calls that an endpoint gets, as `policy` says, and sets up its connections that
+    /// are made from now on. It has registered so many threads.
+    pub(super) fn set_member(&self, member: &Member, threads: Option<u32>, policy: &ClusterPolicy) {
+        member.0.setup.set(Setup::of_cluster(policy));
         let plan = match (&member.0.upstream, policy.endpoint_capacity) {
             (AnyUpstream::Dubbo(_), Some(capacity)) => Some(GatePlan { capacity, threads }),
             _ => None,

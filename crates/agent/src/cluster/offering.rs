@@ -13,7 +13,7 @@ use flow::queue::CallerId;
 use flow::{AttemptLimits, Attempts, GiveUp, Next, Retry, Standing, has_to_queue};
 use registry::Freshness;
 
-use super::attempt::Leave;
+use super::attempt::{Leave, Occupancy};
 use super::splits::CallDraw;
 use super::stuck::Moved;
 use super::{Allowed, Attempt, Cluster, Doubt, Member};
@@ -354,9 +354,14 @@ impl Cluster {
     ) -> Option<Attempt> {
         let mut balancer = self.balancer.borrow_mut();
         let member = balancer.key(slot)?.clone();
+        let n_others = balancer.in_flight(slot);
+        let max = self.policy.borrow().max_in_flight;
+        let occupancy = Occupancy { n_others, max };
         let ticket = Some(balancer.begin(slot));
         // There is room, or it would not have been chosen.
         let leave = match &*member.0.gate.borrow() {
+            // It will not be sent.
+            _ if occupancy.is_full() => None,
             Some(gate) => gate.enter(now).map(Leave::Pass),
             None => self.credit(&member, now).map(Leave::Credit),
         };
@@ -364,7 +369,7 @@ impl Cluster {
         let circuits = allowed.and_then(Allowed::circuits);
         let circuit = circuits.map(|circuits| circuits.begin(&member, now));
         let (cluster, draw) = (Rc::clone(self), CallDraw::default());
-        Some(Attempt { cluster, member, ticket, leave, circuit, started: now, draw })
+        Some(Attempt { cluster, member, ticket, leave, circuit, started: now, draw, occupancy })
     }
 
     #[inline]

@@ -11,7 +11,7 @@ use flow::queue::Priority;
 use tracing::info;
 
 use super::{Attempt, Cluster};
-use crate::call::{Call, Outcome, Payload, RoutedCall, Times};
+use crate::call::{Call, Outcome, Payload, RoutedCall, Times, UNTOLD};
 use crate::error::CallError;
 use crate::priority;
 use crate::upstream::{DubboForm, SentCall, note_outcome};
@@ -123,13 +123,20 @@ impl Cluster {
         // The provider's agent does not know it otherwise.
         let class = (policy.priority != Priority::Normal)
             .then(|| (priority::ATTACHMENT, policy.priority.name()));
+        let untold = (!policy.tells_time_left).then_some(UNTOLD);
         let member = &attempt.member.0;
-        let attachments = match member.attachments.is_empty() && class.is_none() {
+        let has_own = !member.attachments.is_empty() || class.is_some() || untold.is_some();
+        let attachments = match !has_own {
             true => None,
             false => {
                 // What the caller attaches counts more than what the registry shows.
                 let own = member.attachments.iter().map(|(name, value)| (*name, value.as_str()));
-                Some(own.chain(class).chain(call.attachments.iter().copied()).collect())
+                Some(
+                    own.chain(class)
+                        .chain(untold)
+                        .chain(call.attachments.iter().copied())
+                        .collect(),
+                )
             }
         };
         let serialization = member.serialization(policy.serialization);

@@ -26,9 +26,9 @@ impl Link {
     fn new() -> Self {
         let setup = Setup::new(&crate::config::ClusterPolicy::default());
         let (host, port) = NOWHERE;
-        let upstream = pool().dubbo(EndpointAddress { host, port, tls: None }, setup);
+        let (upstream, share) = pool().dubbo(EndpointAddress { host, port, tls: None }, setup);
         let service = ServiceKey::new(SERVICE, "", "").unwrap();
-        let app = DubboApp::start(&service, Serialization::Fastjson2, upstream);
+        let app = DubboApp::start(&service, Serialization::Fastjson2, upstream, share);
         let app = App::Dubbo(app);
         let shared = Arc::new(SharedGate::new("app".to_owned(), AppCapacity::Known(200), 1));
         let gate = AppGate::new(&shared, 0);

@@ -45,7 +45,8 @@ impl Source {
         }
     }
 
-    pub(super) fn describe(self) -> &'static str {
+    /// For people.
+    pub(crate) fn describe(self) -> &'static str {
         match self {
             Self::Configured => "configured",
             Self::Registered => "the threads that it has registered",

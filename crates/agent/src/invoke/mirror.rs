@@ -113,10 +113,11 @@ pub fn of_whole(
     let Ok(body) = changed.inspect_err(|error| debug!(%error, "a call cannot be copied")) else {
         return ended(&place, Some(&CallError::new(Code::Internal, "it cannot be copied")));
     };
+    let method = request.method().into();
     let (one_way, timeout) = (call.one_way, policy.timeout);
     let outbound = Rc::clone(outbound);
     drop(tokio::task::spawn_local(async move {
-        let of = WholeCopy { serialization, body, one_way, timeout };
+        let of = WholeCopy { method, serialization, body, one_way, timeout };
         let outcome = of.send(&outbound, registry, &key).await;
         ended(&place, outcome.err().as_ref());
     }));
@@ -124,6 +125,7 @@ pub fn of_whole(
 
 /// What a copy of a request is sent by.
 struct WholeCopy {
+    method: Box<str>,
     serialization: Serialization,
     body: Bytes,
     one_way: bool,
@@ -139,7 +141,8 @@ impl WholeCopy {
     ) -> Result<(), CallError> {
         let route = outbound.whole_route(registry, key)?;
         let now = Instant::now();
-        let times = Times { now, deadline: now + route.cluster.timeout(self.timeout) };
+        let times =
+            Times { now, deadline: now + route.cluster.timeout(&self.method, self.timeout) };
         let whole = Whole { serialization: self.serialization, body: &self.body };
         let (payload, one_way) = (Payload::Whole(whole), self.one_way);
         let method = &route.route;

@@ -143,7 +143,7 @@ async fn ask(
             outbound.routes.insert(registry, &name, args.len(), cluster, parameters, plan).ok()?
         }
     };
-    let deadline = started + route.cluster.timeout(invocation.timeout);
+    let deadline = started + route.cluster.timeout(invocation.name.method, invocation.timeout);
     let times = Times { now: Instant::now(), deadline };
     // Asking is nothing that can be done one-way.
     let call = Call { one_way: false, ..invocation.call(&asked.route, &args, times) };

@@ -15,7 +15,7 @@ use tracing::{debug, info};
 use wire::{Conn, Machine, TimedEvent};
 
 pub use self::calls::{NotSent, begin, call, pass_on, refused, send, send_whole};
-use super::{PeerProtocol, Setup, Signs};
+use super::{PeerProtocol, SharedSetup, Signs};
 use crate::call::{Came, DubboAnswer, Outcome, ProviderReply, ReplyTo};
 use crate::connections::Activity;
 use crate::error::{CallError, Code};
@@ -23,13 +23,10 @@ use crate::memory::{Buffers, Memory, Metered};
 use crate::offload::Threads;
 use crate::scratch::Scratch;
 
-/// What a reply may carry beside a value of the longest kind.
-const ATTACHMENTS_LEN: usize = 64 * 1024;
-
 /// The protocol's side of one Dubbo endpoint.
 pub struct DubboPeer {
     address: Rc<str>,
-    setup: Setup,
+    setup: Rc<SharedSetup>,
     memory: Rc<Memory>,
     scratch: Scratch,
     threads: Threads,
@@ -143,7 +140,7 @@ impl DubboPeer {
     /// The endpoint at `address`. All connections to it have the same `late_of_ended`.
     pub fn new(
         address: &str,
-        setup: Setup,
+        setup: Rc<SharedSetup>,
         memory: Rc<Memory>,
         threads: Threads,
         late_of_ended: Rc<Cell<u64>>,
@@ -154,7 +151,7 @@ impl DubboPeer {
 
     /// Most calls in flight.
     pub fn max_in_flight(&self) -> usize {
-        self.setup.max_in_flight as usize
+        self.setup.now().max_in_flight as usize
     }
 
     /// Replies that came too late on connections that have ended.
@@ -189,16 +186,20 @@ impl PeerProtocol for DubboPeer {
     const PROTOCOL: &'static str = "dubbo";
     type Machine = DubboClient;
 
+    fn connect_timeout(&self) -> Duration {
+        self.setup.now().connect_timeout
+    }
+
     fn machine(&self, now: Instant) -> DubboClient {
-        let usual = ClientConfig::default();
+        let (usual, setup) = (ClientConfig::default(), self.setup.now());
         let config = ClientConfig {
-            heartbeat: self.setup.heartbeat.unwrap_or(usual.heartbeat),
+            heartbeat: setup.heartbeat.unwrap_or(usual.heartbeat),
             asks_first: self.doubt.get().map(Doubt::patience),
-            max_in_flight: self.setup.max_in_flight as usize,
-            max_body_len: self.setup.max_reply_len.saturating_add(ATTACHMENTS_LEN),
+            max_in_flight: setup.max_in_flight as usize,
+            max_body_len: setup.max_reply_len,
             // Whoever took the request has set a limit to it.
             max_request_len: u32::MAX as usize,
-            tells_time_left: self.setup.tells_time_left,
+            tells_time_left: setup.tells_time_left,
             ..usual
         };
         let reading = Reading { at: now, died_of: None };

@@ -33,8 +33,9 @@ pub(super) struct LaneGroup<P: PeerProtocol> {
     has_further: Cell<bool>,
     /// They get no new calls, and go when their last one is answered.
     leaving: RefCell<Vec<Lane<P>>>,
+    limit: Cell<ConnectionLimit>,
     /// `None` if their number was configured.
-    count: Option<RefCell<ConnectionCount>>,
+    count: RefCell<Option<ConnectionCount>>,
     start: Start<P>,
 }
 
@@ -107,15 +108,19 @@ impl<P: PeerProtocol> Lane<P> {
     }
 }
 
+/// How many connections there are at first beside the first one, and what finds out how many are
+/// needed.
+fn counted(limit: ConnectionLimit, now: Instant) -> (usize, Option<ConnectionCount>) {
+    match limit {
+        ConnectionLimit::Fixed(n) => (n.get() - 1, None),
+        ConnectionLimit::Auto { max } => (0, Some(ConnectionCount::new(max.get(), now))),
+    }
+}
+
 impl<P: PeerProtocol> LaneGroup<P> {
     /// Begins to connect. Must be called on a worker's runtime.
     pub(super) fn start(limit: ConnectionLimit, start: Start<P>, now: Instant) -> Self {
-        let (n_further, count) = match limit {
-            ConnectionLimit::Fixed(n) => (n.get() - 1, None),
-            ConnectionLimit::Auto { max } => {
-                (0, Some(RefCell::new(ConnectionCount::new(max.get(), now))))
-            }
-        };
+        let (n_further, count) = counted(limit, now);
         let first = Lane::start(&start);
         let further: Vec<_> = (0..n_further).map(|_| Lane::start(&start)).collect();
         Self {
@@ -123,7 +128,8 @@ impl<P: PeerProtocol> LaneGroup<P> {
             has_further: Cell::new(!further.is_empty()),
             further: further.into(),
             leaving: RefCell::default(),
-            count,
+            limit: Cell::new(limit),
+            count: RefCell::new(count),
             start,
         }
     }
@@ -281,14 +287,18 @@ impl<P: PeerProtocol> LaneGroup<P> {
     }
 
     /// Looks whether a connection gives no sign of life, and whether there should be one more, or
-    /// one less. Call this every 100 ms or so.
-    pub(super) fn tend(&self, now: Instant) {
+    /// one less, where there may be as many as `limit` says. Call this every 100 ms or so.
+    pub(super) fn tend(&self, now: Instant, limit: ConnectionLimit) {
         if self.has_further() && self.has_calls() {
             self.pauses_since(now, QUIET);
         }
-        let Some(count) = &self.count else { return };
         // Dropped, it ends in order.
         self.leaving.borrow_mut().retain(|lane| lane.in_flight() != 0);
+        if self.limit.replace(limit) != limit {
+            return self.begin_anew(now, limit);
+        }
+        let mut count = self.count.borrow_mut();
+        let Some(count) = &mut *count else { return };
         let mut sum = self.first.activity(now);
         for lane in &*self.further.borrow() {
             let activity = lane.activity(now);
@@ -296,29 +306,45 @@ impl<P: PeerProtocol> LaneGroup<P> {
             sum.bytes = sum.bytes.saturating_add(activity.bytes);
             sum.in_flight += activity.in_flight;
         }
-        let (advice, n) = {
-            let mut count = count.borrow_mut();
-            (count.look(now, sum), count.n())
-        };
+        let (advice, n) = (count.look(now, sum), count.n());
         let endpoint = self.first.upstream.address();
         match advice {
-            Advice::Stay => return,
+            Advice::Stay => {}
             Advice::Open(n_more) => {
                 info!(%endpoint, connections = n, "messages wait for each other: opening {n_more}");
-                let more = (0..n_more).map(|_| Lane::start(&self.start));
-                self.further.borrow_mut().extend(more);
+                self.open(n_more);
             }
             Advice::Close(n_less) => {
                 info!(%endpoint, connections = n, "not needed: closing {n_less}");
-                let mut further = self.further.borrow_mut();
-                let n_left = further.len().saturating_sub(n_less);
-                let gone = further.split_off(n_left);
-                drop(further);
-                gone.iter().for_each(|lane| lane.upstream.peer().retire(now));
-                self.leaving.borrow_mut().extend(gone);
+                self.close_further(n_less, now);
             }
         }
+    }
+
+    /// There may be another number of connections from now on. How many are needed is found out
+    /// anew.
+    fn begin_anew(&self, now: Instant, limit: ConnectionLimit) {
+        let (n_further, count) = counted(limit, now);
+        *self.count.borrow_mut() = count;
+        let n_now = self.further.borrow().len();
+        self.open(n_further.saturating_sub(n_now));
+        self.close_further(n_now.saturating_sub(n_further), now);
+    }
+
+    fn open(&self, n_more: usize) {
+        let more = (0..n_more).map(|_| Lane::start(&self.start));
+        self.further.borrow_mut().extend(more);
         self.has_further.set(!self.further.borrow().is_empty());
+    }
+
+    fn close_further(&self, n_less: usize, now: Instant) {
+        let mut further = self.further.borrow_mut();
+        let n_left = further.len().saturating_sub(n_less);
+        let gone = further.split_off(n_left);
+        self.has_further.set(!further.is_empty());
+        drop(further);
+        gone.iter().for_each(|lane| lane.upstream.peer().retire(now));
+        self.leaving.borrow_mut().extend(gone);
     }
 
     /// Ends the connections, after what waits to be written. Comes back when they have ended, with

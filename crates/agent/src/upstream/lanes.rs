@@ -16,8 +16,7 @@ use wire::Conn;
 
 use super::dubbo::DubboPeer;
 use super::lane_group::{LaneGroup, Start, Unwell};
-use super::{PeerProtocol, Setup, Standing, Upstream};
-use crate::config::ConnectionLimit;
+use super::{PeerProtocol, SharedSetup, Standing, Upstream};
 use crate::error::CallError;
 
 /// Connections for long messages that nobody has used for so long are closed.
@@ -28,9 +27,7 @@ const IDLE_TIME: Duration = Duration::from_secs(60);
 pub struct Lanes<P: PeerProtocol> {
     pub(super) short: LaneGroup<P>,
     long: RefCell<Option<Long<P>>>,
-    /// Messages of so many bytes are long.
-    long_len: usize,
-    limit: ConnectionLimit,
+    setup: Rc<SharedSetup>,
     start: Start<P>,
 }
 
@@ -63,18 +60,18 @@ impl<P: PeerProtocol> Lanes<P> {
     /// Begins to connect, as `setup` says. `start` makes each connection. Must be called on a
     /// worker's runtime.
     pub(super) fn start(
-        setup: &Setup,
+        setup: Rc<SharedSetup>,
         start: impl Fn() -> Upstream<P> + 'static,
         now: Instant,
     ) -> Self {
-        let (limit, start): (_, Start<P>) = (setup.connections, Rc::new(start));
-        Self {
-            short: LaneGroup::start(limit, Rc::clone(&start), now),
-            long: RefCell::default(),
-            long_len: setup.long_len,
-            limit,
-            start,
-        }
+        let (limit, start): (_, Start<P>) = (setup.now().connections, Rc::new(start));
+        let short = LaneGroup::start(limit, Rc::clone(&start), now);
+        Self { short, long: RefCell::default(), setup, start }
+    }
+
+    /// How they are set up.
+    pub fn setup(&self) -> &Rc<SharedSetup> {
+        &self.setup
     }
 
     /// Where it is, as `host:port`.
@@ -192,7 +189,7 @@ impl<P: PeerProtocol> Lanes<P> {
 
     #[inline]
     fn is_long(&self, len: MessageLen) -> bool {
-        self.long_len <= len.request.max(len.reply)
+        self.setup.now().long_len <= len.request.max(len.reply)
     }
 
     /// A connection for long messages. `None` if there is none to be had: then they go with the
@@ -204,7 +201,7 @@ impl<P: PeerProtocol> Lanes<P> {
         }
         let mut long = self.long.borrow_mut();
         let long = long.get_or_insert_with(|| {
-            let lanes = LaneGroup::start(self.limit, Rc::clone(&self.start), now);
+            let lanes = LaneGroup::start(self.setup.now().connections, Rc::clone(&self.start), now);
             Long { lanes: Rc::new(lanes), used_at: now }
         });
         long.used_at = now;
@@ -222,12 +219,13 @@ impl<P: PeerProtocol> Lanes<P> {
 
     /// Opens and closes connections as the calls of late need them.
     pub(super) fn tend(&self, now: Instant) {
-        self.short.tend(now);
+        let limit = self.setup.now().connections;
+        self.short.tend(now, limit);
         let is_idle = |long: &Long<P>| {
             IDLE_TIME <= now.saturating_duration_since(long.used_at) && !long.lanes.has_calls()
         };
         if let Some(long) = &*self.long.borrow() {
-            long.lanes.tend(now);
+            long.lanes.tend(now, limit);
         }
         let mut long = self.long.borrow_mut();
         // Dropped, it ends in order.

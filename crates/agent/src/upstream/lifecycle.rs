@@ -36,6 +36,8 @@ pub trait PeerProtocol: 'static {
     /// The state machine of a connection.
     type Machine: Machine + 'static;
 
+    /// Longest wait for a connection that is made now.
+    fn connect_timeout(&self) -> Duration;
     /// The machine of a new connection.
     fn machine(&self, now: Instant) -> Self::Machine;
     /// Whether the connection takes calls.
@@ -110,7 +112,6 @@ impl<P: PeerProtocol> Upstream<P> {
     pub fn start(
         peer: P,
         destination: Destination,
-        connect_timeout: Duration,
         connections: Connections,
         reconnects: Reconnects,
     ) -> Self {
@@ -131,7 +132,7 @@ impl<P: PeerProtocol> Upstream<P> {
         });
         let keeper = Rc::clone(&inner);
         tokio::task::spawn_local(async move {
-            keeper.run(&destination, connect_timeout).await;
+            keeper.run(&destination).await;
             keeper.ended.set(true);
             keeper.changed.notify_waiters();
         });
@@ -335,7 +336,7 @@ impl<P: PeerProtocol> Drop for Upstream<P> {
 }
 
 impl<P: PeerProtocol> UpstreamParts<P> {
-    async fn run(&self, destination: &Destination, connect_timeout: Duration) {
+    async fn run(&self, destination: &Destination) {
         let mut backoff = Backoff::new(MIN_BACKOFF, MAX_BACKOFF);
         let (mut is_known, mut down_since) = (false, None);
         loop {
@@ -345,7 +346,7 @@ impl<P: PeerProtocol> UpstreamParts<P> {
             }
             // What connects and what serves is large, and there is none of it while an endpoint
             // that is down waits: there may be thousands of them.
-            let connect = Box::pin(destination.connect(P::PROTOCOL, connect_timeout));
+            let connect = Box::pin(destination.connect(P::PROTOCOL, self.peer.connect_timeout()));
             let connected = tokio::select! {
                 connected = connect => connected,
                 () = self.until_dropped() => break,

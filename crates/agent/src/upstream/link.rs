@@ -18,7 +18,7 @@ use wire::Conn;
 pub use self::calls::{begin, call};
 use self::request::{refused, request_out};
 use super::credits::{Credit, LinkCredits, LinkPurse};
-use super::{PeerProtocol, Setup, Signs, queued};
+use super::{PeerProtocol, SharedSetup, Signs, queued};
 use crate::call::{APP_US, Call, Came, Outcome, ProviderReply, ReplyTo, Whole};
 use crate::codec;
 use crate::connections::Activity;
@@ -38,7 +38,8 @@ pub type LinkClient = Metered<LinkMachine<ReplyTo>>;
 pub struct LinkPeer {
     address: Rc<str>,
     memory: Rc<Memory>,
-    config: link_proto::Config,
+    agent_name: Box<str>,
+    setup: Rc<SharedSetup>,
     /// By the worker's own number of a route. Belongs to the connection that is up.
     routes: RefCell<Vec<Option<LinkRoute>>>,
     /// A route has been accepted or refused.
@@ -82,26 +83,15 @@ impl LinkPeer {
     pub fn new(
         address: &str,
         agent_name: &str,
-        setup: Setup,
+        setup: Rc<SharedSetup>,
         memory: Rc<Memory>,
         threads: Threads,
     ) -> Self {
-        let mut config = link_proto::Config {
-            name: agent_name.to_owned(),
-            window: setup.max_in_flight,
-            max_message_len: u32::try_from(setup.max_reply_len).unwrap_or(u32::MAX),
-            // Agents carry calls with one request and one reply, and say so.
-            features: features::CREDITS,
-            max_buffered_bytes: MAX_LINK_WAITING_LEN,
-            ..link_proto::Config::default()
-        };
-        if let Some(heartbeat) = setup.heartbeat {
-            config = config.with_heartbeat(heartbeat);
-        }
         Self {
             address: address.into(),
             memory,
-            config,
+            agent_name: agent_name.into(),
+            setup,
             routes: RefCell::default(),
             settled: Notify::new(),
             away: RefCell::default(),
@@ -109,6 +99,24 @@ impl LinkPeer {
             conn: RefCell::default(),
             scratch: Scratch::default(),
             threads,
+        }
+    }
+
+    /// Of a connection that is made now.
+    fn config(&self) -> link_proto::Config {
+        let setup = self.setup.now();
+        let config = link_proto::Config {
+            name: self.agent_name.clone().into(),
+            window: setup.max_in_flight,
+            max_message_len: u32::try_from(setup.max_reply_len).unwrap_or(u32::MAX),
+            // Agents carry calls with one request and one reply, and say so.
+            features: features::CREDITS,
+            max_buffered_bytes: MAX_LINK_WAITING_LEN,
+            ..link_proto::Config::default()
+        };
+        match setup.heartbeat {
+            Some(heartbeat) => config.with_heartbeat(heartbeat),
+            None => config,
         }
     }
 
@@ -300,11 +308,15 @@ impl PeerProtocol for LinkPeer {
     const PROTOCOL: &'static str = "link";
     type Machine = LinkClient;
 
+    fn connect_timeout(&self) -> Duration {
+        self.setup.now().connect_timeout
+    }
+
     fn machine(&self, now: Instant) -> LinkClient {
         self.routes.borrow_mut().clear();
         self.away.borrow_mut().clear();
         self.forget_credits();
-        let machine = LinkMachine(Connection::client(self.config.clone(), now));
+        let machine = LinkMachine(Connection::client(self.config(), now));
         Metered::new(machine, self.memory.endpoint())
     }
 

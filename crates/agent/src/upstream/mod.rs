@@ -17,6 +17,7 @@ mod long_arguments;
 mod reconnects;
 mod rounds;
 mod sent_call;
+mod setup;
 mod share;
 mod signs;
 #[cfg(test)]
@@ -46,10 +47,11 @@ use self::long_arguments::encoded_offloaded;
 pub use self::reconnects::Reconnects;
 use self::rounds::Rounds;
 pub use self::sent_call::SentCall;
+pub use self::setup::{Setup, SetupShare, SharedSetup};
 pub use self::share::check_share;
 pub use self::signs::Signs;
 use crate::call::{Outcome, Payload, ProviderReply, RoutedCall, note_end};
-use crate::config::{AppCapacity, ClusterPolicy, ConnectionLimit, TlsClient};
+use crate::config::{AppCapacity, TlsClient};
 use crate::connections::Connections;
 use crate::error::{CallError, Code};
 use crate::gate::{AppGate, OwnGates};
@@ -262,43 +264,6 @@ pub struct UpstreamPool {
     n_in_line: Rc<Cell<usize>>,
 }
 
-/// How an upstream is set up; the first cluster that uses an address decides.
-#[derive(Clone, Copy, Debug)]
-pub struct Setup {
-    /// Longest wait for a connection.
-    pub connect_timeout: Duration,
-    /// After how much silence the peer is asked for a sign of life, if that was configured.
-    pub heartbeat: Option<Duration>,
-    /// Most calls in flight.
-    pub max_in_flight: u32,
-    /// Longest body of a reply.
-    pub max_reply_len: usize,
-    /// Messages of so many bytes do not go with the others.
-    pub long_len: usize,
-    /// How many connections there are.
-    pub connections: ConnectionLimit,
-    /// How the kernel carries them.
-    pub socket: SocketOptions,
-    /// Whether a Dubbo provider is told how much time a call has left.
-    pub tells_time_left: bool,
-}
-
-impl Setup {
-    /// As a service's policy says.
-    pub fn new(policy: &ClusterPolicy) -> Self {
-        Self {
-            connect_timeout: policy.connect_timeout,
-            heartbeat: policy.heartbeat,
-            max_in_flight: policy.max_in_flight,
-            max_reply_len: policy.max_reply_len,
-            long_len: policy.long_len,
-            connections: policy.connections,
-            socket: policy.socket,
-            tells_time_left: policy.tells_time_left,
-        }
-    }
-}
-
 /// Counts one call that waits in line.
 pub struct InLine(Rc<Cell<usize>>);
 
@@ -343,21 +308,29 @@ impl UpstreamPool {
         InLine(self.n_in_line())
     }
 
-    /// The upstream at an address, connecting if there is none yet.
+    /// The upstream at an address, connecting if there is none yet. What `setup` says counts there
+    /// together with what others want who use it, as long as the share is kept.
     pub fn upstream(
         &self,
         protocol: Protocol,
         at: EndpointAddress<'_>,
         setup: Setup,
-    ) -> AnyUpstream {
+    ) -> (AnyUpstream, SetupShare) {
         match protocol {
-            Protocol::Link => AnyUpstream::Link(shared(&self.links, at, || {
-                let (name, threads) = (Rc::clone(&self.agent_name), self.threads.clone());
-                self.lanes(at, setup, move |address, memory| {
-                    LinkPeer::new(address, &name, setup, memory, threads.clone())
-                })
-            })),
-            Protocol::Dubbo => AnyUpstream::Dubbo(self.dubbo(at, setup)),
+            Protocol::Link => {
+                let lanes = shared(&self.links, at, || {
+                    let (name, threads) = (Rc::clone(&self.agent_name), self.threads.clone());
+                    self.lanes(at, setup, move |address, setup, memory| {
+                        LinkPeer::new(address, &name, setup, memory, threads.clone())
+                    })
+                });
+                let share = lanes.setup().join(setup);
+                (AnyUpstream::Link(lanes), share)
+            }
+            Protocol::Dubbo => {
+                let (lanes, share) = self.dubbo(at, setup);
+                (AnyUpstream::Dubbo(lanes), share)
+            }
         }
     }
 
@@ -400,15 +373,21 @@ impl UpstreamPool {
         cut_off
     }
 
-    /// The Dubbo upstream at an address, connecting if there is none yet.
-    pub fn dubbo(&self, at: EndpointAddress<'_>, setup: Setup) -> Rc<Lanes<DubboPeer>> {
-        shared(&self.dubbos, at, || {
+    /// The same of Dubbo.
+    pub fn dubbo(
+        &self,
+        at: EndpointAddress<'_>,
+        setup: Setup,
+    ) -> (Rc<Lanes<DubboPeer>>, SetupShare) {
+        let lanes = shared(&self.dubbos, at, || {
             let (threads, late_of_ended) = (self.threads.clone(), Rc::default());
-            self.lanes(at, setup, move |address, memory| {
+            self.lanes(at, setup, move |address, setup, memory| {
                 let late_of_ended = Rc::clone(&late_of_ended);
                 DubboPeer::new(address, setup, memory, threads.clone(), late_of_ended)
             })
-        })
+        });
+        let share = lanes.setup().join(setup);
+        (lanes, share)
     }
 
     /// Connections to an address; `peer` makes the protocol's side of each.
@@ -416,18 +395,19 @@ impl UpstreamPool {
         &self,
         at: EndpointAddress<'_>,
         setup: Setup,
-        peer: impl Fn(&str, Rc<Memory>) -> P + 'static,
+        peer: impl Fn(&str, Rc<SharedSetup>, Rc<Memory>) -> P + 'static,
     ) -> Lanes<P> {
         let (address, destination) = (at.to_string(), at.destination(setup.socket));
         let (memory, connections) = (Rc::clone(&self.memory), self.connections.clone());
         let reconnects = self.reconnects.clone();
+        let setup = SharedSetup::new(setup);
+        let lanes_setup = Rc::clone(&setup);
         let start = move || {
-            let peer = peer(&address, Rc::clone(&memory));
+            let peer = peer(&address, Rc::clone(&setup), Rc::clone(&memory));
             let (connections, reconnects) = (connections.clone(), reconnects.clone());
-            let (destination, timeout) = (destination.clone(), setup.connect_timeout);
-            Upstream::start(peer, destination, timeout, connections, reconnects)
+            Upstream::start(peer, destination.clone(), connections, reconnects)
         };
-        Lanes::start(&setup, start, Instant::now())
+        Lanes::start(lanes_setup, start, Instant::now())
     }
 
     /// Opens and closes connections to endpoints as their calls need them. Call this every 100 ms

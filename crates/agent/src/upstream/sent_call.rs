@@ -88,7 +88,7 @@ mod tests {
     use wire::{Budget, Group};
 
     use super::super::dubbo::DubboPeer;
-    use super::super::{PeerProtocol, Setup};
+    use super::super::{PeerProtocol, Setup, SharedSetup};
     use super::*;
     use crate::call::ReplyTo;
     use crate::config::ClusterPolicy;
@@ -100,7 +100,8 @@ mod tests {
 
     /// A connection, and a call that was sent there.
     fn sent() -> (Conn<DubboClient>, SentCall) {
-        let (now, setup) = (Instant::now(), Setup::new(&ClusterPolicy::default()));
+        let now = Instant::now();
+        let setup = SharedSetup::new(Setup::new(&ClusterPolicy::default()));
         let memory = Rc::new(Memory::new(Budget::new(usize::MAX), Group::new()));
         let threads = Threads::one_per_core();
         let peer = DubboPeer::new("h:1", setup, memory, threads, Rc::default());

@@ -73,6 +73,9 @@ impl PeerProtocol for ScriptedPeer {
     const PROTOCOL: &'static str = "scripted";
     type Machine = Scripted;
 
+    fn connect_timeout(&self) -> Duration {
+        PATIENCE
+    }
     fn machine(&self, _: Instant) -> Scripted {
         let (script, index, output) = (Rc::clone(&self.script), self.index, BytesMut::new());
         Scripted { script, index, output, has_heard: false, is_closed: false }
@@ -149,7 +152,7 @@ impl TestServer {
                 tls: None,
             };
             let connections = connections.clone();
-            Upstream::start(peer(), destination, PATIENCE, connections, Reconnects::default())
+            Upstream::start(peer(), destination, connections, Reconnects::default())
         }
     }
 

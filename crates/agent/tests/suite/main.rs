@@ -40,6 +40,7 @@ mod retries;
 mod rules;
 mod several_links;
 mod several_registries;
+mod shared_endpoints;
 mod silent_peers;
 mod starting_apps;
 mod static_list;

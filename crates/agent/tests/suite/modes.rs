@@ -214,6 +214,10 @@ fn hedging_keeps_to_the_budget_and_to_endpoints_that_are_there() {
     let poor = consumer_with_metrics(&hub, &poor);
     wait_until("nobody else is asked", || (echo_within(&poor, 50).status == 504).then_some(()));
     assert_eq!(n_events(&poor, "hedged"), 0);
+    let once = format!("{BASE}max_attempts = 1\n[[defaults.method]]\nnames = [\"echo\"]\n{keys}");
+    let once = consumer_with_metrics(&hub, &once);
+    wait_until("one alone is asked", || (echo_within(&once, 50).status == 504).then_some(()));
+    assert_eq!(n_events(&once, "hedged"), 0);
 }
 
 /// The caller goes away while two endpoints have its call.

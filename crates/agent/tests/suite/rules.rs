@@ -355,6 +355,15 @@ fn explain_and_errors_name_configurators() {
     assert_eq!(told.endpoints[&plain].configured, [sets]);
     assert!(told.endpoints[&fixture.gray.addr.to_string()].configured.is_empty());
 
+    set("", "mock: 'force:return 5', weight: abc");
+    wait_until("what has no effect is said", || {
+        let told = explained(&agent, "method=echo");
+        let why = &*told.rules.first()?.why;
+        (why == "sets mock=force:return 5 (mock has no effect in an agent), weight=abc (weight \
+                 cannot be read, so Dubbo's default counts) at 2 of 2")
+            .then_some(())
+    });
+
     set("", "disabled: true");
     fixture.wait_for("all are switched off", (0, 0), &mut call);
     let mut http = Http::connect(agent.addresses().admin.unwrap());

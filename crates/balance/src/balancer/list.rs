@@ -96,6 +96,13 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
         }
     }
 
+    /// How many calls are in flight at the endpoint of `slot`; 0 if it has gone.
+    #[inline]
+    #[must_use]
+    pub fn in_flight(&self, slot: Slot) -> u32 {
+        self.entry(slot).map_or(0, |entry| entry.in_flight)
+    }
+
     pub(super) fn release(&mut self, slot: Slot) {
         let Some(entry) = self.entry_mut(slot) else { return };
         entry.in_flight = entry.in_flight.saturating_sub(1);

@@ -505,3 +505,33 @@ fn a_key_goes_past_an_ejected_endpoint_and_comes_back() {
     let back = (0..1000).find(|_| call(&mut balancer, Verdict::Answered) == first);
     assert!(back.is_some(), "its trial comes, and it is back");
 }
+
+/// Whoever turns ejection off wants the endpoints back, and not half a minute later.
+#[test]
+fn what_is_out_for_a_reason_that_is_turned_off_takes_calls_at_once() {
+    let usual = OutlierPolicy { time: 1000 * MS, ..OutlierPolicy::default() };
+    for (policy, is_back) in [
+        (OutlierPolicy { max_percent: 0, ..usual }, true),
+        (OutlierPolicy { failures: 0, ..usual }, true),
+        (OutlierPolicy { error_percent: 0, ..usual }, false),
+        (OutlierPolicy { failures: 9, ..usual }, false),
+    ] {
+        let mut now = test_start();
+        let (mut balancer, mut rng) = (balancer(Policy::RoundRobin, &[1, 1], now), rng());
+        balancer.set_outlier(usual);
+        for _ in 0..20 {
+            now += 20 * MS;
+            let slot = balancer.pick(now, &mut rng, |_| true).unwrap();
+            let is_bad = balancer.key(slot) == Some(&0);
+            let verdict = if is_bad { Verdict::Failed } else { Verdict::Answered };
+            let ticket = balancer.begin(slot);
+            balancer.finish(ticket, now, MS, verdict, || StdRng::seed_from_u64(1));
+        }
+        assert!(balancer.has_ejected());
+        while balancer.poll_change().is_some() {}
+        balancer.set_outlier(policy);
+        assert_eq!(balancer.has_ejected(), !is_back, "{policy:?}");
+        let back = is_back.then_some(Changed { key: 0, ejection: None });
+        assert_eq!(balancer.poll_change(), back, "it is shown");
+    }
+}

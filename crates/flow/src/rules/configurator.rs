@@ -16,6 +16,7 @@ use super::error::{RuleError, RuleProblem};
 use super::parties::UrlView;
 use super::pattern::glob;
 use super::tag_rule::{Param, Test, param, test};
+use super::without_effect::why_without_effect;
 use super::yaml::{self, YamlNode};
 
 /// What makes an item hold for everybody.
@@ -111,6 +112,16 @@ impl Configurators {
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// What it sets that changes nothing in an agent, in words.
+    #[must_use]
+    pub fn without_effect(&self) -> Vec<String> {
+        let params = self.overrides.iter().flat_map(|one| &one.params);
+        let said = params.filter_map(|(name, value)| {
+            Some(format!("{name}={value} {}", why_without_effect(name, value)?))
+        });
+        said.collect()
     }
 
     /// What changes at an endpoint, for a caller at the address `own_host`.

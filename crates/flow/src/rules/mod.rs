@@ -31,6 +31,7 @@ mod rule_set;
 mod selection;
 mod subset;
 mod tag_rule;
+mod without_effect;
 mod yaml;
 
 pub use chances::{Chance, Chances, WeightedDestination, WeightedDraw};
@@ -42,6 +43,7 @@ pub use rule_set::{Inputs, RuleSet};
 pub use selection::{Clause, Effect, Removal, Selection, Step};
 pub use subset::{Subset, apply_subsets};
 pub use tag_rule::TagRule;
+pub use without_effect::why_without_effect;
 
 /// Parameter of providers, and attachment or parameter of callers: the tag.
 pub const TAG: &str = "dubbo.tag";

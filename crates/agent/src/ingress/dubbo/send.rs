@@ -71,19 +71,7 @@ impl DubboSession {
             return self.wait_for_endpoint(received, route, deadline);
         };
         let number = self.reserve(received);
-        let sent = match attempt.upstream() {
-            AnyUpstream::Dubbo(lanes) => {
-                self.send_dubbo(lanes, received, &reply_len, deadline, number)
-            }
-            AnyUpstream::Link(lanes) => {
-                let reply = reply_len.get();
-                let len = MessageLen { request: received.body.len(), reply };
-                let service = &*route.def.service;
-                let call = LinkCall { service, credit: attempt.credit(), len };
-                let upstream = lanes.pick_link(&call, received.now);
-                self.send_link(&upstream, &route, received, deadline, number)
-            }
-        };
+        let sent = self.send_attempt(&attempt, received, &route, &reply_len, deadline, number);
         match sent {
             Ok(Some(_)) if number == NO_NUMBER => {
                 attempt.sent_one_way();
@@ -105,6 +93,34 @@ impl DubboSession {
             Err(error) => {
                 self.flights.borrow_mut().release(number);
                 self.not_sent(received, route, attempt, deadline, &error);
+            }
+        }
+    }
+
+    /// Sends a request to the endpoint that was chosen for it, if it is connected.
+    #[inline]
+    fn send_attempt(
+        self: &Rc<Self>,
+        attempt: &Attempt,
+        received: &Received,
+        route: &Rc<ClusterRoute>,
+        reply_len: &ExpectedLen,
+        deadline: Instant,
+        number: u32,
+    ) -> Result<Option<Sent>, CallError> {
+        attempt.check_limit()?;
+        match attempt.upstream() {
+            AnyUpstream::Dubbo(lanes) => {
+                let may_send = |_: usize| attempt.check_share(self.n_others(number));
+                self.send_dubbo(lanes, received, reply_len, deadline, number, may_send)
+            }
+            AnyUpstream::Link(lanes) => {
+                let reply = reply_len.get();
+                let len = MessageLen { request: received.body.len(), reply };
+                let service = &*route.def.service;
+                let call = LinkCall { service, credit: attempt.credit(), len };
+                let upstream = lanes.pick_link(&call, received.now);
+                self.send_link(&upstream, route, received, deadline, number)
             }
         }
     }
@@ -211,7 +227,11 @@ impl DubboSession {
             }
         };
         let number = self.reserve(received);
-        match self.send_dubbo(&app.upstream, received, &reply_len, deadline, number) {
+        let may_send = |in_flight| {
+            let share = check_share(self.n_others(number), in_flight, app.upstream.max_in_flight());
+            share.map_err(|error| error.at(app.upstream.address()))
+        };
+        match self.send_dubbo(&app.upstream, received, &reply_len, deadline, number, may_send) {
             Ok(None) => {
                 self.flights.borrow_mut().release(number);
                 self.wait(received, Waiting::ForApp(export, admitted), deadline);
@@ -304,7 +324,8 @@ impl DubboSession {
         ReplyTo::Dubbo(DubboToken { consumer, number })
     }
 
-    /// Nothing is sent while the connection that it goes by is opened.
+    /// Nothing is sent while the connection that it goes by is opened. `may_send` is told how many
+    /// calls that has in flight.
     #[inline]
     fn send_dubbo(
         self: &Rc<Self>,
@@ -313,13 +334,12 @@ impl DubboSession {
         reply_len: &ExpectedLen,
         deadline: Instant,
         number: u32,
+        may_send: impl FnOnce(usize) -> Result<(), CallError>,
     ) -> Result<Option<Sent>, CallError> {
         let len = MessageLen { request: received.body.len(), reply: reply_len.get() };
         let Some(conn) = lanes.conn(len, received.now)? else { return Ok(None) };
         check_room(&conn, received.body.len())?;
-        let in_flight = conn.look(|app| app.0.in_flight());
-        check_share(self.n_others(number), in_flight, lanes.max_in_flight())
-            .map_err(|error| error.at(lanes.address()))?;
+        may_send(conn.look(|app| app.0.in_flight()))?;
         let to = (number != NO_NUMBER).then(|| self.token(number));
         match dubbo::send_whole(&conn, &received.call((), deadline), to) {
             Ok(id) => Ok(Some(Sent::Dubbo(conn, id))),

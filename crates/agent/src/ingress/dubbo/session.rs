@@ -251,7 +251,6 @@ impl DubboSession {
 
     /// Answers a call with a provider's body.
     #[inline]
-    #[expect(clippy::boxed_local, reason = "it is taken apart where it is, and not copied first")]
     fn finish(&self, flight: Box<Flight>, answer: &DubboAnswer<'_>, error: Option<&CallError>) {
         let Flight { to, started, counted, reply_len, entry, .. } = *flight;
         match error {

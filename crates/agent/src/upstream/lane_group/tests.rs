@@ -81,7 +81,7 @@ impl LaneGroupFixture {
         while self.now < end {
             self.now += step;
             self.place.script.waited.set(self.place.script.waited.get() + step * percent / 100);
-            self.group.tend(self.now);
+            self.group.tend(self.now, self.group.limit.get());
         }
     }
 }
@@ -260,5 +260,22 @@ fn a_change_of_any_connection_is_told() {
             fixture.lose(lost).await;
             tokio::time::timeout(PATIENCE, changed).await.expect("it is told");
         }
+    });
+}
+
+/// A reload, or another service at the same address, may want another number of connections.
+#[test]
+fn another_limit_opens_and_closes_connections() {
+    on_local_runtime(async {
+        let mut fixture = LaneGroupFixture::start().await;
+        let fixed = |n| ConnectionLimit::Fixed(NonZeroUsize::new(n).unwrap());
+        fixture.group.tend(fixture.now, fixed(3));
+        fixture.settle(3).await;
+        fixture.group.tend(fixture.now, fixed(2));
+        assert_eq!((fixture.group.all().len(), fixture.place.script.n_retired.get()), (2, 1));
+        let max = NonZeroUsize::new(4).unwrap();
+        fixture.group.tend(fixture.now, ConnectionLimit::Auto { max });
+        assert_eq!((fixture.group.all().len(), fixture.group.has_further()), (1, false));
+        assert_eq!(fixture.group.first().standing(), Standing::Ready);
     });
 }

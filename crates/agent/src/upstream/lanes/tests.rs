@@ -8,9 +8,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wire::{Budget, Group};
 
 use super::*;
-use crate::config::ClusterPolicy;
+use crate::config::{ClusterPolicy, ConnectionLimit};
 use crate::memory::Memory;
 use crate::offload::Threads;
+use crate::upstream::Setup;
 use crate::upstream::link::LinkPeer;
 use crate::upstream::testing::{PATIENCE, ScriptedPeer, TestServer, on_local_runtime, until};
 
@@ -36,7 +37,7 @@ impl LanesFixture {
         let mut place = TestServer::new().await;
         place.script.unready.replace(unready.to_vec());
         let now = Instant::now();
-        let lanes = Lanes::start(&setup(), place.start(), now);
+        let lanes = Lanes::start(SharedSetup::new(setup()), place.start(), now);
         place.accept(1).await;
         if !unready.contains(&0) {
             until("the first", || lanes.standing() == Standing::Ready).await;
@@ -155,14 +156,15 @@ fn what_an_agent_says_counts_on_whichever_link_it_says_it() {
     on_local_runtime(async {
         let place = TestServer::new().await;
         let connections = ConnectionLimit::Fixed(NonZeroUsize::new(2).unwrap());
-        let setup = Setup { connections, ..setup() };
-        let memory = memory();
+        let setup = SharedSetup::new(Setup { connections, ..setup() });
+        let (memory, shared) = (memory(), Rc::clone(&setup));
         let peer = move || {
-            LinkPeer::new("h:1", "test", setup, Rc::clone(&memory), Threads::one_per_core())
+            let (setup, memory) = (Rc::clone(&shared), Rc::clone(&memory));
+            LinkPeer::new("h:1", "test", setup, memory, Threads::one_per_core())
         };
         let (start, now) = (place.start_of(peer), Instant::now());
-        let lanes = Lanes::start(&setup, start, now);
-        let long = LaneGroup::start(setup.connections, Rc::clone(&lanes.start), now);
+        let lanes = Lanes::start(setup, start, now);
+        let long = LaneGroup::start(connections, Rc::clone(&lanes.start), now);
         lanes.long.replace(Some(Long { lanes: Rc::new(long), used_at: now }));
         let mut all = lanes.short.all();
         all.extend(lanes.long.borrow().as_ref().unwrap().lanes.all());
@@ -222,13 +224,14 @@ fn late_replies_count_on_all_connections_and_when_one_has_ended() {
     on_local_runtime(async {
         let mut place = TestServer::new().await;
         let connections = ConnectionLimit::Fixed(NonZeroUsize::new(2).unwrap());
-        let setup = Setup { connections, ..setup() };
-        let (memory, late_of_ended) = (memory(), Rc::default());
+        let setup = SharedSetup::new(Setup { connections, ..setup() });
+        let (memory, late_of_ended, shared) = (memory(), Rc::default(), Rc::clone(&setup));
         let peer = move || {
             let (memory, late_of_ended) = (Rc::clone(&memory), Rc::clone(&late_of_ended));
+            let setup = Rc::clone(&shared);
             DubboPeer::new("h:1", setup, memory, Threads::one_per_core(), late_of_ended)
         };
-        let lanes = Lanes::start(&setup, place.start_of(peer), Instant::now());
+        let lanes = Lanes::start(setup, place.start_of(peer), Instant::now());
         assert_eq!(lanes.late_replies(), None, "none is up");
         place.accept(2).await;
         let all = lanes.short.all();
