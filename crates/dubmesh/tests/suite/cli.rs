@@ -200,7 +200,7 @@ fn check_reads_the_files_of_file_registries() {
 fn check_looks_where_the_access_log_goes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.toml");
-    fs::write(folder.path().join("services.toml"), "[[service]]\ninterface = 'a.B'\n").unwrap();
+    fs::write(folder.path().join("services.toml"), "service = []\n").unwrap();
     for (log, expected) in [
         ("access.log", ""),
         ("/dev/null", ""),
