@@ -20,6 +20,7 @@ use crate::journal::Journal;
 use crate::metrics::Hub;
 use crate::offload::Threads;
 use crate::reply::read_soon;
+use crate::upstream::Traffic;
 use crate::worker::{Worker, WorkerSetup};
 
 /// Makes calls to the services of one registry. Lives on a tokio `LocalRuntime`, or in a
@@ -42,6 +43,7 @@ impl Client {
             endpoints: Group::new(),
             threads: Threads::one_per_core(),
             direct_gates: Arc::new(DirectGates::new(1)),
+            traffic: Traffic::default(),
         }))
     }
 

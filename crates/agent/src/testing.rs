@@ -21,7 +21,7 @@ use crate::journal::Journal;
 use crate::memory::Memory;
 use crate::metrics::Hub;
 use crate::offload::Threads;
-use crate::upstream::UpstreamPool;
+use crate::upstream::{Traffic, UpstreamPool};
 use crate::worker::{Offer, WorkerSetup};
 
 /// A host and port where nothing listens.
@@ -46,6 +46,7 @@ pub(crate) fn pool() -> Rc<UpstreamPool> {
         Threads::one_per_core(),
         Connections::default(),
         gates,
+        Traffic::default(),
     ))
 }
 
@@ -64,6 +65,7 @@ pub(crate) fn worker_setup(exports: Vec<Offer>) -> WorkerSetup {
         endpoints: Group::new(),
         threads: Threads::one_per_core(),
         direct_gates: Arc::new(DirectGates::new(1)),
+        traffic: Traffic::default(),
     }
 }
 

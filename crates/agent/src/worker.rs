@@ -28,7 +28,7 @@ use crate::memory::Memory;
 use crate::metrics::{Hub, LagMeter};
 use crate::offload::Threads;
 use crate::outbound::Outbound;
-use crate::upstream::{Standing, UpstreamPool};
+use crate::upstream::{Standing, Traffic, UpstreamPool};
 
 mod arrivals;
 mod by_origin;
@@ -89,6 +89,8 @@ pub struct WorkerSetup {
     pub threads: Threads,
     /// What keeps endpoints from more calls than they can take, of all workers.
     pub direct_gates: Arc<DirectGates>,
+    /// What connections to endpoints carry, of all workers.
+    pub traffic: Traffic,
 }
 
 /// A service that is offered.
@@ -155,6 +157,7 @@ impl Worker {
             setup.threads.clone(),
             connections.clone(),
             OwnGates::new(setup.direct_gates, setup.index),
+            setup.traffic,
         );
         let pool = Rc::new(pool);
         let turns = Rc::new(Turns::new(pool.n_in_line()));

@@ -197,15 +197,15 @@ pub struct Limiter {
     /// It has not fallen yet, and may grow fast.
     is_eager: bool,
     growth: Growth,
-    /// What it had before it fell far.
-    reopening: Option<Reopening>,
+    /// What it had before it fell far. Few fall.
+    reopening: Option<Box<Reopening>>,
 }
 
 /// How a limit may grow.
 #[derive(Clone, Copy, Debug)]
 enum Growth {
-    /// It doubles up to this. More calls wait than it lets in since then.
-    Opens { to: f64, wanted_since: Option<Instant> },
+    /// It doubles. More calls wait than it lets in since then.
+    Opens { wanted_since: Option<Instant> },
     /// Not beyond this until then: the app rejected calls.
     Held { below: f64, until: Instant },
     /// A little in each sample.
@@ -230,7 +230,7 @@ impl Limiter {
         let best = BestThroughput::new(policy.floor_window, now);
         let (limit, is_eager) = (f64::from(policy.initial), policy.is_eager);
         let growth = match policy.initial < policy.opens_to {
-            true => Growth::Opens { to: f64::from(policy.opens_to), wanted_since: None },
+            true => Growth::Opens { wanted_since: None },
             false => Growth::Usual,
         };
         let mut limiter = Self {
@@ -272,7 +272,7 @@ impl Limiter {
 
     /// So many calls are in the app or wait. Returns whether the limit has grown by that.
     pub fn open(&mut self, now: Instant, wanted: u32) -> bool {
-        let Growth::Opens { to, wanted_since } = &mut self.growth else { return false };
+        let Growth::Opens { wanted_since } = &mut self.growth else { return false };
         if f64::from(wanted) <= self.limit {
             *wanted_since = None;
             return false;
@@ -282,7 +282,8 @@ impl Limiter {
             return false;
         }
         *wanted_since = Some(now);
-        let to = *to;
+        let again = self.reopening.as_deref();
+        let to = again.map_or_else(|| f64::from(self.policy.opens_to), |again| again.to);
         self.set((self.limit * 2.0).min(to));
         if to <= self.limit {
             (self.growth, self.reopening) = (Growth::Usual, None);
@@ -306,7 +307,7 @@ impl Limiter {
                 self.settles_until = now + self.usual.clamp(SETTLING[0], SETTLING[1]);
                 self.fall(now, sample);
             }
-            self.reopening = Some(reopening).filter(|it| 2.0 * self.limit < it.to);
+            self.reopening = (2.0 * self.limit < reopening.to).then(|| Box::new(reopening));
             return;
         }
         self.reopen(now, sample);
@@ -353,7 +354,7 @@ impl Limiter {
 
     /// What the limit may open to again, now that the app has rejected calls.
     fn reopening_after_rejection(&self, now: Instant) -> Reopening {
-        let Some(Reopening { to, from, pause }) = self.reopening else {
+        let Some(Reopening { to, from, pause }) = self.reopening.as_deref().copied() else {
             // A limit that is measured may be more than the app has ever had.
             let to = if self.is_known() { self.limit } else { self.limit.min(self.proven()) };
             return Reopening { to, from: now, pause: FIRST_PAUSE };
@@ -367,7 +368,7 @@ impl Limiter {
 
     /// The app has rejected nothing lately.
     fn reopen(&mut self, now: Instant, sample: &Sample) {
-        let Some(Reopening { to, from, .. }) = &mut self.reopening else { return };
+        let Some(Reopening { to, from, .. }) = self.reopening.as_deref_mut() else { return };
         if now < *from || sample.n_answers == 0 {
             return;
         }
@@ -376,7 +377,7 @@ impl Limiter {
             (self.growth, self.reopening) = (Growth::Usual, None);
             return;
         }
-        self.growth = Growth::Opens { to: *to, wanted_since: None };
+        self.growth = Growth::Opens { wanted_since: None };
         *from = now + HOLD_TIME;
     }
 

@@ -39,6 +39,7 @@ use crate::journal::Journal;
 use crate::listening::{PlannedListener, Surroundings};
 use crate::metrics::Hub;
 use crate::offload::{self, Threads};
+use crate::upstream::Traffic;
 use crate::worker::{ListenerProtocol, ToWorker, Worker, WorkerSetup};
 
 /// How long an agent that ends waits for its access log to take the last lines.
@@ -146,6 +147,7 @@ impl Control {
         let endpoints = Group::new();
         let direct_gates = Arc::new(DirectGates::new(config.process.workers.get()));
         hub.show_direct_gates(&direct_gates);
+        let traffic = Traffic::default();
         let registries = registries::open(&config)?;
         let readiness = Readiness::new();
         let addresses = &listeners.addresses;
@@ -166,6 +168,7 @@ impl Control {
             endpoints: Arc::clone(&endpoints),
             threads: threads.clone(),
             direct_gates: Arc::clone(&direct_gates),
+            traffic: traffic.clone(),
         };
         let started = (0..config.process.workers.get()).map(|index| start_worker(setup(index)));
         let (workers, ends) = started.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();

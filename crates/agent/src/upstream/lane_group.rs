@@ -9,6 +9,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use balance::Evidence;
@@ -34,6 +36,9 @@ pub(super) struct LaneGroup<P: PeerProtocol> {
     /// They get no new calls, and go when their last one is answered.
     leaving: RefCell<Vec<Lane<P>>>,
     limit: Cell<ConnectionLimit>,
+    /// Bytes of all workers' groups like this one, and how many there were at the last look.
+    traffic: Arc<AtomicU64>,
+    traffic_seen: Cell<u64>,
     /// `None` if their number was configured.
     count: RefCell<Option<ConnectionCount>>,
     start: Start<P>,
@@ -119,7 +124,13 @@ fn counted(limit: ConnectionLimit, now: Instant) -> (usize, Option<ConnectionCou
 
 impl<P: PeerProtocol> LaneGroup<P> {
     /// Begins to connect. Must be called on a worker's runtime.
-    pub(super) fn start(limit: ConnectionLimit, start: Start<P>, now: Instant) -> Self {
+    /// `traffic` counts the bytes of all workers' groups like this one.
+    pub(super) fn start(
+        limit: ConnectionLimit,
+        traffic: Arc<AtomicU64>,
+        start: Start<P>,
+        now: Instant,
+    ) -> Self {
         let (n_further, count) = counted(limit, now);
         let first = Lane::start(&start);
         let further: Vec<_> = (0..n_further).map(|_| Lane::start(&start)).collect();
@@ -128,6 +139,8 @@ impl<P: PeerProtocol> LaneGroup<P> {
             has_further: Cell::new(!further.is_empty()),
             further: further.into(),
             leaving: RefCell::default(),
+            traffic_seen: Cell::new(traffic.load(Relaxed)),
+            traffic,
             limit: Cell::new(limit),
             count: RefCell::new(count),
             start,
@@ -306,6 +319,8 @@ impl<P: PeerProtocol> LaneGroup<P> {
             sum.bytes = sum.bytes.saturating_add(activity.bytes);
             sum.in_flight += activity.in_flight;
         }
+        let all = self.traffic.fetch_add(sum.bytes, Relaxed).wrapping_add(sum.bytes);
+        sum.bytes = all.wrapping_sub(self.traffic_seen.replace(all));
         let (advice, n) = (count.look(now, sum), count.n());
         let endpoint = self.first.upstream.address();
         match advice {
@@ -315,7 +330,7 @@ impl<P: PeerProtocol> LaneGroup<P> {
                 self.open(n_more);
             }
             Advice::Close(n_less) => {
-                info!(%endpoint, connections = n, "not needed: closing {n_less}");
+                info!(%endpoint, connections = n, "not needed, or no help: closing {n_less}");
                 self.close_further(n_less, now);
             }
         }

@@ -9,6 +9,8 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use balance::Evidence;
@@ -28,7 +30,15 @@ pub struct Lanes<P: PeerProtocol> {
     pub(super) short: LaneGroup<P>,
     long: RefCell<Option<Long<P>>>,
     setup: Rc<SharedSetup>,
+    traffic: LanesTraffic,
     start: Start<P>,
+}
+
+/// Counts the bytes of all workers' connections to the same endpoint.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LanesTraffic {
+    pub(super) short: Arc<AtomicU64>,
+    pub(super) long: Arc<AtomicU64>,
 }
 
 /// The connections for long messages.
@@ -61,12 +71,13 @@ impl<P: PeerProtocol> Lanes<P> {
     /// worker's runtime.
     pub(super) fn start(
         setup: Rc<SharedSetup>,
+        traffic: LanesTraffic,
         start: impl Fn() -> Upstream<P> + 'static,
         now: Instant,
     ) -> Self {
         let (limit, start): (_, Start<P>) = (setup.now().connections, Rc::new(start));
-        let short = LaneGroup::start(limit, Rc::clone(&start), now);
-        Self { short, long: RefCell::default(), setup, start }
+        let short = LaneGroup::start(limit, Arc::clone(&traffic.short), Rc::clone(&start), now);
+        Self { short, long: RefCell::default(), setup, traffic, start }
     }
 
     /// How they are set up.
@@ -201,7 +212,8 @@ impl<P: PeerProtocol> Lanes<P> {
         }
         let mut long = self.long.borrow_mut();
         let long = long.get_or_insert_with(|| {
-            let lanes = LaneGroup::start(self.setup.now().connections, Rc::clone(&self.start), now);
+            let (limit, traffic) = (self.setup.now().connections, Arc::clone(&self.traffic.long));
+            let lanes = LaneGroup::start(limit, traffic, Rc::clone(&self.start), now);
             Long { lanes: Rc::new(lanes), used_at: now }
         });
         long.used_at = now;

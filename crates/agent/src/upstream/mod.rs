@@ -22,6 +22,7 @@ mod share;
 mod signs;
 #[cfg(test)]
 mod testing;
+mod traffic;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -39,6 +40,7 @@ use wire::{Account, Conn, Destination, SocketOptions};
 pub use self::credits::{Credit, LinkPurse};
 use self::dubbo::DubboPeer;
 pub use self::lane_group::Unwell;
+use self::lanes::LanesTraffic;
 pub use self::lanes::{Lanes, MessageLen, ReadyLane};
 pub use self::lifecycle::{PeerProtocol, Upstream};
 use self::link::LinkPeer;
@@ -50,6 +52,7 @@ pub use self::sent_call::SentCall;
 pub use self::setup::{Setup, SetupShare, SharedSetup};
 pub use self::share::check_share;
 pub use self::signs::Signs;
+pub use self::traffic::Traffic;
 use crate::call::{Outcome, Payload, ProviderReply, RoutedCall, note_end};
 use crate::config::{AppCapacity, TlsClient};
 use crate::connections::Connections;
@@ -261,6 +264,7 @@ pub struct UpstreamPool {
     links: RefCell<SharedLanes<LinkPeer>>,
     dubbos: RefCell<SharedLanes<DubboPeer>>,
     gates: OwnGates,
+    traffic: Traffic,
     n_in_line: Rc<Cell<usize>>,
 }
 
@@ -276,13 +280,14 @@ impl Drop for InLine {
 impl UpstreamPool {
     /// An empty pool of the agent called `agent_name`, whose connections draw from `memory` and
     /// are in the table `connections`. `threads` encode long requests, and `gates` are before the
-    /// endpoints that it calls.
+    /// endpoints that it calls. `traffic` is that of all workers.
     pub fn new(
         agent_name: &str,
         memory: Rc<Memory>,
         threads: Threads,
         connections: Connections,
         gates: OwnGates,
+        traffic: Traffic,
     ) -> Self {
         Self {
             agent_name: agent_name.into(),
@@ -293,6 +298,7 @@ impl UpstreamPool {
             links: RefCell::default(),
             dubbos: RefCell::default(),
             gates,
+            traffic,
             n_in_line: Rc::default(),
         }
     }
@@ -407,7 +413,11 @@ impl UpstreamPool {
             let (connections, reconnects) = (connections.clone(), reconnects.clone());
             Upstream::start(peer, destination.clone(), connections, reconnects)
         };
-        Lanes::start(lanes_setup, start, Instant::now())
+        let traffic = LanesTraffic {
+            short: self.traffic.of(at.key()),
+            long: self.traffic.of(format!("{}, long messages", at.key())),
+        };
+        Lanes::start(lanes_setup, traffic, start, Instant::now())
     }
 
     /// Opens and closes connections to endpoints as their calls need them. Call this every 100 ms

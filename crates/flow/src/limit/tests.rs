@@ -204,9 +204,9 @@ fn a_limit_that_fell_because_of_others_comes_back_when_they_have_gone() {
             if is_full {
                 // One in some calls finds a thread that has just ended something.
                 if n % 20 == 0 {
-                    sample.answered(work)
+                    sample.answered(work);
                 } else {
-                    sample.rejected(0)
+                    sample.rejected(0);
                 }
                 n_rejected += sample.n_rejected;
             } else if n % 15 == 0 {

@@ -29,7 +29,7 @@ impl LaneGroupFixture {
         let place = TestServer::new().await;
         place.script.unready.replace(unready.to_vec());
         let now = Instant::now();
-        let group = LaneGroup::start(limit, Rc::new(place.start()), now);
+        let group = LaneGroup::start(limit, Arc::default(), Rc::new(place.start()), now);
         Self { group, place, now }
     }
 
@@ -107,6 +107,29 @@ fn further_connections_are_given_back_when_they_are_idle() {
         let ended = tokio::time::timeout(PATIENCE, ended).await.expect("it is closed");
         assert_eq!(ended.unwrap(), 0);
         assert_eq!(fixture.group.first().standing(), Standing::Ready);
+    });
+}
+
+/// What more one worker gets of a network that is full, another one loses: that does not help.
+#[test]
+fn what_other_workers_lose_is_not_won() {
+    on_local_runtime(async {
+        let mut fixture = LaneGroupFixture::start().await;
+        fixture.place.script.in_flight.set(8);
+        let others = Arc::clone(&fixture.group.traffic);
+        // The other workers carry all that this one does not.
+        for (own, n_looks, n_left) in [(10_000, 4, 2), (20_000, 8, 1)] {
+            for _ in 0..n_looks {
+                others.fetch_add(100_000 - own, Relaxed);
+                let wanted = fixture.group.first().n_bytes() + own;
+                let bytes = vec![0; usize::try_from(own).unwrap()];
+                fixture.place.accepted[0].write_all(&bytes).await.unwrap();
+                until("bytes", || wanted <= fixture.group.first().n_bytes()).await;
+                fixture.pass(Duration::from_millis(100), 100);
+            }
+            assert_eq!(fixture.group.all().len(), n_left);
+            fixture.settle(n_left).await;
+        }
     });
 }
 
