@@ -164,8 +164,9 @@ const AFTER_REJECTION: f64 = 0.9;
 const HELD_AFTER_REJECTION: f64 = 0.95;
 /// for so long. Each try to get more may cost calls.
 const HOLD_TIME: Duration = Duration::from_secs(1);
-/// A limit that was opened again too early waits so long before the next time, at first and at most.
+/// A limit that was opened again too early waits so long before the next time, at first
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// and at most.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A limit that opens doubles after so long. A rejection comes back by then.
 const OPENING_STEP: Duration = Duration::from_millis(10);

@@ -1,5 +1,5 @@
-//! Which endpoints are ejected, and which come back: what [`Outlier`] says of each, and what follows
-//! for all.
+//! Which endpoints are ejected, and which come back: what [`Outlier`] says of each, and what
+//! follows for all.
 
 use std::hash::Hash;
 use std::time::{Duration, Instant};
