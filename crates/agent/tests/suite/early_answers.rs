@@ -7,6 +7,7 @@ use std::time::Duration;
 use agent::{Agent, config};
 use registry::{MemoryHub, RegistryConfig};
 
+use crate::support::http2::{DATA, END_HEADERS, END_STREAM, HEADERS, Http2, PING, RST_STREAM};
 use crate::support::{
     Behaviour, FakeProvider, Http, SERVICE, STRING, consumer, register, request, wait_until,
 };
@@ -60,6 +61,26 @@ fn a_short_request_that_is_refused_leaves_the_connection_open() {
         let answer = http.read();
         assert_eq!(answer.status, status, "{text}");
         assert!(!answer.head.contains("\r\nconnection:"), "{answer:?}");
+    }
+}
+
+/// Debian's curl shows no answer if the stream is reset on which it still sends.
+#[test]
+fn a_refused_request_of_http2_is_answered_and_not_reset() {
+    let hub = MemoryHub::new();
+    let agent = consumer(&hub, "");
+    let mut http2 = Http2::to(&agent, 1 << 16);
+    let wrong = b"\0\x12x-dubbo-timeout-ms\x04soon";
+    let head = [&*Http2::head(0, &path()), wrong].concat();
+    for stream in [1, 3] {
+        http2.frame(HEADERS, END_HEADERS, stream, &head);
+        assert_eq!(http2.next_of(&[HEADERS, RST_STREAM]).0, HEADERS);
+        for _ in 0..3 {
+            http2.frame(DATA, 0, stream, &[b'x'; 16_000]);
+        }
+        http2.frame(DATA, END_STREAM, stream, b"x");
+        http2.frame(PING, 0, 0, &[0; 8]);
+        assert_eq!(http2.next_of(&[PING, RST_STREAM]).0, PING);
     }
 }
 

@@ -20,13 +20,16 @@ use crate::offload::Threads;
 /// more was announced.
 const ROOM_TIMES: usize = 4;
 const MIN_ROOM_LEN: usize = 64 * 1024;
+/// For so long what comes of a refused request is taken, if it does not pause.
+const REST_TIME: Duration = Duration::from_secs(5);
+const REST_PAUSE: Duration = Duration::from_millis(200);
 /// No piece of a body is longer.
 const PIECE_LEN: usize = 1024 * 1024;
 
 /// The whole body, within the listener's limits of length and time. If that took a while, the call
 /// counts as `started` only now. `n_read` tells how much has come, also if that is not all.
 pub(super) async fn read_body(
-    body: Incoming,
+    body: &mut Incoming,
     session: &HttpSession,
     config: &HttpIngressConfig,
     started: &mut Instant,
@@ -60,6 +63,21 @@ pub(super) async fn read_body(
             Ok((joined, hold))
         }
     }
+}
+
+/// Takes what comes of the body of a request of HTTP/2 that is refused, for a while. Some clients
+/// take the end of a stream that they still send on for a failure, and show no answer.
+#[cold]
+pub(super) fn discard_rest(mut body: Incoming) {
+    if body.is_end_stream() {
+        return;
+    }
+    tokio::task::spawn_local(async move {
+        let all = async {
+            while let Ok(Some(Ok(_))) = tokio::time::timeout(REST_PAUSE, body.frame()).await {}
+        };
+        let _ = tokio::time::timeout(REST_TIME, all).await;
+    });
 }
 
 #[cold]
@@ -130,7 +148,7 @@ impl Pieces {
 
 /// All data of a body; the usual one piece is not copied.
 async fn collect(
-    mut body: Incoming,
+    body: &mut Incoming,
     session: &HttpSession,
     max_len: usize,
     n_read: &Cell<usize>,
@@ -146,7 +164,7 @@ async fn collect(
     }
     let mut hold = session.account().take(0)?;
     let (mut first, mut pieces) = (Bytes::new(), Pieces::default());
-    while let Some(frame) = next_frame(&mut body, session, max_len).await? {
+    while let Some(frame) = next_frame(body, session, max_len).await? {
         let frame = frame.map_err(|error| {
             CallError::new(Code::BadRequest, format!("the body cannot be read: {error}"))
         })?;

@@ -37,12 +37,12 @@ use bytes::Bytes;
 use dubbo_proto::ServiceKey;
 use hessian::transcode::{JsonOptions, RefStyle};
 use http::request::Parts;
-use http::{Method, Response};
+use http::{Method, Response, Version};
 use hyper::body::{Body, Incoming};
 use tracing::debug;
 use wire::Group;
 
-use self::body::read_body;
+use self::body::{discard_rest, read_body};
 use self::call_headers::CallHeaders;
 use self::head::Facts;
 pub use self::listener::planned;
@@ -88,7 +88,7 @@ async fn handle(
     active: &Active,
     room: Result<(), CallError>,
     head: &Parts,
-    body: Incoming,
+    mut body: Incoming,
 ) -> HttpAnswer {
     let (session, started) = (active.session(), Instant::now());
     let cors = listener.config.cors.as_ref();
@@ -119,7 +119,7 @@ async fn handle(
     }
     let result = match page {
         Ok((facts, _)) => {
-            let request = CallRequest { head, facts: &facts, body, session };
+            let request = CallRequest { head, facts: &facts, body: &mut body, session };
             answer_request(worker, listener, request, started, &mut entry).await
         }
         Err(error) => {
@@ -133,6 +133,9 @@ async fn handle(
     counted.code = result.as_ref().err().map(|error| error.code as u8);
     let mut answer = result.unwrap_or_else(|error| {
         let mut answer = answer::error(&error, head.version);
+        if head.version == Version::HTTP_2 && error.code != Code::HeadTooLarge {
+            discard_rest(body);
+        }
         if error.code == Code::RequestTimeout || session.expects_more() {
             answer::close(&mut answer, head.version);
         }
@@ -148,7 +151,7 @@ async fn handle(
 struct CallRequest<'a> {
     head: &'a Parts,
     facts: &'a Facts<'a>,
-    body: Incoming,
+    body: &'a mut Incoming,
     session: &'a HttpSession,
 }
 
