@@ -139,14 +139,14 @@ struct Class {
     round: u64,
     len: usize,
     callers: ByNumber<u64, QueuedCaller>,
-    orders: Orders,
+    orders: CallerOrders,
     /// The last round in which newcomers have their first turn, and how many have.
     round_of_new: (u64, usize),
 }
 
 /// The callers of a class in their orders.
 #[derive(Debug, Default)]
-struct Orders {
+struct CallerOrders {
     /// By the caller's next round, then by its first call.
     turns: BTreeSet<(u64, Instant, Key, u64)>,
     /// Those of whom several calls wait, by how many.
@@ -385,7 +385,7 @@ impl Class {
     }
 }
 
-impl Orders {
+impl CallerOrders {
     fn add(&mut self, number: u64, caller: &QueuedCaller) {
         let (deadline, key) = caller.first;
         self.turns.insert((caller.round, deadline, key, number));

@@ -30,7 +30,7 @@ impl Doubt {
         match self.0 {
             Some(first) if last.retry().is_unbegun() => {
                 let then = last.code.row().name;
-                let message = format!("{}; another endpoint said {then}", first.message);
+                let message = format!("{}; another try ended with {then}", first.message);
                 CallError { message: message.into(), ..*first }
             }
             _ => last,
@@ -53,7 +53,7 @@ mod tests {
         doubt.note(&error(Code::ConnectionBroken));
         let told = doubt.told(full());
         assert_eq!(told.code, Code::Timeout);
-        assert_eq!(&*told.message, "text; another endpoint said thread_pool_exhausted");
+        assert_eq!(&*told.message, "text; another try ended with thread_pool_exhausted");
         let exception = error(Code::Exception);
         assert_eq!(Doubt::of(&error(Code::Timeout)).told(exception.clone()), exception);
     }

@@ -1,6 +1,7 @@
 //! How the connections to an address are set up, where several clusters may share it.
 //!
-//! Invariant: what counts at an address depends on who uses it, and never on who came first.
+//! Invariant: what counts for a new connection depends on who uses the address, and not on who came
+//! first, but for the options of its socket.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -28,7 +29,7 @@ pub struct Setup {
     pub long_len: usize,
     /// How many connections there are.
     pub connections: ConnectionLimit,
-    /// How the kernel carries them.
+    /// How the kernel carries them: as the first user wants it.
     pub socket: SocketOptions,
     /// Whether a Dubbo provider is told how much time a call has left.
     pub tells_time_left: bool,

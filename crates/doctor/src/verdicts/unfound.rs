@@ -10,12 +10,12 @@ const NOBODY: [&str; 2] = ["service_not_found", "no_endpoint"];
 
 /// How a service's calls ended so far.
 #[derive(Clone, Copy, Default)]
-struct Ended {
+struct EndedCalls {
     n_all: u64,
     n_unfound: u64,
 }
 
-impl Ended {
+impl EndedCalls {
     fn at(look: &AgentLook, service: &str) -> Self {
         let early = look.services.iter().find(|it| it.service == service);
         let early = early.into_iter().flat_map(|it| &it.failed_without_endpoint);
@@ -51,10 +51,10 @@ pub(super) fn of_services(looks: &[AgentLook]) -> Vec<Finding> {
 }
 
 fn unfound(looks: &[AgentLook], service: &str) -> Option<Finding> {
-    let ended: Vec<Ended> = looks.iter().map(|look| Ended::at(look, service)).collect();
+    let ended: Vec<EndedCalls> = looks.iter().map(|look| EndedCalls::at(look, service)).collect();
     let [first, .., last] = *ended else { return None };
     let steps = ended.windows(2).map(|pair| pair[1].since(pair[0]));
-    let share = share_of(steps.filter(|it| it.n_all != 0), Ended::is_unfound)?;
+    let share = share_of(steps.filter(|it| it.n_all != 0), EndedCalls::is_unfound)?;
     let whole = last.since(first);
     if share < OFTEN || !whole.is_unfound() {
         return None;

@@ -171,7 +171,7 @@ proptest! {
             prop_assert_eq!(queue.len(), queue.expiries.len());
             prop_assert_eq!(queue.len(), queue.classes.iter().map(|class| class.len).sum());
             for class in &queue.classes {
-                let Orders { turns, several, newcomers } = &class.orders;
+                let CallerOrders { turns, several, newcomers } = &class.orders;
                 let n_of = |is_one: fn(&QueuedCaller) -> bool| {
                     class.callers.values().filter(|caller| is_one(caller)).count()
                 };

@@ -9,8 +9,8 @@ use crate::ingress::http::note_path;
 use crate::ingress::http::prepared_answers::PreparedAnswer;
 use crate::worker::Worker;
 
-const REFUSED_STREAM: &str = "a request of HTTP/2 was refused: its head is broken or over the limit (max_head_bytes), or too \
-     many requests of the connection are in flight";
+const REFUSED_STREAM: &str = "a request of HTTP/2 was refused: its head is broken or over the \
+     limit (max_head_bytes), or too many requests of the connection are in flight";
 
 /// What was refused, of which at most one is the last of its connection.
 #[derive(Debug)]
