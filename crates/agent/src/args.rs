@@ -60,7 +60,8 @@ impl<'a> ArgumentList<'a> {
             CallError::new(
                 Code::BadRequest,
                 format!(
-                    "the body is not JSON: {error}; write an array of the arguments, such as [\"a\", 1]"
+                    "the body is not JSON: {error}; write an array of the arguments, such as \
+                     [\"a\", 1]"
                 ),
             )
         };

@@ -104,8 +104,8 @@ fn the_timeout_of_a_method_is_the_one_that_its_provider_has_registered_for_it() 
     let answer = Http::to(&agent).post(&format!("/{SERVICE}/echo"), &[STRING], "[\"x\"]");
     assert_eq!(answer.status, 504, "{answer:?}");
     assert!(answer.body.contains("within 150 ms (the timeout that"), "{answer:?}");
-    let rule = "configVersion: v2.7\nscope: service\nkey: com.acme.Hello\nconfigs:\n- side: consumer\n  \
-                parameters: {echo.timeout: 70}\n";
+    let rule = "configVersion: v2.7\nscope: service\nkey: com.acme.Hello\nconfigs:\n\
+                - side: consumer\n  parameters: {echo.timeout: 70}\n";
     hub.set_rule("com.acme.Hello::.configurators", Some(rule));
     wait_until("the configurator", || {
         let answer = Http::to(&agent).post(&format!("/{SERVICE}/echo"), &[STRING], "[\"x\"]");
