@@ -30,6 +30,7 @@ pub use self::lending::Borrower;
 use self::lending::Lending;
 use self::pauses::AppPauses;
 pub use self::pauses::PausesSince;
+use self::settling::LentSettling;
 pub use self::shared::{GateFigures, SharedGate, Source};
 use crate::error::{CallError, Code};
 
@@ -99,8 +100,6 @@ pub struct AppGate {
     /// How many calls of this worker may be in the app.
     allowed: Cell<u32>,
     lending: RefCell<Option<Box<Lending>>>,
-    /// When the thread is free for certain of the call by a credit that was answered last.
-    settles_at: Cell<Option<Instant>>,
     is_lending: Cell<bool>,
     /// What this worker has may be lent.
     may_be_lent: Cell<bool>,
@@ -126,6 +125,7 @@ struct Lingering {
     one_way: VecDeque<(Instant, Pass)>,
     /// Those that were answered a moment ago, and when their threads are free.
     settling: VecDeque<(Instant, Pass)>,
+    settling_lent: LentSettling,
     /// Late replies so far.
     n_late: u64,
 }
@@ -149,7 +149,6 @@ impl AppGate {
             elsewhere: RefCell::default(),
             allowed: Cell::new(allowance.limit),
             lending: RefCell::default(),
-            settles_at: Cell::default(),
             is_lending: Cell::new(false),
             may_be_lent: Cell::new(allowance.may_be_lent),
             pauses: AppPauses::default(),
@@ -253,7 +252,7 @@ impl AppGate {
         priority: impl FnOnce() -> Priority,
     ) -> Admission {
         let lent = if self.is_lending.get() { self.enter_lent(now, caller.number) } else { None };
-        let pass = lent.or_else(|| self.gate.borrow_mut().enter(now));
+        let pass = lent.or_else(|| self.enter_own(now));
         match pass {
             Some(pass) => Admission::In(self.admitted(pass)),
             None => {
@@ -261,6 +260,12 @@ impl AppGate {
                 self.admit_slowly(now, arrival)
             }
         }
+    }
+
+    /// Lets a call in that has no credit, if there is room, and a thread is free for certain.
+    #[inline]
+    fn enter_own(&self, now: Instant) -> Option<Pass> {
+        if self.is_settled(now) { self.gate.borrow_mut().enter(now) } else { None }
     }
 
     #[inline]
@@ -279,7 +284,7 @@ impl AppGate {
             self.want_own(now);
         }
         if allowance.is_some() || self.is_lending.get() {
-            let pass = self.gate.borrow_mut().enter(now);
+            let pass = self.enter_own(now);
             if let Some(pass) = pass {
                 return Admission::In(self.admitted(pass));
             }
@@ -335,7 +340,7 @@ impl AppGate {
 
     fn leave(&self, mut pass: Pass, now: Instant, left: Left) {
         if let Left::Answered(latency) = left
-            && self.gate.borrow().is_full()
+            && (pass.lent_to().is_some() || self.gate.borrow().is_full())
         {
             match self.settle(pass, now, latency) {
                 Some(free) => pass = free,

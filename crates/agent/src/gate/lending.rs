@@ -129,8 +129,9 @@ impl AppGate {
     }
 
     /// What this worker has of the capacity and cannot return now.
-    pub(super) fn n_held(&self) -> u32 {
+    pub(super) fn n_held(&self, now: Instant) -> u32 {
         let in_flight = self.gate.borrow().stats().in_flight;
+        let in_flight = in_flight.saturating_add(self.n_settling_lent(now));
         self.lending.borrow().as_ref().map_or(in_flight, |it| it.lender.n_held().max(in_flight))
     }
 

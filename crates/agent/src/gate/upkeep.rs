@@ -52,7 +52,7 @@ impl AppGate {
             let Some((task, shed)) = shed else { break };
             let _ = task.send(Err(self.shed(shed)));
         }
-        loop {
+        while self.is_settled(now) {
             let admitted = self.gate.borrow_mut().poll_admitted(now);
             let Some((task, pass)) = admitted else { break };
             let admitted = Admitted { gate: Rc::clone(self), pass: Some(pass) };
@@ -74,7 +74,7 @@ impl AppGate {
         let demand = demand.saturating_add(self.n_waiting_at_links());
         self.look_at_lending(now, demand == 0);
         let n_ended = self.gate.borrow_mut().take_n_left();
-        let report = Report { demand, in_flight: self.n_held(), n_ended, sample };
+        let report = Report { demand, in_flight: self.n_held(now), n_ended, sample };
         let n_waiting = self.gate.borrow().stats().n_waiting;
         let allowance = self.shared.report(now, self.worker, &report, n_waiting);
         self.set_allowance(allowance);
@@ -86,7 +86,7 @@ impl AppGate {
     fn give_back(&self, now: Instant) {
         self.look_at_lending(now, false);
         let n_waiting = self.n_waiting_elsewhere().saturating_add(self.n_waiting_at_links());
-        let (in_flight, demand) = (self.n_held(), self.demand().saturating_add(n_waiting));
+        let (in_flight, demand) = (self.n_held(now), self.demand().saturating_add(n_waiting));
         let own = Own { in_flight, demand };
         let n_ended = self.gate.borrow_mut().take_n_left();
         if let Some(allowance) = self.shared.returned(now, self.worker, own, n_ended) {
