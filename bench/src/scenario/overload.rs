@@ -147,7 +147,7 @@ pub(crate) fn run(plan: &Plan) -> Result<(), BenchError> {
         for (way, queues) in subjects(plan) {
             let estate = Estate::start(plan, way, queues)?;
             estate.measure(WARM_UP_OFFER, WARM_UP.min(plan.seconds * 3))?;
-            for (nth, &(offer, is_soak)) in offers(plan, way, queues).iter().enumerate() {
+            for (nth, &(offer, is_soak)) in offers(plan, way).iter().enumerate() {
                 let duration = if is_soak { plan.seconds * SOAK_TIMES } else { plan.seconds };
                 let measured = estate.measure(offer, duration)?;
                 if rows.len() == at {
@@ -188,12 +188,11 @@ fn verb(queues: u32) -> &'static str {
 }
 
 /// With whether it is the soak.
-fn offers(plan: &Plan, way: Way, queues: u32) -> Vec<(u32, bool)> {
+fn offers(plan: &Plan, way: Way) -> Vec<(u32, bool)> {
     if plan.is_quick {
         return vec![(50, false), (200, false)];
     }
-    let has_soak = way == Way::Agents && queues != 0;
-    let soak = has_soak.then_some((SOAK_OFFER, true));
+    let soak = (way == Way::Agents).then_some((SOAK_OFFER, true));
     OFFERS.iter().map(|offer| (*offer, false)).chain(soak).collect()
 }
 
