@@ -148,6 +148,7 @@ impl Control {
         let direct_gates = Arc::new(DirectGates::new(config.process.workers.get()));
         hub.show_direct_gates(&direct_gates);
         let traffic = Traffic::default();
+        hub.show_traffic(&traffic);
         let registries = registries::open(&config)?;
         let readiness = Readiness::new();
         let addresses = &listeners.addresses;

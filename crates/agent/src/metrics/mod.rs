@@ -35,6 +35,7 @@ use self::process::Process;
 use crate::gate::{DirectGates, GateFigures, SharedGate};
 use crate::journal::Journal;
 use crate::stages::{CallSide, StageTotals};
+use crate::upstream::Traffic;
 
 pub use self::calls::{CallStats, CallTotals};
 pub use self::certificates::CertificateExpiry;
@@ -87,6 +88,7 @@ struct Inner {
     memory: OnceLock<Budget>,
     gates: Mutex<Vec<Arc<SharedGate>>>,
     direct_gates: OnceLock<Arc<DirectGates>>,
+    traffic: OnceLock<Traffic>,
     journal: OnceLock<Journal>,
     registries: PerName<RegistryStats>,
     holds: Holds,
@@ -115,6 +117,7 @@ impl Hub {
             memory: OnceLock::new(),
             gates: Mutex::default(),
             direct_gates: OnceLock::new(),
+            traffic: OnceLock::new(),
             journal: OnceLock::new(),
             registries: PerName::default(),
             holds: Holds::default(),
@@ -234,6 +237,16 @@ impl Hub {
     #[must_use]
     pub fn direct_gates(&self) -> Vec<GateFigures> {
         self.0.direct_gates.get().map(|gates| gates.figures()).unwrap_or_default()
+    }
+
+    /// Shows how many connections to endpoints there are.
+    pub fn show_traffic(&self, traffic: &Traffic) {
+        let _ = self.0.traffic.set(traffic.clone());
+    }
+
+    /// How many connections to endpoints are open, by address.
+    pub(super) fn n_upstream_connections(&self) -> BTreeMap<String, u64> {
+        self.0.traffic.get().map(Traffic::n_open).unwrap_or_default()
     }
 
     /// How the gates before exported apps stand.

@@ -26,6 +26,9 @@ const OK: &str = "ok";
 /// The label `outcome` of the latency of a call that failed.
 const FAILED: &str = "failed";
 
+/// Endpoints whose connections are shown, at most.
+const MAX_ENDPOINTS: usize = 1000;
+
 /// Names and words of one family of calls.
 pub(super) struct Words {
     pub(super) labels: &'static [&'static str],
@@ -105,6 +108,7 @@ impl Collector for Shown {
         gates(&mut out, hub)?;
         registries(&mut out, hub)?;
         services(&mut out, &self.services)?;
+        upstream_connections(&mut out, hub)?;
         holds(&mut out, hub)?;
         ejections(&mut out, hub)?;
         events(&mut out, hub)?;
@@ -265,6 +269,16 @@ fn services(out: &mut DescriptorEncoder<'_>, services: &[ServiceFigures]) -> fmt
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (service, [.., n_waiting]) in &by_name {
         metric.encode_family(&[("service", *service)])?.encode_gauge(&gauge(*n_waiting))?;
+    }
+    Ok(())
+}
+
+fn upstream_connections(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
+    let help = "Connections to an endpoint that are open now, of all workers";
+    let name = "dubmesh_upstream_connections";
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (endpoint, n_open) in hub.n_upstream_connections().iter().take(MAX_ENDPOINTS) {
+        metric.encode_family(&[("endpoint", endpoint.as_str())])?.encode_gauge(n_open)?;
     }
     Ok(())
 }

@@ -10,7 +10,6 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use balance::Evidence;
@@ -18,6 +17,7 @@ use wire::Conn;
 
 use super::dubbo::DubboPeer;
 use super::lane_group::{LaneGroup, Start, Unwell};
+use super::traffic::EndpointTraffic;
 use super::{PeerProtocol, SharedSetup, Standing, Upstream};
 use crate::error::CallError;
 
@@ -30,15 +30,8 @@ pub struct Lanes<P: PeerProtocol> {
     pub(super) short: LaneGroup<P>,
     long: RefCell<Option<Long<P>>>,
     setup: Rc<SharedSetup>,
-    traffic: LanesTraffic,
+    traffic: Arc<EndpointTraffic>,
     start: Start<P>,
-}
-
-/// Counts the bytes of all workers' connections to the same endpoint.
-#[derive(Clone, Debug, Default)]
-pub(super) struct LanesTraffic {
-    pub(super) short: Arc<AtomicU64>,
-    pub(super) long: Arc<AtomicU64>,
 }
 
 /// The connections for long messages.
@@ -67,11 +60,11 @@ pub struct ReadyLane<P: PeerProtocol> {
 }
 
 impl<P: PeerProtocol> Lanes<P> {
-    /// Begins to connect, as `setup` says. `start` makes each connection. Must be called on a
-    /// worker's runtime.
+    /// Begins to connect, as `setup` says. `start` makes each connection, and `traffic` is what all
+    /// workers have there. Must be called on a worker's runtime.
     pub(super) fn start(
         setup: Rc<SharedSetup>,
-        traffic: LanesTraffic,
+        traffic: Arc<EndpointTraffic>,
         start: impl Fn() -> Upstream<P> + 'static,
         now: Instant,
     ) -> Self {

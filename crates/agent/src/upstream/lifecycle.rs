@@ -20,6 +20,7 @@ use wire::{Backoff, Connection, Destination, Meter, jitter};
 
 use super::reconnects::{AttemptPermit, Down, Reconnects};
 use super::signs::Signs;
+use super::traffic::EndpointTraffic;
 use crate::connections::{Activity, Connections, Direction, Session};
 use crate::error::{CallError, Code};
 
@@ -80,6 +81,8 @@ struct UpstreamParts<P: PeerProtocol> {
     address: Rc<str>,
     connections: Connections,
     reconnects: Reconnects,
+    /// Of all connections to the same endpoint.
+    traffic: Arc<EndpointTraffic>,
     /// While it is down.
     down: RefCell<Option<Down>>,
     state: RefCell<Connectivity<P::Machine>>,
@@ -107,19 +110,21 @@ enum Connectivity<M> {
 }
 
 impl<P: PeerProtocol> Upstream<P> {
-    /// Begins to connect to `destination`. Its connections are in the table `connections`. Must be
-    /// called on a worker's runtime.
+    /// Begins to connect to `destination`. Its connections are in the table `connections`, and
+    /// count in `traffic`. Must be called on a worker's runtime.
     pub fn start(
         peer: P,
         destination: Destination,
         connections: Connections,
         reconnects: Reconnects,
+        traffic: &Arc<EndpointTraffic>,
     ) -> Self {
         let inner = Rc::new(UpstreamParts {
             peer,
             address: destination.to_string().into(),
             connections,
             reconnects,
+            traffic: Arc::clone(traffic),
             down: RefCell::default(),
             state: RefCell::new(Connectivity::Connecting(None)),
             meter: RefCell::default(),
@@ -409,6 +414,7 @@ impl<P: PeerProtocol> UpstreamParts<P> {
 
     /// Drives one connection to its end, and says why it ended.
     async fn serve(&self, mut stream: Connection, was_ready: &Cell<bool>) -> String {
+        let _open = self.traffic.open();
         let conn = Conn::new(self.peer.machine(Instant::now()));
         let listed = Rc::new(Made::<P>(conn.clone()));
         self.connections.add(stream.facts(), stream.meter(), Direction::Upstream, &listed);

@@ -27,6 +27,7 @@ mod traffic;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use balance::Evidence;
@@ -40,7 +41,6 @@ use wire::{Account, Conn, Destination, SocketOptions};
 pub use self::credits::{Credit, LinkPurse};
 use self::dubbo::DubboPeer;
 pub use self::lane_group::Unwell;
-use self::lanes::LanesTraffic;
 pub use self::lanes::{Lanes, MessageLen, ReadyLane};
 pub use self::lifecycle::{PeerProtocol, Upstream};
 use self::link::LinkPeer;
@@ -406,16 +406,14 @@ impl UpstreamPool {
         let (address, destination) = (at.to_string(), at.destination(setup.socket));
         let (memory, connections) = (Rc::clone(&self.memory), self.connections.clone());
         let reconnects = self.reconnects.clone();
+        let traffic = self.traffic.of(at.key(), address.clone());
+        let counted = Arc::clone(&traffic);
         let setup = SharedSetup::new(setup);
         let lanes_setup = Rc::clone(&setup);
         let start = move || {
             let peer = peer(&address, Rc::clone(&setup), Rc::clone(&memory));
             let (connections, reconnects) = (connections.clone(), reconnects.clone());
-            Upstream::start(peer, destination.clone(), connections, reconnects)
-        };
-        let traffic = LanesTraffic {
-            short: self.traffic.of(at.key()),
-            long: self.traffic.of(format!("{}, long messages", at.key())),
+            Upstream::start(peer, destination.clone(), connections, reconnects, &counted)
         };
         Lanes::start(lanes_setup, traffic, start, Instant::now())
     }

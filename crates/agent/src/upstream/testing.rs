@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -152,7 +153,13 @@ impl TestServer {
                 tls: None,
             };
             let connections = connections.clone();
-            Upstream::start(peer(), destination, connections, Reconnects::default())
+            Upstream::start(
+                peer(),
+                destination,
+                connections,
+                Reconnects::default(),
+                &Arc::default(),
+            )
         }
     }
 

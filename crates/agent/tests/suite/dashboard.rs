@@ -130,12 +130,20 @@ fn samples() -> Samples {
     let _registered =
         [register_with(&hub, good.addr, &[("threads", "8")]), register_with(&hub, fails.addr, &[])];
     let vanishing = register(&hub, vanishes.addr);
-    let consumer = consumer_with_metrics(&hub, "[defaults]\neject_ms = 30000\nhold_percent = 1\n");
+    let consumer = consumer_with_metrics(
+        &hub,
+        "[defaults]\neject_ms = 30000\nhold_percent = 1\nidempotent = [\"echo\"]\n\
+         [[defaults.method]]\nnames = [\"limited\"]\nrate_limit = 1\n",
+    );
     let echo = || call(&consumer, "echo", &[STRING], "[\"a\"]");
     wait_until("one is ejected", || {
         echo();
         let name = format!("dubmesh_endpoints_ejected{{service=\"{SERVICE}\"}}");
         (metric(&consumer, &name) == 1).then_some(())
+    });
+    wait_until("a call is limited", || {
+        let answer = call(&consumer, "limited", &[STRING], "[\"a\"]");
+        (answer.status == 429).then_some(())
     });
     drop(vanishing);
     wait_until("one is held", || {

@@ -37,8 +37,7 @@ impl LanesFixture {
         let mut place = TestServer::new().await;
         place.script.unready.replace(unready.to_vec());
         let now = Instant::now();
-        let lanes =
-            Lanes::start(SharedSetup::new(setup()), LanesTraffic::default(), place.start(), now);
+        let lanes = Lanes::start(SharedSetup::new(setup()), Arc::default(), place.start(), now);
         place.accept(1).await;
         if !unready.contains(&0) {
             until("the first", || lanes.standing() == Standing::Ready).await;
@@ -164,7 +163,7 @@ fn what_an_agent_says_counts_on_whichever_link_it_says_it() {
             LinkPeer::new("h:1", "test", setup, memory, Threads::one_per_core())
         };
         let (start, now) = (place.start_of(peer), Instant::now());
-        let lanes = Lanes::start(setup, LanesTraffic::default(), start, now);
+        let lanes = Lanes::start(setup, Arc::default(), start, now);
         let long = LaneGroup::start(connections, Arc::default(), Rc::clone(&lanes.start), now);
         lanes.long.replace(Some(Long { lanes: Rc::new(long), used_at: now }));
         let mut all = lanes.short.all();
@@ -232,8 +231,7 @@ fn late_replies_count_on_all_connections_and_when_one_has_ended() {
             let setup = Rc::clone(&shared);
             DubboPeer::new("h:1", setup, memory, Threads::one_per_core(), late_of_ended)
         };
-        let lanes =
-            Lanes::start(setup, LanesTraffic::default(), place.start_of(peer), Instant::now());
+        let lanes = Lanes::start(setup, Arc::default(), place.start_of(peer), Instant::now());
         assert_eq!(lanes.late_replies(), None, "none is up");
         place.accept(2).await;
         let all = lanes.short.all();
