@@ -268,25 +268,39 @@ fn every_listener_says_which_clients_it_does_not_take() {
     }
 }
 
-/// What comes to a listener for links that is none: one line says what it seems to be.
+/// What comes to a listener for links, or for Dubbo, that is none: one line says what it seems to
+/// be.
 #[test]
-fn a_listener_for_links_says_who_is_none() {
+fn a_listener_says_who_speaks_something_else() {
     log();
     let app = FakeProvider::start(Behaviour::Good);
     let text = format!(
         "[agent]\nworkers = 1\n[[registry]]\nname = 'main'\nkind = 'etcd'\n\
          endpoints = ['http://127.0.0.1:1']\n[link]\nlisten = '127.0.0.1:0'\n\
+         [[ingress]]\nprotocol = 'dubbo'\nlisten = '127.0.0.1:0'\n\
          [[export]]\ninterface = '{SERVICE}'\napp = 'dubbo://{}'\n",
         app.addr
     );
     let agent = start(&text, &MemoryHub::new());
-    let address = agent.addresses().link.unwrap();
-    for (bytes, words) in [
-        (&b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"[..], "the peer seems to speak HTTP"),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "the peer seems to speak HTTP"),
-        (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03\0\0\0\0\0", "the peer speaks TLS, but this"),
-        (b"\xda\xbb\xc2\0\0\0\0\0\0\0\0\x01\0\0\0\0", "the peer speaks Dubbo's own protocol"),
-        (&[0xff; 40], "is the peer a link?"),
+    let links = ("link", agent.addresses().link.unwrap());
+    let consumers = ("dubbo", agent.addresses().dubbo[0]);
+    let (http, http2) =
+        (&b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"[..], &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..]);
+    let tls = &b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03\0\0\0\0\0"[..];
+    for ((listener, address), bytes, words) in [
+        (links, http, "the peer seems to speak HTTP"),
+        (links, http2, "the peer seems to speak HTTP"),
+        (links, tls, "the peer speaks TLS, but this"),
+        (
+            links,
+            b"\xda\xbb\xc2\0\0\0\0\0\0\0\0\x01\0\0\0\0",
+            "the peer speaks Dubbo's own protocol",
+        ),
+        (links, &[0xff; 40], "is the peer a link?"),
+        (consumers, http, "the peer seems to speak HTTP"),
+        (consumers, http2, "the peer seems to speak HTTP"),
+        (consumers, tls, "the peer speaks TLS, but this"),
+        (consumers, &[0xff; 40], "magic is 0xffff, expected 0xdabb"),
     ] {
         let n_lines = log().lock().unwrap().len();
         let client = block_on(async {
@@ -299,7 +313,7 @@ fn a_listener_for_links_says_who_is_none() {
             let _ = tokio::time::timeout(PATIENCE, end).await.expect("an end");
             own
         });
-        let line = logged("link", &client);
+        let line = logged(listener, &client);
         assert!(line.contains(words), "{line}");
     }
 }

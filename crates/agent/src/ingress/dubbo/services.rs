@@ -18,6 +18,7 @@ use crate::backend::Backend;
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
 use crate::routes::ClusterRoute;
+use crate::stages::{self, StageClock};
 use crate::worker::Worker;
 
 /// Services that a session remembers. More than one program uses at a time.
@@ -74,6 +75,16 @@ pub(super) struct RequestTarget {
     pub(super) timeout: Option<Duration>,
     /// Of the method; or of its service, for requests that look like none before.
     pub(super) reply_len: Rc<ExpectedLen>,
+}
+
+/// Says which service a timed call is of. The names that callers make up are all one.
+#[cold]
+pub(super) fn name_clock(clock: &StageClock, found: Option<&RequestTarget>) {
+    match found.map(|found| &found.service) {
+        Some(ServiceTarget::Route(route)) => clock.name(&route.def.service),
+        Some(ServiceTarget::Export(export)) => clock.name(&export.backend.service.to_string()),
+        Some(ServiceTarget::Metadata) | None => clock.name(stages::OTHER),
+    }
 }
 
 /// What a request looked like, and what it said.

@@ -12,16 +12,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use dubbo_proto::{ReplyTo, ServerConfig, ServerEvent, ServiceKey, Status};
+use dubbo_proto::{ProtoError, ReplyTo, ServerConfig, ServerEvent, ServiceKey, Status};
 use flow::GiveUp;
-use tracing::debug;
-use wire::{Account, Conn, Connection, Peer, Taking, TimedEvent, Watched, drive};
+use tracing::{debug, info};
+use wire::{Account, Conn, Connection, Ending, Peer, Taking, TimedEvent, Watched, drive};
 
 use super::DubboListener;
 use super::flights::{Again, CallCounter, Flight, Flights};
 use super::machine::DubboServer;
 use super::metadata::{self, MetadataResult};
-use super::services::{RequestTarget, ServiceTarget, Services};
+use super::services::{self, RequestTarget, ServiceTarget, Services};
 use super::waiting::Waiting;
 use crate::call::{
     Call, Consumer, DubboAnswer, Outcome, ProviderReply, Times, Whole, note_reply, watch,
@@ -33,7 +33,7 @@ use crate::facts::WholeFacts;
 use crate::journal::{self, Entry};
 use crate::memory::{Metered, no_room_for_reply, write_timeout};
 use crate::metrics::CallStats;
-use crate::stages::{self, Stage, StageClock, enter};
+use crate::stages::{Stage, StageClock, enter};
 use crate::worker::Worker;
 
 /// A connection that was asked to send nothing new closes after so much silence: requests that had
@@ -139,9 +139,14 @@ impl DubboSession {
 
     /// Serves the connection until it ends, and gives up then what is under way.
     pub async fn serve(self: &Rc<Self>, stream: Connection) {
+        let facts = stream.facts();
         let stream = Watched::new(stream, Rc::clone(&self.taking));
         let ending = drive(stream, &self.conn, |event| self.on_event(event)).await;
-        debug!(%ending, "consumer's connection closed");
+        match &ending {
+            // The peer is no consumer: somebody has to mend that.
+            Ending::Protocol(ProtoError::Frame(error)) => info!("{facts} is closed: {error}"),
+            _ => debug!(%ending, "consumer's connection closed"),
+        }
         let flights = self.flights.borrow_mut().take_all();
         for flight in flights {
             self.stats.finished(flight.started.elapsed(), Some(Code::Cancelled as u8));
@@ -175,7 +180,7 @@ impl DubboSession {
         }
         let found = self.services.of_request(received.to.serialization, &received.body);
         if let Some(clock) = &received.clock {
-            name_clock(clock, found.as_ref().ok());
+            services::name_clock(clock, found.as_ref().ok());
         }
         match found {
             Ok(RequestTarget { service: ServiceTarget::Route(route), timeout, reply_len }) => {
@@ -484,15 +489,5 @@ impl Consumer for DubboSession {
             }
             Err(error) => self.fail(flight, &error, None),
         }
-    }
-}
-
-/// Says which service a timed call is of. The names that callers make up are all one.
-#[cold]
-fn name_clock(clock: &StageClock, found: Option<&RequestTarget>) {
-    match found.map(|found| &found.service) {
-        Some(ServiceTarget::Route(route)) => clock.name(&route.def.service),
-        Some(ServiceTarget::Export(export)) => clock.name(&export.backend.service.to_string()),
-        Some(ServiceTarget::Metadata) | None => clock.name(stages::OTHER),
     }
 }
