@@ -26,6 +26,7 @@ pub(crate) use stream::{DetachedSocket, Socket};
 
 mod departures;
 mod discard;
+mod hang_up;
 mod meter;
 mod stream;
 #[cfg(feature = "tls")]

@@ -122,6 +122,11 @@ impl<S> Watched<S> {
     }
 
     /// The stream.
+    pub fn get_ref(&self) -> &S {
+        &self.stream
+    }
+
+    /// The stream.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.stream
     }

@@ -126,6 +126,10 @@ pub struct HttpSession {
     is_known: Cell<bool>,
     /// Whether the last request is of a caller who may ask again, and was read to its end.
     is_read_whole: Cell<bool>,
+    /// Of HTTP/1: whether the socket says that the caller has hung up, and whether we wait for it
+    /// to say so.
+    tells_hang_up: Cell<bool>,
+    awaits_hang_up: Cell<bool>,
     /// How many bytes of the last request may still come when it is answered.
     unread_len: Cell<u64>,
     /// What was refused before it was a request, if the journal has not been told yet.
@@ -159,6 +163,8 @@ impl HttpSession {
             answering: OnceCell::new(),
             is_known: Cell::new(false),
             is_read_whole: Cell::new(false),
+            tells_hang_up: Cell::new(false),
+            awaits_hang_up: Cell::new(false),
             unread_len: Cell::new(0),
             refusal: Cell::new(None),
             phase: Cell::new(Phase::Head),
@@ -477,6 +483,7 @@ impl Drop for Active {
         self.session.n_active.set(self.session.n_active.get() - 1);
         if self.session.n_active.get() == 0 {
             self.session.end_head();
+            self.session.awaits_hang_up.set(false);
             self.session.chunks.set(None);
             self.session.is_too_long.set(false);
             self.session.enter(Phase::Idle);

@@ -38,10 +38,13 @@ impl HttpSession {
         let answering = Answering::new(Rc::clone(&worker), Arc::clone(listener));
         let answering = self.answering.get_or_init(|| answering);
         let mut service = service_fn(|request| Answered::new(self, request));
+        let tells_hang_up = io.tells_hang_up();
+        self.tells_hang_up.set(tells_hang_up);
         loop {
             let mut connection = http1::Builder::new()
-                // A caller that hangs up gives its call up.
-                .half_close(false)
+                // A caller that hangs up gives its call up. Unless we notice, hyper reads to find
+                // out, into another 8 KiB for each request.
+                .half_close(tells_hang_up)
                 .max_buf_size(listener.config.max_head_len.max(MIN_BUFFER_LEN))
                 .max_header_size(listener.config.max_head_len)
                 .writev(true)
@@ -72,6 +75,7 @@ impl HttpSession {
 
     /// The request is read to its end.
     pub(in crate::ingress::http) fn read_whole(&self, head: &Parts, facts: &Facts<'_>) {
+        self.awaits_hang_up.set(self.tells_hang_up.get());
         self.is_read_whole.set(head.version == Version::HTTP_11 && !facts.has_options);
     }
 

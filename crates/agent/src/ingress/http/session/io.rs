@@ -93,6 +93,11 @@ impl hyper::rt::Read for SessionIo {
 }
 
 impl SessionIo {
+    /// Whether the socket alone says that the caller has hung up. By TLS, it says so in TLS.
+    pub(super) fn tells_hang_up(&self) -> bool {
+        !self.stream.inner().get_ref().is_tls()
+    }
+
     /// Ends a connection of HTTP/2 by whose frames `bytes` too many have come that ask for
     /// nothing.
     fn check_pace(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -184,8 +189,20 @@ impl hyper::rt::Write for SessionIo {
         true
     }
 
+    /// hyper flushes in each turn. While a request is answered, this is where its caller's end is
+    /// noticed.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        if !self.session.awaits_hang_up.get() {
+            return Poll::Ready(Ok(()));
+        }
+        match self.stream.inner().get_ref().poll_hung_up(cx) {
+            Poll::Ready(true) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            // It asks for more before it has its answer.
+            Poll::Ready(false) => self.session.awaits_hang_up.set(false),
+            Poll::Pending => {}
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,0 +1,86 @@
+//! Whether the peer has gone, for who does not want to read.
+//!
+//! Who reads to find that out needs a buffer for what may come instead.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::task::{Context, Poll, ready};
+
+use socket2::SockRef;
+use tokio::io::Interest;
+
+use super::Connection;
+use super::stream::Socket;
+
+impl Connection {
+    /// Waits until there is something to read, or nothing will come any more: whether it is the
+    /// latter. Nothing is read. By TLS there may be something that is no word of the peer's.
+    pub fn poll_hung_up(&self, cx: &mut Context<'_>) -> Poll<bool> {
+        match self.stream.socket() {
+            Some(socket) => ready!(socket.poll_peek(cx)).map_or(true, |len| len == 0).into(),
+            None => Poll::Ready(true),
+        }
+    }
+}
+
+impl Socket {
+    fn poll_peek(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        loop {
+            let peeked = match self {
+                Self::Tcp(stream) => {
+                    ready!(stream.poll_read_ready(cx))?;
+                    stream.try_io(Interest::READABLE, || peek(&SockRef::from(stream)))
+                }
+                Self::Unix(stream) => {
+                    ready!(stream.poll_read_ready(cx))?;
+                    stream.try_io(Interest::READABLE, || peek(&SockRef::from(stream)))
+                }
+            };
+            match peeked {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                peeked => return Poll::Ready(peeked),
+            }
+        }
+    }
+}
+
+fn peek(socket: &SockRef<'_>) -> io::Result<usize> {
+    socket.peek(&mut [MaybeUninit::uninit()])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream, UnixStream};
+
+    use super::*;
+
+    async fn check(mut connection: Connection, mut peer: impl AsyncWriteExt + Unpin) {
+        let waits = |connection: &Connection| {
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            connection.poll_hung_up(&mut cx).is_pending()
+        };
+        assert!(waits(&connection));
+        peer.write_all(b"ab").await.unwrap();
+        assert!(!poll_fn(|cx| connection.poll_hung_up(cx)).await);
+        let mut read = [0; 2];
+        connection.read_exact(&mut read).await.unwrap();
+        assert_eq!(&read, b"ab", "nothing was taken");
+        assert!(waits(&connection));
+        drop(peer);
+        assert!(poll_fn(|cx| connection.poll_hung_up(cx)).await);
+    }
+
+    #[tokio::test]
+    async fn who_has_gone_is_noticed_and_what_has_come_stays() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (peer, _) = listener.accept().await.unwrap();
+        check(Connection::outgoing(stream, "test").unwrap(), peer).await;
+        let (ours, peer) = UnixStream::pair().unwrap();
+        check(Connection::outgoing_unix(ours, "test"), peer).await;
+    }
+}
