@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use dubbo_proto::attachment::TYPED;
-use dubbo_proto::{AttachmentValue, BodyLimits, Outcome};
+use dubbo_proto::{AttachmentValue, BodyLimits, Outcome, Request};
 use hessian::Limits;
 use hessian::json::{self, JsonError, JsonReader};
 use hessian::transcode::JsonOptions;
@@ -138,6 +138,20 @@ fn pair(name: &str, value: &[u8]) -> Option<(String, String)> {
     // Java's attachment of a one-way call is a text.
     let mark = if name == ONE_WAY.0 { "" } else { MARK };
     Some((format!("{mark}{name}"), value.to_owned()))
+}
+
+/// The attachments of a request that are numbers or booleans, their names marked.
+pub fn typed_of(request: &Request) -> Vec<(String, String)> {
+    let mut json = Vec::new();
+    let has_some = request.may_have_other_attachments()
+        && request.write_attachments_json(&JsonOptions::default(), &mut json).is_ok_and(|it| it);
+    if !has_some {
+        return Vec::new();
+    }
+    let is_text = |value: &[u8]| value.first() == Some(&b'"');
+    let members = json::members(&json).unwrap_or_default().into_iter();
+    let others = members.filter(|(_, value)| !is_text(value));
+    others.take(MAX_COUNT).filter_map(|(name, value)| pair(&name, value)).collect()
 }
 
 /// Attachments of a reply, by name: each as JSON text.

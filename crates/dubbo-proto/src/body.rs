@@ -95,13 +95,16 @@ pub(crate) struct RequestParts {
     pub(crate) args: Range<usize>,
     pub(crate) n_args: usize,
     pub(crate) attachments: Vec<(Text, Text)>,
+    /// Whether there may be attachments that are not texts.
+    pub(crate) may_have_others: bool,
 }
 
 impl RequestParts {
     /// Nothing has been read yet.
     pub(crate) fn of(body: Bytes) -> Self {
         let fields = [Text::EMPTY; FIELDS.len()];
-        Self { body, fields, args: 0..0, n_args: 0, attachments: Vec::new() }
+        let (attachments, may_have_others) = (Vec::new(), true);
+        Self { body, fields, args: 0..0, n_args: 0, attachments, may_have_others }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::body::{AttachmentMap, BodyLimits};
 use crate::frame::{HEADER_LEN, Header};
 use crate::serialization::BodyCodec;
 use crate::serialization::codec::{MAX_FRONT_LEN, ReplyParts};
-use crate::values::{ReadOptions, ValueCodec, ValueError};
+use crate::values::{ReadOptions, ValueCodec, ValueError, values_of};
 use crate::{ProtoError, Serialization, Status};
 
 /// The longest error text that is written. A stack trace of ordinary depth fits.
@@ -240,20 +240,13 @@ impl<'a> Outcome<'a> {
         out: &mut Vec<u8>,
     ) -> Result<bool, ValueError> {
         match self.attachment_map(&BodyLimits::default())? {
-            None => return Ok(false),
-            Some(AttachmentMap::Hessian(mut decoder)) => {
-                hessian::transcode::hessian_to_json(&mut decoder, out, options)?;
-            }
-            Some(AttachmentMap::Text { text, .. }) => {
-                self.values()?.read_untyped(text, options, out)?;
-            }
+            Some(map) => map.write_json(self.serialization, options, out).map(|()| true),
+            None => Ok(false),
         }
-        Ok(true)
     }
 
     fn values(&self) -> Result<&'static dyn ValueCodec, ProtoError> {
-        let id = self.serialization.id();
-        self.serialization.values().ok_or(ProtoError::UnsupportedSerialization { id })
+        values_of(self.serialization)
     }
 
     /// Where the attachments are, for those who want them all, whatever they are.
@@ -273,7 +266,7 @@ impl<'a> Outcome<'a> {
     fn parts(&self) -> ReplyParts<'a> {
         ReplyParts {
             body: self.body,
-            has_value: self.kind != ReplyKind::Null,
+            n_values: usize::from(self.kind != ReplyKind::Null),
             value_start: self.value_start,
             value_end: self.value_end.get(),
         }

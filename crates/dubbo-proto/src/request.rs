@@ -3,11 +3,13 @@
 //! Source: apache/dubbo, `DecodeableRpcInvocation`.
 
 use bytes::Bytes;
+use java_json::JsonOptions;
 
-use crate::body::{BodyLimits, RequestParts};
-use crate::serialization::codec::SIZE_LEN;
+use crate::body::{BodyLimits, FIELDS, RequestParts};
+use crate::serialization::codec::{ReplyParts, SIZE_LEN};
 use crate::serialization::texts;
 use crate::service::NO_VERSION;
+use crate::values::ValueError;
 use crate::{PROTOCOL_VERSION, ProtoError, Serialization, ServiceKey};
 
 /// About as much as a few more attachments take.
@@ -107,6 +109,31 @@ impl Request {
             .attachments
             .iter()
             .map(|(name, value)| (name.get(&self.parts.body), value.get(&self.parts.body)))
+    }
+
+    /// Whether there may be attachments whose values are not strings.
+    #[must_use]
+    pub const fn may_have_other_attachments(&self) -> bool {
+        self.parts.may_have_others
+    }
+
+    /// Appends the map of all attachments as JSON, and says whether there is one.
+    ///
+    /// # Errors
+    /// [`ValueError`] when it is broken, or has no form in JSON.
+    pub fn write_attachments_json(
+        &self,
+        options: &JsonOptions,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, ValueError> {
+        // They end a request as they end a reply.
+        let n_values = FIELDS.len() + self.n_args();
+        let body = &self.parts.body;
+        let parts = ReplyParts { body, n_values, value_start: 0, value_end: None };
+        match self.serialization.bodies()?.find_attachments(&parts, &BodyLimits::default())? {
+            Some(map) => map.write_json(self.serialization, options, out).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     /// The attachment with this name; the last one if there are several, as in a Java map.

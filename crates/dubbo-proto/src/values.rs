@@ -9,7 +9,7 @@ use std::ops::Range;
 use java_json::json::{JsonError, JsonReader};
 use java_json::{InputOptions, JavaType, JsonOptions, Limits, Schema};
 
-use crate::ProtoError;
+use crate::{AttachmentMap, ProtoError, Serialization};
 
 /// Why a value could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -366,4 +366,28 @@ pub fn text_of(value: &hessian::Value) -> Option<String> {
         Ok(text) => text.into_owned(),
         Err(_) => String::from_utf8_lossy(&json).into_owned(),
     })
+}
+/// What reads and writes values of that serialization.
+pub(crate) fn values_of(
+    serialization: Serialization,
+) -> Result<&'static dyn ValueCodec, ProtoError> {
+    let id = serialization.id();
+    serialization.values().ok_or(ProtoError::UnsupportedSerialization { id })
+}
+
+impl AttachmentMap<'_> {
+    /// Appends the map as JSON.
+    pub(crate) fn write_json(
+        self,
+        serialization: Serialization,
+        options: &JsonOptions,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ValueError> {
+        match self {
+            Self::Hessian(mut decoder) => {
+                Ok(hessian::transcode::hessian_to_json(&mut decoder, out, options)?)
+            }
+            Self::Text { text, .. } => values_of(serialization)?.read_untyped(text, options, out),
+        }
+    }
 }

@@ -4,6 +4,8 @@ mod amount;
 mod fields;
 mod zone;
 
+use std::ops::RangeInclusive;
+
 pub use amount::{parse_duration, parse_period};
 pub use fields::TimeFields;
 pub use zone::{Zone, parse_zone};
@@ -72,7 +74,11 @@ impl Date {
 
     /// The day at the front of `text`, and what follows.
     pub fn parse(text: &[u8]) -> Option<(Self, &[u8])> {
-        let (year, text) = parse_year(text)?;
+        Self::parse_of(parse_year(text)?)
+    }
+
+    /// The same behind its year.
+    fn parse_of((year, text): (i64, &[u8])) -> Option<(Self, &[u8])> {
         let (month, text) = digits::<2>(text.strip_prefix(b"-")?)?;
         let (day, text) = digits::<2>(text.strip_prefix(b"-")?)?;
         let date = Self { year, month, day };
@@ -158,19 +164,23 @@ pub fn parse_ms(text: &str) -> Option<i64> {
     seconds.checked_mul(1000)?.checked_add(i64::from(nano / 1_000_000))
 }
 
+/// From -1000000000-01-01T00:00:00Z to +1000000000-12-31T23:59:59Z. Source: `Instant.MIN`, `MAX`.
+const INSTANTS: RangeInclusive<i64> = -31_557_014_167_219_200..=31_556_889_864_403_199;
+
 /// Seconds since 1970 UTC, and nanoseconds after them.
 pub fn parse_instant(text: &[u8]) -> Option<(i64, u32)> {
-    let (date, rest) = Date::parse(text)?;
+    let (date, rest) = Date::parse_of(parse_long_year(text)?)?;
     let days = date.to_days();
     if rest.is_empty() {
-        return Some((days * 86_400, 0));
+        return Some((days * 86_400, 0)).filter(|(seconds, _)| INSTANTS.contains(seconds));
     }
     let (time, rest) = match rest.split_first()? {
         (b'T' | b't' | b' ', rest) => Time::parse(rest)?,
         _ => return None,
     };
     let offset = if rest.is_empty() { 0 } else { parse_offset(rest)? };
-    Some((days * 86_400 + time.to_seconds() - i64::from(offset), time.nano))
+    let seconds = days * 86_400 + time.to_seconds() - i64::from(offset);
+    INSTANTS.contains(&seconds).then_some((seconds, time.nano))
 }
 
 /// The day and the second of the day.
@@ -234,13 +244,18 @@ pub fn write_year(out: &mut Vec<u8>, year: i64) {
 
 /// The year at the front of `text`: four digits, or a sign and up to nine.
 pub fn parse_year(text: &[u8]) -> Option<(i64, &[u8])> {
+    parse_long_year(text).filter(|(year, _)| year.abs() <= 999_999_999)
+}
+
+/// The same with up to ten digits: an `Instant` has a year more at either end than a date.
+fn parse_long_year(text: &[u8]) -> Option<(i64, &[u8])> {
     let (sign, rest) = match text.split_first()? {
         (b'+', rest) => (1, rest),
         (b'-', rest) => (-1, rest),
         _ => (1, text),
     };
     let n_digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
-    let max = if rest.len() == text.len() { 4 } else { 9 };
+    let max = if rest.len() == text.len() { 4 } else { 10 };
     if n_digits < 4 || max < n_digits {
         return None;
     }
@@ -308,6 +323,26 @@ mod tests {
         // The whole range of a Java long has a text.
         assert_eq!(iso(i64::MAX), "+292278994-08-17T07:12:55.807Z");
         assert_eq!(iso(i64::MIN), "-292275055-05-16T16:47:04.192Z");
+    }
+
+    /// `Instant` has a year more at either end than `LocalDate`.
+    #[test]
+    fn the_first_and_the_last_instant_are_read() {
+        let read = |text: &str| parse_instant(text.as_bytes());
+        let (least, most) = INSTANTS.into_inner();
+        assert_eq!(read("-1000000000-01-01T00:00:00Z"), Some((least, 0)));
+        let last = "+1000000000-12-31T23:59:59.999999999Z";
+        assert_eq!(read(last), Some((most, 999_999_999)));
+        for text in [
+            "-1000000001-12-31T23:59:59Z",
+            "-1000000000-01-01T00:00:00+01:00",
+            "+1000000000-12-31T23:59:59-01:00",
+            "+1000000001-01-01",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+        assert!(Date::parse(b"+1000000000-01-01").is_none());
+        assert!(Date::parse(b"+999999999-12-31").is_some());
     }
 
     #[test]

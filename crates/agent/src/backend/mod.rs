@@ -19,6 +19,7 @@ use tokio::task::AbortHandle;
 
 pub use self::dubbo::DubboApp;
 pub use self::http::HttpApp;
+use crate::attachments;
 use crate::call::{Call, Encoded, Outcome, Whole};
 use crate::config::{AppConfig, ClusterRules, ExportConfig};
 use crate::error::{CallError, Code};
@@ -240,7 +241,9 @@ pub fn call_whole(
             return None;
         }
     };
-    let attachments: Vec<(&str, &str)> = request.attachments().collect();
+    let typed = attachments::typed_of(&request);
+    let typed = typed.iter().map(|(name, value)| (&**name, &**value));
+    let attachments: Vec<(&str, &str)> = request.attachments().chain(typed).collect();
     let method = AppMethod {
         name: request.method(),
         descriptor: request.descriptor(),

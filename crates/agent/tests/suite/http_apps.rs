@@ -157,6 +157,58 @@ fn one_way_calls_are_made_and_not_answered() {
     }
 }
 
+/// Numbers and booleans that a Dubbo consumer attaches reach the app as what they are, straight and
+/// over a link.
+#[test]
+fn an_app_gets_attachments_that_are_no_texts() {
+    let app = TestApp::start(|_| Does::json("1"));
+    let hub = MemoryHub::new();
+    let export = format!("interface = \"{SERVICE}\"\napp = \"http://{}\"", app.addr);
+    let exporting = dubbo_exporting(&hub, &export);
+    let ingress = dubbo_consumer(&hub, "");
+    let typed = [("traceId", "aB"), ("\u{1}n", "5"), ("\u{1}d", "1.5"), ("\u{1}yes", "true")];
+    for address in [exporting.addresses().dubbo_exports.unwrap(), ingress.addresses().dubbo[0]] {
+        let mut consumer = DubboConsumer::connect(address);
+        wait_until("the app", || {
+            (consumer.call("ready", "x", &[]).status == Status::Ok).then_some(())
+        });
+        assert_eq!(consumer.call("echo", "x", &typed).status, Status::Ok);
+        let expected = r#"{"traceId":"aB","n":5,"d":1.5,"yes":true}"#;
+        assert_eq!(app.last().header("x-dubbo-attachments"), Some(expected));
+    }
+}
+
+/// A timeout that the app, or its agent, speaks of is told as it came: the caller's own is another.
+#[test]
+fn a_timeout_that_comes_as_a_reply_is_told_as_it_is() {
+    let app = TestApp::start(|request| match &*request.path {
+        path if path.ends_with("late") => Does::status(504, r#"{"message":"the disk is slow"}"#),
+        path if path.ends_with("hang") => Does::Hang,
+        _ => Does::json("1"),
+    });
+    let hub = MemoryHub::new();
+    let export = format!(
+        "interface = \"{SERVICE}\"\napp = \"http://{}\"\nerrors = {{ 504 = \"timeout\" }}\n\
+         [[export.method]]\nname = \"ready\"\n[[export.method]]\nname = \"late\"\n\
+         [[export.method]]\nname = \"hang\"\ntimeout_ms = 50",
+        app.addr
+    );
+    let exporting = dubbo_exporting(&hub, &export);
+    let ingress = dubbo_consumer(&hub, "");
+    for address in [exporting.addresses().dubbo_exports.unwrap(), ingress.addresses().dubbo[0]] {
+        let mut consumer = DubboConsumer::connect(address);
+        wait_until("the app", || {
+            (consumer.call("ready", "x", &[]).status == Status::Ok).then_some(())
+        });
+        for (method, words) in [("late", "the disk is slow"), ("hang", "within 50 ms (timeout_ms")]
+        {
+            let answer = consumer.call(method, "x", &[("timeout", "5000")]);
+            assert_ne!(answer.status, Status::Ok);
+            assert!(answer.text().contains(words), "{}", answer.text());
+        }
+    }
+}
+
 /// A service is there while its app is, and a restart of the app is no more than a pause.
 #[test]
 fn an_app_that_goes_away_and_comes_back() {

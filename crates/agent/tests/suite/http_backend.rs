@@ -170,8 +170,9 @@ fn errors_become_what_the_table_says() {
         }
     });
     let lines = "errors = { 404 = 'null', 409 = 'com.acme.Conflict', '4xx' = 'com.acme.Bad', 503 = 'busy', 504 = 'timeout', 501 = 'failed' }\n\
-        [[export.method]]\nname = 'status'\ntypes = ['int']\npath = 'GET /status/{0}'\nreturns = 'int'\n\
-        errors = { 410 = 'null' }\n";
+        [[export.method]]\nname = 'status'\ntypes = ['int']\npath = 'GET /status/{0}'\n\
+        returns = 'java.lang.Integer'\nerrors = { 410 = 'null' }\n\
+        [[export.method]]\nname = 'count'\ntypes = ['int']\npath = 'GET /status/{0}'\nreturns = 'int'\n";
     with(&app, lines, async |http| {
         let call =
             async |status| BackendCall::new("status", "I", &[Value::Int(status)]).make(&http).await;
@@ -197,6 +198,11 @@ fn errors_become_what_the_table_says() {
         assert_eq!(attachments.len(), 1);
         assert_eq!(value(call(404).await), Value::Null);
         assert_eq!(value(call(410).await), Value::Null);
+        // Java would make 0 of it, as if the app had said so.
+        let count = BackendCall::new("count", "I", &[Value::Int(404)]).make(&http).await;
+        let error = count.unwrap_err();
+        assert_eq!(name(&error), "bad_reply");
+        assert_eq!(&*error.message, "the app answered 404, which means null here; expected int");
         for (status, expected, code) in [
             (503, Status::ServerThreadpoolExhausted, "thread_pool_exhausted"),
             (504, Status::ServerTimeout, "timeout"),

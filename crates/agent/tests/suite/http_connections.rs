@@ -131,6 +131,13 @@ fn what_goes_wrong_on_the_way_is_told() {
             ]
             .concat(),
         ),
+        "no-length" => {
+            Does::Bytes(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n1".to_vec())
+        }
+        "fields" => {
+            let fields = "a: b\r\n".repeat(150);
+            Does::Bytes(format!("HTTP/1.1 200 OK\r\n{fields}content-length: 0\r\n\r\n").into())
+        }
         "text" => Does::Answer(200, vec!["content-type: text/html".into()], "<p>hello</p>".into()),
         "gzip" => Does::Answer(200, vec!["content-encoding: gzip".into()], "x".into()),
         _ => Does::json("[true]"),
@@ -138,7 +145,9 @@ fn what_goes_wrong_on_the_way_is_told() {
     with(&app, "max_answer_bytes = 1000", async |http| {
         for (method, code, said) in [
             ("hang", "timeout", "within 100 ms (the caller's timeout)"),
-            ("garbage", "bad_reply", "invalid HTTP"),
+            ("garbage", "bad_reply", "the app's answer is not HTTP: invalid HTTP"),
+            ("no-length", "bad_reply", "the app's answer is not HTTP: Invalid chunk size"),
+            ("fields", "bad_reply", "more than 100 fields"),
             ("close", "connection_broken", "closed"),
             ("half", "connection_broken", ""),
             ("long", "reply_too_large", "limit of 1000 bytes"),

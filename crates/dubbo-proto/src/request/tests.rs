@@ -153,6 +153,38 @@ fn attachments_that_are_no_strings_are_passed_over() {
     let request = decode(Serialization::Hessian2, &body).unwrap();
     assert_eq!(request.attachments().collect::<Vec<_>>(), [("tag", "gray")]);
     assert!(!request.takes_reply_attachments());
+    assert!(request.may_have_other_attachments());
+}
+
+/// Behind whatever arguments there are.
+#[test]
+fn all_attachments_are_told_in_json() {
+    let extra = [("a", "x"), ("\u{1}n", "5"), ("\u{1}d", "1.5"), ("\u{1}yes", "true")];
+    let mut order = Vec::new();
+    let mut encoder = Encoder::new(&mut order);
+    encoder.object_begin("com.acme.Order", &["id"]);
+    encoder.long(7);
+    for serialization in Serialization::WRITTEN {
+        for (descriptor, args) in [("", &b""[..]), ("Lcom/acme/Order;", &order)] {
+            if !descriptor.is_empty() && serialization != Serialization::Hessian2 {
+                continue;
+            }
+            let head = RequestHead { descriptor, ..HEAD };
+            let template = RequestTemplate::new(serialization, &head, &[("path", "b")]).unwrap();
+            let request = decode(serialization, &encode(&template, args, &extra)).unwrap();
+            let mut json = Vec::new();
+            let options = java_json::JsonOptions::default();
+            assert!(request.write_attachments_json(&options, &mut json).unwrap());
+            let json = String::from_utf8(json).unwrap();
+            let expected = r#""a":"x","n":5,"d":1.5,"yes":true}"#;
+            assert!(json.ends_with(expected), "{serialization:?}: {json}");
+            assert!(request.may_have_other_attachments(), "{serialization:?}");
+        }
+    }
+    let head = RequestHead { descriptor: "", ..HEAD };
+    let template = RequestTemplate::new(Serialization::Hessian2, &head, &[]).unwrap();
+    let texts = decode(Serialization::Hessian2, &encode(&template, b"", &[("a", "x")])).unwrap();
+    assert!(!texts.may_have_other_attachments());
 }
 
 #[test]

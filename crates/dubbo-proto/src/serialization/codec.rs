@@ -33,7 +33,8 @@ pub(crate) struct Surroundings {
 /// A reply's body, as far as it has been read.
 pub(crate) struct ReplyParts<'a> {
     pub(crate) body: &'a [u8],
-    pub(crate) has_value: bool,
+    /// How many values there are before the attachments.
+    pub(crate) n_values: usize,
     pub(crate) value_start: usize,
     /// Where the value ends, once somebody had to know.
     pub(crate) value_end: Option<usize>,

@@ -56,7 +56,7 @@ impl BodyCodec for Hessian2 {
         request: &mut RequestParts,
         limits: &BodyLimits,
     ) -> Result<(), ProtoError> {
-        let RequestParts { body, fields, args, n_args, attachments } = request;
+        let RequestParts { body, fields, args, n_args, attachments, may_have_others } = request;
         let mut decoder = Decoder::new(body, limits.hessian);
         for (text_of, field) in fields.iter_mut().zip(FIELDS) {
             let text = read_field(&mut decoder, field.name)?;
@@ -70,7 +70,9 @@ impl BodyCodec for Hessian2 {
                 .map_err(|source| ProtoError::Hessian { field: "argument", source })?;
         }
         *args = start..decoder.position();
-        *attachments = read_attachments(&mut decoder, limits.max_attachments)?;
+        let n;
+        (*attachments, n) = read_attachments(&mut decoder, limits.max_attachments)?;
+        *may_have_others = attachments.len() < n;
         Ok(())
     }
 
@@ -146,7 +148,7 @@ impl BodyCodec for Hessian2 {
     ) -> Result<Option<AttachmentMap<'a>>, ProtoError> {
         // Classes that the value defined may be used behind it, so the way leads through it.
         let mut decoder = Decoder::new(reply.value_and_rest(), limits.hessian);
-        if reply.has_value {
+        for _ in 0..reply.n_values {
             skip_value(&mut decoder)?;
         }
         Ok((!decoder.is_at_end()).then_some(AttachmentMap::Hessian(decoder)))
@@ -160,7 +162,7 @@ impl BodyCodec for Hessian2 {
     ) -> Result<(Vec<TextPair>, &'a [u8]), ProtoError> {
         match map {
             AttachmentMap::Hessian(mut decoder) => {
-                Ok((read_attachments(&mut decoder, max)?, reply.value_and_rest()))
+                Ok((read_attachments(&mut decoder, max)?.0, reply.value_and_rest()))
             }
             AttachmentMap::Text { .. } => Ok((Vec::new(), &[])),
         }
@@ -202,17 +204,18 @@ pub(super) fn read_field<'a>(
     Ok(text.unwrap_or_default())
 }
 
-/// The attachments of a hessian2 body, those of them whose name and value are strings.
+/// The attachments of a hessian2 body, those of them whose name and value are strings; and how many
+/// there are of all kinds.
 #[inline]
 pub(super) fn read_attachments(
     decoder: &mut Decoder<'_>,
     max: usize,
-) -> Result<Vec<(Text, Text)>, ProtoError> {
+) -> Result<(Vec<(Text, Text)>, usize), ProtoError> {
     let wrap = |source| ProtoError::Hessian { field: "attachments", source };
     let mut found = Vec::new();
     // Dubbo always writes a map, but a body may end before it or hold a null instead.
     if decoder.is_at_end() || decoder.read_null().map_err(wrap)? {
-        return Ok(found);
+        return Ok((found, 0));
     }
     let mut map = decoder.read_map_begin().map_err(wrap)?;
     let mut count = 0;
@@ -231,7 +234,7 @@ pub(super) fn read_attachments(
             found.push((name, value));
         }
     }
-    Ok(found)
+    Ok((found, count))
 }
 
 fn read_if_string(decoder: &mut Decoder<'_>) -> Result<Option<Text>, hessian::HessianError> {

@@ -262,7 +262,7 @@ impl BodyCodec for Framing {
         request: &mut RequestParts,
         limits: &BodyLimits,
     ) -> Result<(), ProtoError> {
-        let RequestParts { body, fields, args, n_args, attachments } = request;
+        let RequestParts { body, fields, args, n_args, attachments, .. } = request;
         let mut texts = Texts::new(*self, body, 0);
         for (text_of, field) in fields.iter_mut().zip(FIELDS) {
             let (offset, line) = texts.next(field.name)?.unwrap_or((body.len(), b""));
@@ -370,7 +370,7 @@ impl BodyCodec for Framing {
         // What was sized has its value's end since it was decoded.
         let known_end = reply.value_end.filter(|_| Self::is_sized(*self));
         let mut texts = Texts::new(*self, reply.body, known_end.unwrap_or(reply.value_start));
-        if reply.has_value && known_end.is_none() {
+        for _ in 0..if known_end.is_none() { reply.n_values } else { 0 } {
             texts.next("value")?;
         }
         let map = texts.next("attachments")?.filter(|(_, text)| !text.is_empty());

@@ -28,6 +28,8 @@ use crate::memory::no_room_for_reply;
 
 /// Longest head of an answer; attachments travel in it.
 const MAX_HEAD_LEN: usize = 64 * 1024;
+/// Most fields in it.
+const MAX_HEADERS: usize = 100;
 
 /// Bounds of a pool.
 #[derive(Clone, Copy, Debug)]
@@ -280,6 +282,7 @@ impl HttpPool {
         let (facts, meter) = (stream.facts(), stream.meter());
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(MAX_HEAD_LEN)
+            .max_headers(MAX_HEADERS)
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.error(Code::Unreachable, self.said(&error)))?;
@@ -360,7 +363,16 @@ impl HttpPool {
     /// An error of the connection with what is behind it.
     fn said(&self, error: &hyper::Error) -> String {
         use std::error::Error;
-        let Some(source) = error.source() else { return error.to_string() };
+        let Some(source) = error.source() else {
+            return match () {
+                () if error.is_parse_too_large() => format!(
+                    "the head of the app's answer has more than {MAX_HEAD_LEN} bytes, or more than \
+                     {MAX_HEADERS} fields"
+                ),
+                () if is_bad_answer(error) => format!("the app's answer is not HTTP: {error}"),
+                () => error.to_string(),
+            };
+        };
         let broken = source.downcast_ref::<std::io::Error>();
         match broken.map(|broken| (broken.kind(), wire::tls::words(broken, "app"))) {
             Some((_, Some(words))) => words,
@@ -372,6 +384,7 @@ impl HttpPool {
             Some((std::io::ErrorKind::UnexpectedEof, None)) => {
                 "the app closed the connection before the end of its answer".to_owned()
             }
+            _ if is_bad_answer(error) => format!("the app's answer is not HTTP: {source}"),
             _ => format!("{error}: {source}"),
         }
     }
@@ -389,7 +402,11 @@ fn buffer_len(len: usize, arrived_len: usize, is_copied: bool) -> usize {
 
 /// Whether the app answered, and not by HTTP.
 fn is_bad_answer(error: &hyper::Error) -> bool {
-    error.is_parse() || error.is_parse_too_large()
+    use std::error::Error;
+    let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+    // hyper says so of the length of a chunk that is none.
+    let is_bad_body = |source: &std::io::Error| source.kind() == std::io::ErrorKind::InvalidInput;
+    error.is_parse() || error.is_parse_too_large() || source.is_some_and(is_bad_body)
 }
 
 #[cfg(test)]

@@ -131,17 +131,22 @@ impl Form<'_> {
         let text = self.json_of(answer)?;
         let mut reader = JsonReader::new(&text, Limits::default());
         if reader.is_at_end() || reader.peek().is_ok_and(|kind| kind == JsonKind::Null) {
-            if self.returns.is_some_and(JavaType::is_primitive) && self.mode != Mode::Gson {
-                let ty = self.returns.map(JavaType::java_name).unwrap_or_default();
-                return Err(bad_reply(format!("the app answered null; expected {ty}")));
-            }
-            return Ok(null);
+            return self.null("the app answered null");
         }
         let value = match self.mode {
             Mode::Gson => self.gson(&text)?,
             Mode::Plain | Mode::Raw | Mode::Map | Mode::Bean(_) => self.typed(&text)?,
         };
         Ok(Done { kind: ReplyKind::Value, value })
+    }
+
+    /// Null, where the method may return it. Java would make 0 or false of it where it may not.
+    fn null(&self, answered: &str) -> Result<Done, CallError> {
+        let is_primitive = |ty: &&JavaType| **ty != JavaType::Void && ty.is_primitive();
+        match self.returns.filter(is_primitive).filter(|_| self.mode != Mode::Gson) {
+            Some(ty) => Err(bad_reply(format!("{answered}; expected {}", ty.java_name()))),
+            None => Ok(Done { kind: ReplyKind::Null, value: Vec::new() }),
+        }
     }
 
     /// The answer's body as JSON: text is taken for a string where a string is returned.
@@ -234,7 +239,8 @@ impl Form<'_> {
         let class = match (named, self.errors.rule(answer.status)) {
             (Some(class), _) => class,
             (None, Some(ErrorRule::Null)) => {
-                return Ok(Done { kind: ReplyKind::Null, value: Vec::new() });
+                let status = answer.status.as_u16();
+                return self.null(&format!("the app answered {status}, which means null here"));
             }
             (None, Some(ErrorRule::Status(status))) => {
                 return Err(CallError::from_provider(*status, &message(answer)));

@@ -30,6 +30,8 @@ pub(super) struct Flight {
     pub(super) to: ReplyTo,
     /// When it came.
     pub(super) started: Instant,
+    /// Until when its caller waits.
+    pub(super) deadline: Instant,
     /// Who counts it.
     pub(super) counted: CallCounter,
     /// Where it is, to give it up there.

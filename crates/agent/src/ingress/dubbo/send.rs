@@ -82,7 +82,8 @@ impl DubboSession {
                 let counted = CallCounter::Attempt(attempt);
                 let (to, started, reply_len) = (received.to, received.now, Some(reply_len));
                 let entry = received.entry.take();
-                let flight = Flight { to, started, counted, sent, again, reply_len, entry };
+                let flight =
+                    Flight { to, started, deadline, counted, sent, again, reply_len, entry };
                 self.flights.borrow_mut().put(number, Box::new(flight));
             }
             Ok(None) => {
@@ -246,8 +247,9 @@ impl DubboSession {
                 backend.stats.started();
                 let counted = CallCounter::Export(Arc::clone(&backend.stats), admitted);
                 let (to, started, reply_len) = (received.to, received.now, Some(reply_len));
-                let entry = received.entry.take();
-                let flight = Flight { to, started, counted, sent, again: None, reply_len, entry };
+                let (entry, again) = (received.entry.take(), None);
+                let flight =
+                    Flight { to, started, deadline, counted, sent, again, reply_len, entry };
                 self.flights.borrow_mut().put(number, Box::new(flight));
             }
             Err(error) => {
@@ -288,7 +290,8 @@ impl DubboSession {
         if let Some(admitted) = of_one_way.take_if(|_| two_way) {
             let counted = CallCounter::Export(Arc::clone(stats), admitted);
             let (sent, started, entry) = (Sent::Nowhere, now, received.entry.take());
-            let flight = Flight { to, started, counted, sent, again: None, reply_len: None, entry };
+            let (again, reply_len) = (None, None);
+            let flight = Flight { to, started, deadline, counted, sent, again, reply_len, entry };
             self.flights.borrow_mut().put(number, Box::new(flight));
         }
         let (session, stats, entry) = (Rc::clone(self), Arc::clone(stats), entry.take());

@@ -322,8 +322,10 @@ impl DubboSession {
         if let (Some(answer), None) = (answer, &told) {
             return self.finish(flight, answer, Some(error));
         }
-        let Flight { to, started, counted, entry, .. } = *flight;
-        if let (CallCounter::Attempt(attempt), Code::Timeout) = (&counted, error.code) {
+        let Flight { to, started, deadline, counted, entry, .. } = *flight;
+        if let CallCounter::Attempt(attempt) = &counted
+            && error.is_overdue(deadline)
+        {
             let message = attempt.overdue(now - started).into();
             told = Some(CallError { message, ..error.clone() });
         }

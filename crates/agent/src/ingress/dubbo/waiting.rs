@@ -61,6 +61,7 @@ impl DubboSession {
             let flight = Flight {
                 to,
                 started: now,
+                deadline,
                 counted,
                 sent,
                 again: None,

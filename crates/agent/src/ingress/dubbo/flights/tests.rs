@@ -9,6 +9,7 @@ fn flight(counted: CallCounter) -> Box<Flight> {
     Box::new(Flight {
         to,
         started: Instant::now(),
+        deadline: Instant::now(),
         counted,
         sent: Sent::Nowhere,
         again: None,
