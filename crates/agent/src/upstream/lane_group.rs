@@ -18,6 +18,7 @@ use flow::connection_count::{Activity, Advice, ConnectionCount};
 use futures_util::future::select_all;
 use tracing::info;
 
+use super::sending::Sending;
 use super::{PeerProtocol, Standing, Upstream};
 use crate::config::ConnectionLimit;
 use crate::error::CallError;
@@ -77,11 +78,16 @@ impl Unwell {
     }
 }
 
+/// A connection that carried less since the last look is not held up by what it sends.
+const ASKED_LEN: u64 = 4096;
+
 /// What a connection had done at the last look.
 #[derive(Clone, Copy, Default)]
 struct LastLook {
     waited: Duration,
     bytes: u64,
+    /// What the kernel said, if it was asked, and when.
+    sending: Option<(Sending, Instant)>,
 }
 
 impl<P: PeerProtocol> Lane<P> {
@@ -105,11 +111,24 @@ impl<P: PeerProtocol> Lane<P> {
         let Some(conn) = self.upstream.ready_conn() else { return Activity::default() };
         let bytes = self.upstream.n_bytes();
         let (waited, in_flight) = conn.look(|it| (P::waited(it, now), P::in_flight(it)));
-        let seen = LastLook { waited, bytes };
-        let before = self.seen.replace(seen);
+        let before = self.seen.get();
         // A connection that was made again counts from zero.
-        let bytes = seen.bytes.checked_sub(before.bytes).unwrap_or(seen.bytes);
-        Activity { busy: seen.waited.saturating_sub(before.waited), bytes, in_flight }
+        let n_bytes = bytes.checked_sub(before.bytes).unwrap_or(bytes);
+        let had_unsent = before.sending.is_some_and(|(sending, _)| sending.has_unsent());
+        let sending = match ASKED_LEN <= n_bytes || had_unsent {
+            true => self.upstream.tcp_info().as_ref().and_then(Sending::of),
+            false => None,
+        };
+        let sending = sending.map(|sending| (sending, now));
+        self.seen.set(LastLook { waited, bytes, sending });
+        let busy = waited.saturating_sub(before.waited);
+        let (Some((sending, _)), Some((was, then))) = (sending, before.sending) else {
+            return Activity { busy, bytes: n_bytes, in_flight };
+        };
+        let sends = sending.busy_since(&was, now.saturating_duration_since(then));
+        // Calls that nobody waits for wait for each other, too.
+        let waits = if in_flight == 0 && !sends.is_zero() { 2 } else { in_flight };
+        Activity { busy: busy.max(sends), bytes: n_bytes, in_flight: waits }
     }
 }
 

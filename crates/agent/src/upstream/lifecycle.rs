@@ -16,7 +16,7 @@ use flow::Standing;
 use link::{Conn, Ending, Machine, drive, linger};
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
-use wire::{Backoff, Connection, Destination, Meter, jitter};
+use wire::{Backoff, Connection, Destination, Meter, TcpInfo, jitter};
 
 use super::reconnects::{AttemptPermit, Down, Reconnects};
 use super::signs::Signs;
@@ -266,6 +266,11 @@ impl<P: PeerProtocol> Upstream<P> {
             Connectivity::Ready(conn) => Some(conn.look(look)),
             Connectivity::Connecting(_) | Connectivity::Down(_) => None,
         }
+    }
+
+    /// What the kernel knows of the connection that is up, or was last.
+    pub(super) fn tcp_info(&self) -> Option<TcpInfo> {
+        self.0.meter.borrow().as_ref().and_then(|meter| meter.tcp_info())
     }
 
     /// Bytes that have come and gone on the connection that is up, or was last.

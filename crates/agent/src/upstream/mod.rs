@@ -16,6 +16,7 @@ mod links;
 mod long_arguments;
 mod reconnects;
 mod rounds;
+mod sending;
 mod sent_call;
 mod setup;
 mod share;

@@ -13,6 +13,7 @@ use crate::support::{
     start, wait_until,
 };
 use registry::MemoryHub;
+use socket2::SockRef;
 
 /// What a connection of the narrow network carries at a time, and then rests.
 const PORTION_LEN: usize = 8 * 1024;
@@ -77,13 +78,23 @@ fn callers(agent: &agent::Agent, n: usize, is_over: impl Fn(usize) -> bool) {
 }
 
 fn callers_of(method: &str, agent: &agent::Agent, n: usize, is_over: impl Fn(usize) -> bool) {
+    asking(method, "[\"x\"]", agent, n, is_over);
+}
+
+fn asking(
+    method: &str,
+    arguments: &str,
+    agent: &agent::Agent,
+    n: usize,
+    is_over: impl Fn(usize) -> bool,
+) {
     let (ended, n_answers) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..n {
             scope.spawn(|| {
                 while !ended.load(Ordering::Relaxed) {
                     let patient = "x-dubbo-timeout-ms: 30000";
-                    let answer = call(agent, method, &[STRING, patient], "[\"x\"]");
+                    let answer = call(agent, method, &[STRING, patient], arguments);
                     assert_eq!(answer.status, 200, "{}", answer.body);
                     n_answers.fetch_add(1, Ordering::Relaxed);
                 }
@@ -110,6 +121,34 @@ fn slow_connections_are_joined_by_others_while_messages_wait_for_each_other() {
     is_called(&agent);
     // One of them is for short messages.
     callers(&agent, 24, |_| 5 <= provider.n_connections());
+}
+
+/// A network where each connection takes some 200 kB a second from its client, and keeps little of
+/// what it has taken.
+fn slow_to_take(server: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    SockRef::from(&listener).set_recv_buffer_size(8 * 1024).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let (client, server) = (client.unwrap(), TcpStream::connect(server).unwrap());
+            let (from, to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            thread::spawn(move || pass_on(from, to, Duration::ZERO));
+            thread::spawn(move || pass_on(client, server, Duration::from_millis(40)));
+        }
+    });
+    address
+}
+
+/// The socket takes most requests at once, so that nothing but the kernel shows what is slow.
+#[test]
+fn requests_that_are_taken_slowly_get_more_connections() {
+    let (hub, provider) = (MemoryHub::default(), FakeProvider::start(Behaviour::Good));
+    let _registered = register(&hub, slow_to_take(provider.addr));
+    let agent = one_worker(&hub, "");
+    is_called(&agent);
+    let text = format!("[\"{}\"]", "x".repeat(8_000));
+    asking("echo", &text, &agent, 24, |_| 4 <= provider.n_connections());
 }
 
 #[test]
