@@ -1,6 +1,6 @@
 //! What the figures of sockets mean, whatever is spoken on them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 
 use super::signs::{self, Symptom};
@@ -32,6 +32,18 @@ impl WatchedConnection {
             Role::Server => self.id.local,
         }
     }
+}
+
+/// The causes that keep messages from flowing over a connection. Where one of them was found, how
+/// long calls take says nothing of the provider's work.
+pub(super) const HELD_UP: [Cause; 3] =
+    [Cause::SendBuffer, Cause::PeerReadsSlowly, Cause::ReadsSlowly];
+
+/// The services over whose connections messages do not flow, as either side shows.
+pub(super) fn held_up(connections: &[WatchedConnection]) -> HashSet<SocketAddr> {
+    let is_held_up =
+        |it: &&WatchedConnection| symptoms(it).iter().any(|it| HELD_UP.contains(&it.cause));
+    connections.iter().filter(is_held_up).map(WatchedConnection::service).collect()
 }
 
 /// A listening socket that was watched.

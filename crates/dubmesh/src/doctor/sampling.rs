@@ -56,7 +56,7 @@ impl WatchResult {
         findings.extend(of_processes(&self.processes));
         findings.extend(of_attempts(&self.attempts));
         findings.extend(of_sockets(&self.connections));
-        findings.extend(of_agent(&self.agent));
+        findings.extend(of_agent(&self.agent, &self.connections));
         findings.sort_by(|a, b| (a.cause, &a.subject).cmp(&(b.cause, &b.subject)));
         findings
     }

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use agent::inspect::snapshot::{AppSnapshot, CallsSnapshot};
 
-use super::super::of_agent;
-use super::super::testing::service;
+use super::super::testing::{of_agent, service};
 use super::*;
 
 /// Looks at an agent with so many more timed calls each time, which spend `ms` on average.
