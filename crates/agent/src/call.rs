@@ -281,11 +281,16 @@ impl LinkCaller {
 
     /// Counts a call that nobody wants an answer to, and that the app has got, unless it failed.
     pub fn sent_one_way(mut self, error: Option<&CallError>) {
-        let now = self.count(error);
         self.tell(error);
         match error {
-            Some(error) => self.admitted.failed(now, error),
-            None => self.admitted.sent_one_way(now),
+            Some(_) => {
+                let now = self.count(error);
+                self.admitted.ended(now, error);
+            }
+            None => {
+                self.route.stats.sent_one_way();
+                self.admitted.sent_one_way(Instant::now());
+            }
         }
     }
 

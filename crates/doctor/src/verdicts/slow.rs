@@ -158,7 +158,9 @@ impl Took {
 
     fn between(step: (Option<&EndpointSnapshot>, &EndpointSnapshot)) -> Self {
         let (before, after) = step;
-        let n_ok = after.calls.ok.saturating_sub(before.map_or(0, |it| it.calls.ok));
+        // What nobody wants an answer to is neither slow nor quick.
+        let n_answers = |it: &EndpointSnapshot| it.calls.n_answers();
+        let n_ok = n_answers(after).saturating_sub(before.map_or(0, n_answers));
         let total = |it: &EndpointSnapshot| it.calls.ok_total_ms;
         let before_ms = before.map_or(Some(0.0), total);
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
@@ -293,9 +295,9 @@ fn unanswered(looks: &[AgentLook], seen: &EndpointLooks<'_>) -> Option<Finding> 
             let failed = failed.filter(|(name, _)| ![TIMEOUT, CANCELLED].contains(&name.as_str()));
             it.calls.ok + failed.map(|(_, n)| n).sum::<u64>()
         };
-        let has_calls = |it: &EndpointSnapshot| it.calls.in_flight != 0;
-        before.is_none_or(|before| !has_calls(before) || n_answers(before) != n_answers(after))
-            || !has_calls(after)
+        let is_awaited = |it: &EndpointSnapshot| it.calls.in_flight != 0;
+        before.is_none_or(|before| !is_awaited(before) || n_answers(before) != n_answers(after))
+            || !is_awaited(after)
     };
     let steps: Vec<_> = seen.steps().collect();
     let n_silent = steps.iter().rev().take_while(|step| !answered(step)).count();

@@ -62,6 +62,19 @@ fn one_slow_call_among_many_is_none() {
     assert_eq!(only(&older).cause, Cause::SlowProvider);
 }
 
+/// Calls that nobody wants an answer to take no time, and hide nothing.
+#[test]
+fn one_way_calls_make_no_provider_quick() {
+    let mixed = looks(20, |nth| {
+        let mut endpoint = endpoint(9 * nth, 500.0, &[]);
+        (endpoint.calls.ok, endpoint.calls.one_way) = (109 * nth, 100 * nth);
+        look(endpoint, 200)
+    });
+    let finding = only(&mixed);
+    assert_eq!(finding.cause, Cause::SlowProvider);
+    assert_eq!(finding.evidence[1], "171 good answers took 500.0 ms on average");
+}
+
 #[test]
 fn a_provider_that_does_not_answer_is_named() {
     let timeouts = looks(20, |nth| look(endpoint(0, 0.0, &[("timeout", nth / 2)]), 200));
