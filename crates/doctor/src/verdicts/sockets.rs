@@ -66,11 +66,12 @@ pub fn of_sockets(connections: &[WatchedConnection]) -> Vec<Finding> {
         .iter()
         .map(|(it, symptoms)| (it.id, symptoms.iter().map(|it| it.cause).collect()))
         .collect();
+    let owners = Owners::of(connections);
     let mut groups: BTreeMap<Key<'_>, Vec<(&WatchedConnection, Symptom)>> = BTreeMap::new();
     let mut sizes: BTreeMap<(SocketAddr, Role, Option<&String>), usize> = BTreeMap::new();
     for (connection, symptoms) in all {
         let (service, role, owner) =
-            (connection.service(), connection.role, connection.owner.as_ref());
+            (connection.service(), connection.role, owners.owner(connection));
         *sizes.entry((service, role, owner)).or_default() += 1;
         let other = causes.get(&connection.id.reversed());
         for symptom in symptoms {
@@ -95,6 +96,30 @@ pub fn of_sockets(connections: &[WatchedConnection]) -> Vec<Finding> {
         })
     };
     groups.into_iter().filter_map(finding).collect()
+}
+
+/// Whose connections to a service are. The kernel takes one that is being closed from its process.
+struct Owners<'a>(HashMap<(SocketAddr, Role), Vec<&'a String>>);
+
+impl<'a> Owners<'a> {
+    fn of(connections: &'a [WatchedConnection]) -> Self {
+        let mut owners: HashMap<_, Vec<&String>> = HashMap::new();
+        for it in connections {
+            let known = owners.entry((it.service(), it.role)).or_default();
+            known.extend(it.owner.as_ref().filter(|owner| !known.contains(owner)));
+        }
+        Self(owners)
+    }
+
+    /// That of a connection, or the only one that there is of its kind.
+    fn owner(&self, connection: &'a WatchedConnection) -> Option<&'a String> {
+        let known = self.0.get(&(connection.service(), connection.role)).map(Vec::as_slice);
+        let only = match known {
+            Some([one]) => Some(*one),
+            _ => None,
+        };
+        connection.owner.as_ref().or(only)
+    }
 }
 
 fn place(service: SocketAddr, role: Role, owner: Option<&String>) -> String {

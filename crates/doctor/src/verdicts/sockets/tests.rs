@@ -267,6 +267,18 @@ fn connections_to_the_same_service_are_told_of_together() {
         finding.evidence.last().unwrap(),
         "2 of 3 connections; the worst is 10.0.0.5:40000 -> 10.0.0.7:20880"
     );
+    // One that is being closed has no process any more. Of several, any may have had it.
+    let owned = |port, owner: Option<&str>| WatchedConnection {
+        owner: owner.map(str::to_owned),
+        ..connection(port, true)
+    };
+    let told = |all: &[WatchedConnection]| {
+        of_sockets(all).into_iter().map(|it| it.subject).collect::<Vec<_>>()
+    };
+    let closing = [owned(40_000, None), owned(30_000, Some("java (pid 7)"))];
+    assert_eq!(told(&closing), ["java (pid 7), connections to 10.0.0.7:20880"]);
+    let several = [closing, [owned(20_000, Some("a")), owned(20_001, Some("a"))]].concat();
+    assert_eq!(told(&several).len(), 3);
 }
 
 #[test]
