@@ -22,6 +22,9 @@ pub struct WatchedConnection {
     pub owner: Option<String>,
     /// Its figures.
     pub watched: Watched,
+    /// Whether anybody waits for answers over it in most looks, as the agent at one of its ends
+    /// says. `None` if no agent says.
+    pub is_awaited: Option<bool>,
 }
 
 impl WatchedConnection {
@@ -134,6 +137,9 @@ fn place(service: SocketAddr, role: Role, owner: Option<&String>) -> String {
 fn symptoms(connection: &WatchedConnection) -> Vec<Symptom> {
     let id = connection.id;
     let silence = silence::of_silence(&connection.watched, id.remote, connection.role);
+    // Nobody waits for an answer to calls that are one-way, or were given up.
+    let is_asked = connection.is_awaited != Some(false);
+    let silence = silence.filter(|it| it.cause != Cause::NoAnswer || is_asked);
     let is_inside = id.local.ip() == id.remote.ip();
     let mut flow = signs::of_flow(&connection.watched, id.remote, is_inside);
     match silence.as_ref().map(|it| it.cause) {

@@ -378,7 +378,7 @@ fn connection_with(cause: Cause) -> WatchedConnection {
     }
     let (local, remote) = ("10.0.0.5:40000".parse().unwrap(), "10.0.0.7:20880".parse().unwrap());
     let id = SocketId { local, remote };
-    WatchedConnection { id, role: Role::Client, owner: None, watched }
+    WatchedConnection { id, role: Role::Client, owner: None, watched, is_awaited: None }
 }
 
 #[test]

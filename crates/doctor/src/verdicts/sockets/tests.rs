@@ -21,7 +21,13 @@ fn watched(at: impl Fn(u64) -> Figures) -> Watched {
 }
 
 fn client(at: impl Fn(u64) -> Figures) -> WatchedConnection {
-    WatchedConnection { id: id(), role: Role::Client, owner: None, watched: watched(at) }
+    WatchedConnection {
+        id: id(),
+        role: Role::Client,
+        owner: None,
+        watched: watched(at),
+        is_awaited: None,
+    }
 }
 
 /// A connection that is used and has no trouble.
@@ -99,6 +105,7 @@ fn a_peer_that_reads_slowly_is_not_the_buffers_fault() {
         role: Role::Server,
         owner: Some("java (pid 7)".to_owned()),
         watched: watched(unread),
+        is_awaited: None,
     };
     let [finding] = of_sockets(&[client(limited), server]).try_into().unwrap();
     assert_eq!(finding.cause, Cause::ReadsSlowly);
@@ -380,6 +387,7 @@ fn a_verdict_on_one_connection_hides_no_other_cause() {
             buffer_limited_us: Some(second * 400_000),
             ..well(second)
         }),
+        is_awaited: None,
     };
     // What its peer does not read is told of there. That buffers are small is told of each side.
     let all = causes(&[client(limited), server(id())]);
