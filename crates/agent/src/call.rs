@@ -281,11 +281,16 @@ impl LinkCaller {
 
     /// Counts a call that nobody wants an answer to, and that the app has got, unless it failed.
     pub fn sent_one_way(mut self, error: Option<&CallError>) {
-        let now = self.count(error);
         self.tell(error);
         match error {
-            Some(error) => self.admitted.failed(now, error),
-            None => self.admitted.sent_one_way(now),
+            Some(_) => {
+                let now = self.count(error);
+                self.admitted.ended(now, error);
+            }
+            None => {
+                self.route.stats.sent_one_way();
+                self.admitted.sent_one_way(Instant::now());
+            }
         }
     }
 
@@ -337,23 +342,31 @@ impl LinkCaller {
             },
             Err(error) => error_reply(&error),
         };
-        match passed_on {
+        let is_wanted = match passed_on {
             None => self.conn.with(|link| link.respond(self.id, reply)),
             Some(passed_on) => {
                 let app = now.saturating_duration_since(passed_on);
-                respond_timed(&self.conn, self.id, reply, app);
+                respond_timed(&self.conn, self.id, reply, app)
             }
+        };
+        // Of a call that was given up nothing waits to be written.
+        if is_wanted {
+            watch(&self.conn, clock);
         }
-        watch(&self.conn, clock);
     }
 }
 
-/// Answers a call with how long the app took.
+/// Answers a call with how long the app took. Returns whether the caller still waits for that.
 #[cold]
-fn respond_timed(conn: &Conn<LinkServer>, id: CallId, reply: link_proto::Reply<'_>, app: Duration) {
+fn respond_timed(
+    conn: &Conn<LinkServer>,
+    id: CallId,
+    reply: link_proto::Reply<'_>,
+    app: Duration,
+) -> bool {
     let text = app.as_micros().to_string();
     let reply = link_proto::Reply { meta: &[(APP_US, &text)], ..reply };
-    conn.with(|link| link.respond(id, reply));
+    conn.with(|link| link.respond(id, reply))
 }
 
 /// In the metadata of a link's answer: how long the app took, in microseconds.

@@ -131,13 +131,19 @@ impl<'a> WholeFacts<'a> {
     }
 }
 
-/// Notes in `entry` what a call says whose arguments are encoded.
+/// Notes in `entry` what a call says whose arguments are encoded. The method of a generic call is
+/// the one that it means.
 #[cold]
 pub fn note_encoded(entry: &mut Entry, named: Named<'_>, args: Encoded<'_>, descriptor: &str) {
-    entry.named(named);
     let Encoded { serialization, bytes } = args;
+    let texts = OnceCell::new();
+    let read = || texts.get_or_init(|| read_args(serialization, bytes, descriptor)).as_ref();
+    // To read them takes time, and without a record nobody sees the method.
+    let is_generic = named.method == GENERIC_METHOD && entry.is_told();
+    let meant = is_generic.then(|| text_of_json(read()?.at(0)?)).flatten();
+    entry.named(Named { method: meant.as_deref().unwrap_or(named.method), ..named });
     let shown = |max_len| {
-        let texts = read_args(serialization, bytes, descriptor)?;
+        let texts = read()?;
         Some(join_json((0..).map_while(|index| texts.at(index)), max_len))
     };
     entry.asked(bytes.len(), shown);

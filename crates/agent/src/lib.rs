@@ -55,6 +55,7 @@ pub mod rule_documents;
 pub mod scratch;
 pub mod stages;
 pub mod swept;
+pub mod terminal;
 #[cfg(test)]
 mod testing;
 pub mod timeout;

@@ -70,6 +70,9 @@ impl ClusterRoute {
         let came = outcome.as_ref().ok().and_then(|reply| reply.came.as_ref()).map(|came| came.at);
         let ended = came.unwrap_or_else(Instant::now);
         stats.started();
+        if outcome.as_ref().is_ok_and(|reply| reply.is_unheard) {
+            return stats.sent_one_way();
+        }
         stats.finished(ended.saturating_duration_since(started), code);
     }
 

@@ -31,7 +31,7 @@ impl fmt::Display for SocketId {
 }
 
 /// Which side opened a connection.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Role {
     /// This one: it calls.
     Client,

@@ -5,6 +5,7 @@
 
 mod agent_pages;
 mod hanging;
+mod in_flight;
 mod remarks;
 mod signs;
 mod silence;
@@ -20,6 +21,7 @@ use std::fmt;
 use serde::Serialize;
 
 pub use agent_pages::{AgentLook, of_agent};
+pub use in_flight::note_in_flight;
 pub use remarks::remarks;
 pub use silence::{Attempts, Process, of_attempts, of_processes};
 pub use sockets::{Listening, WatchedConnection, of_listeners, of_sockets};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use agent::inspect::snapshot::{Page, VersionSnapshot};
+use agent::terminal::is_unsafe;
 use bytes::BytesMut;
 use doctor::verdicts::AgentLook;
 use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
@@ -113,7 +114,7 @@ pub(crate) async fn page_within<T: DeserializeOwned>(
 
 /// A text that another program has chosen, as one line that moves no cursor.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().map(|c| if is_unsafe(c) { ' ' } else { c }).collect()
 }
 
 /// The same, cut off where it says enough.

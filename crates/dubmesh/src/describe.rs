@@ -10,6 +10,7 @@ use agent::error::{CallError, Code};
 use agent::inspect::snapshot::Page;
 use agent::invocation::Invocation;
 use agent::route::RouteName;
+use agent::terminal::escaped;
 use clap::Args;
 use dubbo_proto::ServiceKey;
 use hessian::transcode::JsonOptions;
@@ -100,11 +101,11 @@ pub(crate) fn describe(args: &DescribeArgs) -> Exit {
     let descriptions = match found {
         Ok(descriptions) => descriptions,
         Err(Trouble::Usage(message)) => {
-            eprintln!("dubmesh describe: {message}");
+            eprintln!("dubmesh describe: {}", escaped(&message));
             return Exit::Usage;
         }
         Err(Trouble::Agent(message)) => {
-            eprintln!("dubmesh describe: {message}");
+            eprintln!("dubmesh describe: {}", escaped(&message));
             return Exit::Failure;
         }
     };
@@ -133,9 +134,9 @@ fn nothing(args: &DescribeArgs, descriptions: &[Description]) -> Exit {
     let mut exit = Exit::Refused;
     for description in descriptions {
         if let Some(text) = description.refusal.as_ref().or(description.nobody.as_ref()) {
-            eprintln!("dubmesh describe: {text}");
+            eprintln!("dubmesh describe: {}", escaped(text));
         }
-        if let Some(trouble) = &description.trouble {
+        if let Some(trouble) = description.trouble.as_deref().map(escaped) {
             exit = Exit::Failure;
             match &args.admin {
                 None => eprintln!(

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent::inspect::snapshot::{DestinationSnapshot, ExplainedEndpoint, ExplanationSnapshot, Page};
+use agent::terminal::escaped;
 use clap::Args;
 use dubbo_proto::ServiceKey;
 use flow::rules::{CallView, Chances, Clause, ConditionRule, RuleError, RuleSet, TagRule, UrlView};
@@ -130,11 +131,11 @@ pub(crate) fn explain(args: &ExplainArgs) -> Exit {
             output::print("explain", &text, exit)
         }
         Err(Trouble::Usage(message)) => {
-            eprintln!("dubmesh explain: {message}");
+            eprintln!("dubmesh explain: {}", escaped(&message));
             Exit::Usage
         }
         Err(Trouble::Agent(message)) => {
-            eprintln!("dubmesh explain: {message}");
+            eprintln!("dubmesh explain: {}", escaped(&message));
             Exit::Failure
         }
         Err(Trouble::Registry(message)) => {

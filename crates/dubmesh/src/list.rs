@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use agent::terminal::escaped;
 use clap::Args;
 use registry::{Catalogue, Level, ListedEndpoint, ListedService, Protocol, Registry, Unasked};
 use serde_json::{Value, json};
@@ -60,7 +61,7 @@ pub(crate) fn list(args: &ListArgs) -> Exit {
     let Listed { text, is_empty, place, unasked } = match read {
         Ok(listed) => listed,
         Err(message) => {
-            eprintln!("dubmesh list: {message}");
+            eprintln!("dubmesh list: {}", escaped(&message));
             return Exit::Failure;
         }
     };

@@ -2,11 +2,14 @@
 
 use std::io::{self, ErrorKind, Write};
 
+use agent::terminal::escaped;
+
 use crate::Exit;
 
-/// Prints what `command` has found, and gives `exit`, or says why that cannot be printed.
+/// Prints what `command` has found, and gives `exit`, or says why that cannot be printed. Much of
+/// it was chosen by others: a terminal obeys nothing of that.
 pub(crate) fn print(command: &str, text: &str, exit: Exit) -> Exit {
-    match write(text.as_bytes()) {
+    match write(escaped(text).as_bytes()) {
         Ok(_) => exit,
         Err(message) => {
             // Nobody need be there to read it.

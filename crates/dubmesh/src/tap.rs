@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use agent::journal::CallLine;
+use agent::terminal::escaped;
 use clap::Args;
 use serde::Deserialize;
 
@@ -88,7 +89,7 @@ pub(crate) fn tap(args: &TapArgs) -> Exit {
     match done {
         Ok(()) => Exit::Ok,
         Err(message) => {
-            eprintln!("dubmesh tap: {message}");
+            eprintln!("dubmesh tap: {}", escaped(&message));
             Exit::Failure
         }
     }
@@ -125,7 +126,8 @@ fn print(args: &TapArgs, line: &[u8], n_shown: &mut u64) -> Result<Option<()>, S
         return Ok(None);
     }
     let text = match serde_json::from_slice(line) {
-        Ok(TapLine::Call(_)) if args.json => String::from_utf8_lossy(line).into_owned(),
+        // An older agent escapes nothing.
+        Ok(TapLine::Call(_)) if args.json => escaped(&String::from_utf8_lossy(line)).into_owned(),
         Ok(TapLine::Call(call)) => call.to_text(),
         Ok(TapLine::Lost { lost }) => {
             let calls = doctor::counted(lost, "call was", "calls were");

@@ -407,14 +407,16 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Server: answers a call. Ignored if the call was cancelled, answered or one-way. An answer
+    /// Server: answers a call. Ignored if the call was cancelled, answered or one-way; returns
+    /// whether it was none of these, so that something is sent. An answer
     /// over the client's message limit becomes [`Status::TOO_LARGE`]. It is the end of the call's
     /// streams: what is left of an unfinished item is dropped, so one that wants all of its items
     /// to arrive answers when [`items_unsent`](Self::items_unsent) is false.
     #[inline]
-    pub fn respond(&mut self, id: CallId, reply: Reply<'_>) {
-        if let Side::Server(server) = &mut self.side {
-            server.respond(&mut self.core, id, reply);
+    pub fn respond(&mut self, id: CallId, reply: Reply<'_>) -> bool {
+        match &mut self.side {
+            Side::Server(server) => server.respond(&mut self.core, id, reply),
+            Side::Client(_) => false,
         }
     }
 

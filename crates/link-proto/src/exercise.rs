@@ -41,7 +41,9 @@ pub fn server_bytes(data: &[u8], now: Instant) {
             }
             let _ = server.send_item(id, codec, payload.into());
         }
-        Event::ItemsEnd { id } => server.respond(id, Reply::new(Status::OK)),
+        Event::ItemsEnd { id } => {
+            server.respond(id, Reply::new(Status::OK));
+        }
         Event::Writable { id } => {
             let _ = server.send_item(id, 2, b"more".into());
         }

@@ -115,8 +115,7 @@ impl Body for TapBody {
         let mut lines = Vec::new();
         for record in this.records.drain(..) {
             let line = CallLine::new(&record, this.with_arguments);
-            // A vector takes all that is written, and texts and numbers are JSON.
-            let _ = serde_json::to_writer(&mut lines, &line);
+            line.write_json(&mut lines);
             lines.push(b'\n');
         }
         let n_lost = this.tap.take_lost();

@@ -222,7 +222,7 @@ impl Attempt {
         if let Some(Leave::Pass(pass)) = self.leave.take() {
             pass.sent_one_way(self.started);
         }
-        self.cluster.stats(&self.member).finished(Duration::ZERO, None);
+        self.cluster.stats(&self.member).sent_one_way();
         self.give_back(ticket, AttemptEnd::Unheard, self.started, Duration::ZERO);
     }
 }

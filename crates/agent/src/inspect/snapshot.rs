@@ -353,6 +353,10 @@ pub struct CallsSnapshot {
     /// The mean latency of answers that the balancer goes by, in milliseconds: the highest of all
     /// workers.
     pub average_ms: Option<f64>,
+    /// Of `ok`, the calls that nobody wanted an answer to: they have no latency. An older agent
+    /// counts those among the answers, and says 0.
+    #[serde(default)]
+    pub one_way: u64,
     /// How long the good answers took together, in milliseconds. An older agent does not say.
     #[serde(default)]
     pub ok_total_ms: Option<f64>,
@@ -361,6 +365,12 @@ pub struct CallsSnapshot {
 }
 
 impl CallsSnapshot {
+    /// The good answers, which are those that `ok_total_ms` is of.
+    #[must_use]
+    pub fn n_answers(&self) -> u64 {
+        self.ok.saturating_sub(self.one_way)
+    }
+
     fn merge(&mut self, other: &Self) {
         self.totals.merge(&other.totals);
         self.average_ms = match (self.average_ms, other.average_ms) {
@@ -372,7 +382,7 @@ impl CallsSnapshot {
     fn finish(&mut self) {
         let totals = std::mem::take(&mut self.totals);
         self.in_flight = totals.in_flight();
-        self.ok = totals.n_ok();
+        (self.ok, self.one_way) = (totals.n_ok(), totals.n_one_way());
         self.failed = totals.failed(&crate::error::Code::NAMES).collect();
         self.ok_total_ms = Some(totals.ok_ms());
         (self.p50_ms, self.p99_ms) = (totals.quantile_ms(0.5), totals.quantile_ms(0.99));

@@ -203,8 +203,7 @@ fn write_line(lines: &mut Vec<u8>, record: &Record, format: LineFormat) {
     let line = CallLine::new(record, false);
     match format {
         LineFormat::Text => lines.extend_from_slice(line.to_text().as_bytes()),
-        // A vector takes all that is written, and texts and numbers are JSON.
-        LineFormat::Json => drop(serde_json::to_writer(&mut *lines, &line)),
+        LineFormat::Json => line.write_json(lines),
     }
     lines.push(b'\n');
 }

@@ -8,6 +8,7 @@ use wire::Peer;
 
 use super::Record;
 use crate::stages::{Spent, Stage};
+use crate::terminal::{escaped, plain};
 
 /// What a line tells of a call. As JSON, what is not known is left out.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -78,6 +79,14 @@ impl CallLine {
             arguments: text(&record.arguments).filter(|_| with_arguments),
             stages: record.stages.as_deref().map(stages).unwrap_or_default(),
         }
+    }
+
+    /// Adds it as JSON, without an end of the line. Callers choose names: a terminal that shows
+    /// the line obeys none of them.
+    pub fn write_json(&self, lines: &mut Vec<u8>) {
+        // Texts and numbers are JSON.
+        let json = serde_json::to_string(self).unwrap_or_default();
+        lines.extend_from_slice(escaped(&json).as_bytes());
     }
 
     /// The same for people: what is always there first, each in its place, then the rest by name.
@@ -169,11 +178,6 @@ fn word(text: &str) -> String {
     out
 }
 
-/// Callers choose names: no control character of theirs reaches a terminal or begins a line.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
 fn time(record: &Record) -> String {
     let since = record.began.duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut out = Vec::new();
@@ -217,7 +221,7 @@ pub(super) mod tests {
             service: None,
             method: Some("a\nb\u{1b}[2J".into()),
             code: Some(Code::Timeout),
-            message: Some("too \"late\"\n".into()),
+            message: Some("too \"late\"\n\u{202e}".into()),
             endpoint: None,
             arguments: Some("[1]".into()),
             ..record()
@@ -225,7 +229,7 @@ pub(super) mod tests {
         assert_eq!(
             CallLine::new(&failed, true).to_text(),
             "2026-02-28T13:05:59.120Z http  - -/a\u{fffd}b\u{fffd}[2J timeout 1.234ms 12B>34B \
-             message=\"too \\\"late\\\"\\n\" [1]"
+             message=\"too \\\"late\\\"\\n\\u{202e}\" [1]"
         );
         let unread = Record { path: Some("/favicon.ico".into()), service: None, ..record() };
         let unread = Record { method: None, endpoint: None, ..unread };
@@ -268,6 +272,12 @@ pub(super) mod tests {
         let json = serde_json::to_string(&with).unwrap();
         assert_eq!(serde_json::from_str::<CallLine>(&json).unwrap(), with);
         assert!(json.contains("secret"));
+        let (mut bytes, forged) = (Vec::new(), "a\u{9b}2J\u{202e}b\u{7f}");
+        CallLine { method: Some(forged.to_owned()), ..with }.write_json(&mut bytes);
+        let json = String::from_utf8(bytes).unwrap();
+        assert!(json.contains(r#""method":"a\u009b2J\u202eb\u007f""#), "{json}");
+        let read: CallLine = serde_json::from_str(&json).unwrap();
+        assert_eq!(read.method.as_deref(), Some(forged));
     }
 
     #[test]

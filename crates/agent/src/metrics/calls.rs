@@ -85,12 +85,24 @@ impl CallStats {
     pub fn finished(&self, latency: Duration, code: Option<u8>) {
         let index = code.map_or(0, |code| usize::from(code) + 1);
         debug_assert!(index < self.codes.len(), "error code {code:?} is not in the table");
-        if let Some(count) = self.codes.get(index).or(self.codes.last()) {
-            add(count, 1);
-        }
+        self.count(index);
         let (us, latencies) = (whole_us(latency), &self.latency[usize::from(code.is_some())]);
         add(&latencies.sum_us, us);
         add(&latencies.buckets[bucket(us)], 1);
+    }
+
+    /// A call was sent well that nobody wants an answer to. It has no latency: as one of no time
+    /// it would hide what the answers took.
+    #[inline]
+    pub fn sent_one_way(&self) {
+        self.count(0);
+    }
+
+    #[inline]
+    fn count(&self, index: usize) {
+        if let Some(count) = self.codes.get(index).or(self.codes.last()) {
+            add(count, 1);
+        }
     }
 }
 
@@ -152,7 +164,13 @@ impl CallTotals {
         self.codes.first().copied().unwrap_or_default()
     }
 
-    /// How long the calls that went well took together, in milliseconds.
+    /// Those of them that nobody wanted an answer to: they have no latency.
+    pub fn n_one_way(&self) -> u64 {
+        let [good, _] = &self.latency;
+        self.n_ok().saturating_sub(good.n_calls())
+    }
+
+    /// How long the calls that were answered well took together, in milliseconds.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     pub fn ok_ms(&self) -> f64 {
         let [good, _] = &self.latency;
@@ -266,6 +284,24 @@ mod tests {
         assert_eq!(totals(&[150], false).quantile_ms(0.5), None, "failures do not count");
         let failed: Vec<_> = totals(&[150], false).failed(&["timeout"]).collect();
         assert_eq!(failed, [("timeout".to_owned(), 1)]);
+    }
+
+    #[test]
+    fn what_nobody_wants_an_answer_to_has_no_latency() {
+        let (stats, mut totals) = (CallStats::new(1), CallTotals::default());
+        for _ in 0..5 {
+            stats.started();
+            stats.sent_one_way();
+        }
+        totals.add(&stats);
+        assert_eq!((totals.n_ok(), totals.n_one_way(), totals.in_flight()), (5, 5, 0));
+        assert_eq!((totals.quantile_ms(0.5), totals.ok_ms()), (None, 0.0));
+        stats.started();
+        stats.finished(Duration::from_millis(20), None);
+        let mut totals = CallTotals::default();
+        totals.add(&stats);
+        assert_eq!((totals.n_ok(), totals.n_one_way()), (6, 5));
+        assert_eq!((totals.quantile_ms(0.5), totals.ok_ms()), (Some(20.0), 20.0));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::support::dubbo::DubboConsumer;
 use crate::support::http_app::{Does, TestApp};
 use crate::support::{
-    Behaviour, FakeProvider, Http, HttpResponse, SERVICE, STRING, block_on, call,
+    Behaviour, FakeProvider, Http, HttpResponse, SERVICE, STRING, block_on, call, consumer,
     consumer_with_metrics, exporting_with_admin, free_addr, metric, provider_agent, register,
     register_link, request, start, wait_until,
 };
@@ -149,6 +149,53 @@ fn where_the_time_of_calls_goes_is_known_of_each_that_is_timed() {
             assert!(40.0 <= stages.total_ms["app"], "{stages:?}");
         }
     }
+}
+
+/// A caller's agent gives a call up at its deadline, too; only then is the app late. Nobody waits
+/// for the answer any more, so that takes no time.
+#[test]
+fn calls_that_are_given_up_have_ended() {
+    let app = TestApp::start(|request| match request.path.ends_with("hang") {
+        true => Does::Hang,
+        false => Does::json("1"),
+    });
+    let hub = MemoryHub::new();
+    let exporting = start(
+        &format!(
+            "[agent]\nstage_sample = 1\nworkers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+             [[registry]]\nname = \"main\"\nkind = \"etcd\"\n\
+             endpoints = [\"http://127.0.0.1:1\"]\n[link]\nlisten = \"127.0.0.1:0\"\n\
+             [[export]]\ninterface = \"{SERVICE}\"\napp = \"http://{}\"\n",
+            app.addr
+        ),
+        &hub,
+    );
+    let consumer = consumer(&hub, "");
+    wait_until("the export", || (echo(&consumer).status == 200).then_some(()));
+    let ended = |code: &str| {
+        let labels = format!("service=\"{SERVICE}\",code=\"{code}\"");
+        metric(&exporting, &format!("dubmesh_export_calls_total{{{labels}}}"))
+    };
+    for nth in 1..=2 {
+        let answer = call(&consumer, "hang", &[STRING, "x-dubbo-timeout-ms: 300"], "[\"a\"]");
+        assert_eq!(answer.status, 504, "{answer:?}");
+        wait_until("the app is late", || (ended("timeout") == nth).then_some(()));
+    }
+    assert_eq!(ended("cancelled"), 0);
+    let n_requests = app.requests().len();
+    let mut leaving = Http::to(&consumer);
+    let headers = [STRING, "x-dubbo-timeout-ms: 60000"];
+    leaving.send(request(&format!("/{SERVICE}/hang"), &headers, "[\"a\"]"));
+    wait_until("the request", || (n_requests < app.requests().len()).then_some(()));
+    drop(leaving);
+    wait_until("the caller has left", || (ended("cancelled") == 1).then_some(()));
+    assert_eq!(ended("timeout"), 2);
+    let stages = wait_until("all calls", || {
+        let stages: Page<StagesSnapshot> = page(admin(&exporting), "/stages");
+        stages.items.into_iter().find(|it| it.calls == ended("ok") + 3)
+    });
+    assert!(stages.total_ms["answer"] < 200.0, "{stages:?}");
+    assert!(600.0 <= stages.total_ms["app"] + stages.total_ms["network"], "{stages:?}");
 }
 
 /// An agent of the version before calls were timed: it ignores that it is asked for times, and

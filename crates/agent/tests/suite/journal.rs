@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::support;
 use crate::support::dubbo::DubboConsumer;
+use crate::support::http_app::{Does, TestApp};
 use crate::support::http2::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, Http2, PING, RST_STREAM,
 };
@@ -271,6 +272,24 @@ fn a_call_from_dubbo_over_a_link_has_a_line_at_both_agents() {
         assert_eq!((&line["method"], &line["trace"]), (&"attached".into(), &TRACE.into()));
         assert!(line["endpoint"].as_str().unwrap().starts_with(endpoint), "{line}");
     }
+}
+
+/// Callers who do not know the types of a method send `$invoke`.
+#[test]
+fn the_method_of_a_generic_call_is_told_at_the_provider() {
+    let (folder, hub) = (tempfile::tempdir().unwrap(), MemoryHub::new());
+    let app = TestApp::start(|request| Does::json(request.body.clone()));
+    let path = folder.path().join("access.log");
+    let export = format!("interface = \"{SERVICE}\"\napp = \"http://{}\"\n", app.addr);
+    let provider = support::exporting(&hub, &format!("{export}{}", log(&path, "all")));
+    let agent = consumer(&hub, "");
+    wait_until("an answer", || (call(&agent, "find", &[], ECHO).status == 200).then_some(()));
+    drain(agent);
+    drain(provider);
+    let all = lines(&path, 1);
+    let line = all.last().unwrap();
+    assert_eq!((&line["protocol"], &line["code"]), (&"link".into(), &"ok".into()));
+    assert_eq!(line["method"], "find", "{all:?}");
 }
 
 #[test]

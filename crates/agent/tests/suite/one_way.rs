@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::support::{
-    Behaviour, FakeProvider, SERVICE, STRING, call, consumer, provider_agent, register, wait_until,
+    Behaviour, FakeProvider, SERVICE, STRING, call, consumer, consumer_with_metrics,
+    exporting_with_admin, metric, provider_agent, register, wait_until,
 };
 use agent::args::ArgumentList;
 use agent::call::ONE_WAY;
@@ -45,6 +46,34 @@ fn over_a_link() {
     let provider = FakeProvider::start(Behaviour::Good);
     let _exporting = provider_agent(&hub, provider.addr);
     is_sent_without_an_answer(&consumer(&hub, ""), &provider);
+}
+
+/// They count as calls, at every place, and as answers of no time nowhere.
+#[test]
+fn what_has_no_answer_has_no_latency() {
+    let (hub, provider) = (MemoryHub::new(), FakeProvider::start(Behaviour::Good));
+    let export = format!("interface = \"{SERVICE}\"\napp = \"dubbo://{}\"\n", provider.addr);
+    let exporting = exporting_with_admin(&hub, &export);
+    let agent = consumer_with_metrics(&hub, "");
+    wait_until("an answer", || {
+        (call(&agent, "echo", &[STRING], "[\"x\"]").status == 200).then_some(())
+    });
+    for _ in 0..3 {
+        assert_eq!(call(&agent, "echo", &[STRING, RETURN], "[\"x\"]").status, 200);
+    }
+    wait_until("all calls", || (provider.n_requests() == 4).then_some(()));
+    let endpoint = exporting.addresses().link.unwrap();
+    let service = format!("service=\"{SERVICE}\"");
+    for (agent, place, labels) in [
+        (&agent, "upstream", format!("{service},endpoint=\"{endpoint}\"")),
+        (&agent, "method", format!("{service},method=\"echo\"")),
+        (&exporting, "export", service.clone()),
+    ] {
+        let n_calls = format!("dubmesh_{place}_calls_total{{{labels},code=\"ok\"}}");
+        wait_until(&n_calls, || (metric(agent, &n_calls) == 4).then_some(()));
+        let name = format!("dubmesh_{place}_latency_seconds_count{{{labels},outcome=\"ok\"}}");
+        assert_eq!(metric(agent, &name), 1, "{name}");
+    }
 }
 
 #[test]

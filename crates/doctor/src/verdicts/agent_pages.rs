@@ -8,7 +8,8 @@ use agent::inspect::snapshot::{
 };
 
 use super::{
-    Cause, Finding, OFTEN, counted, hanging, percent, recurs, share_of, slow, stages, unfound,
+    Cause, Finding, OFTEN, WatchedConnection, counted, hanging, percent, recurs, share_of, slow,
+    sockets, stages, unfound,
 };
 
 /// The name of an error on the pages.
@@ -41,15 +42,17 @@ pub struct AgentLook {
     pub usual_lag_ms: Option<f64>,
 }
 
-/// What an agent knows to be wrong; oldest look first.
+/// What an agent knows to be wrong; oldest look first. `connections` are those that were watched
+/// meanwhile: what [`super::of_sockets`] finds there is not blamed on a provider.
 #[must_use]
-pub fn of_agent(looks: &[AgentLook]) -> Vec<Finding> {
+pub fn of_agent(looks: &[AgentLook], connections: &[WatchedConnection]) -> Vec<Finding> {
     let [first, .., last] = looks else { return Vec::new() };
     let mut findings = full_pools(looks, first, last);
     let mut of_endpoints = Vec::new();
+    let held_up = sockets::held_up(connections);
     for endpoint in &last.endpoints {
         let seen = EndpointLooks::of(looks, endpoint);
-        let found = rejects(&seen).into_iter().chain(slow::of_endpoint(looks, &seen));
+        let found = rejects(&seen).into_iter().chain(slow::of_endpoint(looks, &seen, &held_up));
         of_endpoints.extend(found.chain(out(&seen)).map(|finding| (endpoint, finding)));
     }
     findings.extend(by_address(of_endpoints));

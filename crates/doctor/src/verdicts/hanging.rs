@@ -5,9 +5,11 @@ use agent::inspect::snapshot::AppSnapshot;
 use super::agent_pages::AgentLook;
 use super::{Cause, Finding, counted, recurs};
 
-/// How a call ends for which nobody answers in time, by the names on the pages: at its deadline
-/// here, or at that of its caller.
-const LATE: [&str; 2] = ["timeout", "cancelled"];
+/// How a call ends for which nobody answers in time, by the names on the pages.
+const LATE: &str = "timeout";
+/// How one ends whose caller gave it up before its deadline, as where another endpoint was faster.
+/// It shows nothing.
+const CANCELLED: &str = "cancelled";
 
 /// How a call ends that never reaches an app, because it has as many as it can take.
 const SHED: &str = "overloaded";
@@ -19,7 +21,7 @@ pub(super) fn of_apps(looks: &[AgentLook]) -> Vec<Finding> {
 }
 
 fn n_late(app: &AppSnapshot) -> u64 {
-    LATE.iter().filter_map(|name| app.failed.get(*name)).sum()
+    app.failed.get(LATE).copied().unwrap_or(0)
 }
 
 fn hangs(looks: &[AgentLook], app: &AppSnapshot) -> Option<Finding> {
@@ -29,7 +31,7 @@ fn hangs(looks: &[AgentLook], app: &AppSnapshot) -> Option<Finding> {
     // One that answers anything, and be it an error, does not hang.
     let n_ended = |it: &AppSnapshot| {
         let failed =
-            it.failed.iter().filter(|(name, _)| !LATE.contains(&&***name) && *name != SHED);
+            it.failed.iter().filter(|(name, _)| ![LATE, CANCELLED, SHED].contains(&name.as_str()));
         it.ok + failed.map(|(_, n)| n).sum::<u64>()
     };
     let n_lost = n_late(app).saturating_sub(n_late(first));
@@ -74,9 +76,14 @@ mod tests {
                 waiting: 0,
                 shed: 0,
                 ok,
-                failed: [("exception", refused), ("timeout", late), ("overloaded", nth)]
-                    .map(|(name, n)| (name.to_owned(), n))
-                    .into(),
+                failed: [
+                    ("exception", refused),
+                    ("timeout", late),
+                    ("overloaded", nth),
+                    ("cancelled", 9 * nth),
+                ]
+                .map(|(name, n)| (name.to_owned(), n))
+                .into(),
             };
             AgentLook { apps: vec![app], ..AgentLook::default() }
         };

@@ -100,7 +100,7 @@ mod tests {
         watched.add(Duration::ZERO, before);
         watched.add(Duration::from_secs(10), Figures { unread_bytes: after.unread_bytes, ..still });
         let id = SocketId { local: "10.0.0.5:1".parse().unwrap(), remote: remote.parse().unwrap() };
-        WatchedConnection { id, role, owner: None, watched }
+        WatchedConnection { id, role, owner: None, watched, is_awaited: None }
     }
 
     fn figures(min_rtt_us: u32, segments: u64, bytes: u64) -> Figures {

@@ -193,8 +193,8 @@ fn no_answer(watched: &Watched, peer: SocketAddr, role: Role) -> Option<Symptom>
         evidence: std::iter::once(evidence).chain(round_trip(&watched.whole()?.after)).collect(),
         remedy: format!(
             "look at {who}: its threads (jstack; those of Dubbo are named DubboServerHandler), \
-             its garbage collector, and what its calls wait for; where nobody expects answers, \
-             all is well"
+             its garbage collector, and what its calls wait for; where nobody expects answers \
+             (one-way calls, logs), all is well: an agent knows (--admin)"
         ),
     })
 }

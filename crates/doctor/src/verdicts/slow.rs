@@ -3,14 +3,20 @@
 
 mod late;
 
+use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use agent::inspect::snapshot::{ConnectionSnapshot, EndpointSnapshot};
 use agent::stages::Stage;
 
 use super::agent_pages::{AgentLook, EndpointLooks, n_failed};
+use super::signs::{self, Symptom};
+use super::sockets::HELD_UP;
 use super::stages::{self, Means};
 use super::{Cause, Finding, MIN_LOOKS, OFTEN, counted, percent, share_of, time};
+use crate::figures::Figures;
+use crate::watched::Watched;
 
 /// Names of errors on the pages: an answer that was waited for in vain.
 const TIMEOUT: &str = "timeout";
@@ -31,22 +37,48 @@ const MIN_SILENCE_S: f64 = 3.0;
 const LOOK_AT_PROVIDER: &str = "look at the provider: its threads (jstack), its garbage collector, \
                                 and what its calls wait for";
 
-/// What the calls to an endpoint took, and why.
-pub(super) fn of_endpoint(looks: &[AgentLook], seen: &EndpointLooks<'_>) -> Vec<Finding> {
+/// What the calls to an endpoint took, and why. `told` are the addresses to which messages do not
+/// flow; that was found where their sockets were seen.
+pub(super) fn of_endpoint(
+    looks: &[AgentLook],
+    seen: &EndpointLooks<'_>,
+    told: &HashSet<SocketAddr>,
+) -> Vec<Finding> {
     match unanswered(looks, seen) {
         Some(finding) => vec![finding],
-        None => slow_answers(looks, seen).unwrap_or_default(),
+        None => slow_answers(looks, seen, told),
     }
 }
 
-fn slow_answers(looks: &[AgentLook], seen: &EndpointLooks<'_>) -> Option<Vec<Finding>> {
+fn slow_answers(
+    looks: &[AgentLook],
+    seen: &EndpointLooks<'_>,
+    told: &HashSet<SocketAddr>,
+) -> Vec<Finding> {
     let took = Took::of(seen);
     if !is_usually_slow(seen) || !took.is_slow() {
-        return None;
+        return Vec::new();
     }
-    if !took.is_mean_slow() {
-        return Some(vec![late::of_timeouts(looks, seen, &took)]);
+    let is_told = seen.last.address.parse().is_ok_and(|address| told.contains(&address));
+    // Sockets of another machine are only on the agent's page.
+    let hold_up = (!is_told).then(|| hold_up(looks, seen.last)).flatten();
+    let is_held_up = is_told || hold_up.is_some();
+    let mut findings: Vec<Finding> = hold_up.map(|it| of_hold_up(seen, it)).into_iter().collect();
+    if took.is_mean_slow() {
+        findings.extend(slow_mean(looks, seen, &took, is_held_up).into_iter().flatten());
+    } else if !is_held_up || took.n_ok == 0 {
+        findings.push(late::of_timeouts(looks, seen, &took));
     }
+    findings
+}
+
+/// Why the good answers take long on average.
+fn slow_mean(
+    looks: &[AgentLook],
+    seen: &EndpointLooks<'_>,
+    took: &Took,
+    is_held_up: bool,
+) -> Option<Vec<Finding>> {
     let last = looks.last()?;
     let round_trips =
         to_endpoint(last, seen.last).filter_map(|it| it.tcp.as_ref()?.rtt_us).map(f64::from);
@@ -69,11 +101,12 @@ fn slow_answers(looks: &[AgentLook], seen: &EndpointLooks<'_>) -> Option<Vec<Fin
         findings.push(connection_full(seen, busy, evidence.clone()));
     }
     // Both may be true.
-    if busy.is_none() || share.is_some_and(|share| BUSY <= share) {
+    let is_crowded = is_held_up || busy.is_some();
+    if !is_crowded || share.is_some_and(|share| BUSY <= share) {
         findings.push(Finding {
             cause: Cause::SlowProvider,
             subject: seen.subject(),
-            verdict: match share.filter(|_| busy.is_some()) {
+            verdict: match share.filter(|_| is_crowded) {
                 Some(share) => of_own_work(share),
                 None => verdict(share, call_us, round_trip_us),
             },
@@ -125,7 +158,9 @@ impl Took {
 
     fn between(step: (Option<&EndpointSnapshot>, &EndpointSnapshot)) -> Self {
         let (before, after) = step;
-        let n_ok = after.calls.ok.saturating_sub(before.map_or(0, |it| it.calls.ok));
+        // What nobody wants an answer to is neither slow nor quick.
+        let n_answers = |it: &EndpointSnapshot| it.calls.n_answers();
+        let n_ok = n_answers(after).saturating_sub(before.map_or(0, n_answers));
         let total = |it: &EndpointSnapshot| it.calls.ok_total_ms;
         let before_ms = before.map_or(Some(0.0), total);
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
@@ -175,6 +210,30 @@ fn to_endpoint<'a>(
     endpoint: &'a EndpointSnapshot,
 ) -> impl Iterator<Item = &'a ConnectionSnapshot> {
     look.connections.iter().filter(|it| it.direction == "upstream" && it.peer == endpoint.address)
+}
+
+/// What keeps messages from flowing over a connection to an endpoint, as its agent sees it: the
+/// worst of all.
+fn hold_up(looks: &[AgentLook], endpoint: &EndpointSnapshot) -> Option<Symptom> {
+    let peer = endpoint.address.parse().ok()?;
+    let symptoms = |connection: &ConnectionSnapshot| {
+        let mut watched = Watched::default();
+        for look in looks {
+            let found = to_endpoint(look, endpoint).find(|it| it.id == connection.id);
+            if let Some(tcp) = found.and_then(|it| it.tcp.as_ref()) {
+                watched.add(look.at, Figures::from(tcp));
+            }
+        }
+        signs::of_flow(&watched, peer, true)
+    };
+    let all = to_endpoint(looks.last()?, endpoint).flat_map(symptoms);
+    let held_up = all.filter(|it| HELD_UP.contains(&it.cause));
+    held_up.max_by(|a, b| a.share.total_cmp(&b.share))
+}
+
+fn of_hold_up(seen: &EndpointLooks<'_>, symptom: Symptom) -> Finding {
+    let Symptom { cause, verdict, evidence, remedy, share: _ } = symptom;
+    Finding { cause, subject: seen.subject(), verdict, evidence, remedy }
 }
 
 /// The share of the time that the busiest connection to an endpoint was in the midst of a message,
@@ -236,9 +295,9 @@ fn unanswered(looks: &[AgentLook], seen: &EndpointLooks<'_>) -> Option<Finding> 
             let failed = failed.filter(|(name, _)| ![TIMEOUT, CANCELLED].contains(&name.as_str()));
             it.calls.ok + failed.map(|(_, n)| n).sum::<u64>()
         };
-        let has_calls = |it: &EndpointSnapshot| it.calls.in_flight != 0;
-        before.is_none_or(|before| !has_calls(before) || n_answers(before) != n_answers(after))
-            || !has_calls(after)
+        let is_awaited = |it: &EndpointSnapshot| it.calls.in_flight != 0;
+        before.is_none_or(|before| !is_awaited(before) || n_answers(before) != n_answers(after))
+            || !is_awaited(after)
     };
     let steps: Vec<_> = seen.steps().collect();
     let n_silent = steps.iter().rev().take_while(|step| !answered(step)).count();

@@ -1,6 +1,6 @@
 //! What the figures of sockets mean, whatever is spoken on them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 
 use super::signs::{self, Symptom};
@@ -22,6 +22,9 @@ pub struct WatchedConnection {
     pub owner: Option<String>,
     /// Its figures.
     pub watched: Watched,
+    /// Whether anybody waits for answers over it in most looks, as the agent at one of its ends
+    /// says. `None` if no agent says.
+    pub is_awaited: Option<bool>,
 }
 
 impl WatchedConnection {
@@ -32,6 +35,18 @@ impl WatchedConnection {
             Role::Server => self.id.local,
         }
     }
+}
+
+/// The causes that keep messages from flowing over a connection. Where one of them was found, how
+/// long calls take says nothing of the provider's work.
+pub(super) const HELD_UP: [Cause; 3] =
+    [Cause::SendBuffer, Cause::PeerReadsSlowly, Cause::ReadsSlowly];
+
+/// The services over whose connections messages do not flow, as either side shows.
+pub(super) fn held_up(connections: &[WatchedConnection]) -> HashSet<SocketAddr> {
+    let is_held_up =
+        |it: &&WatchedConnection| symptoms(it).iter().any(|it| HELD_UP.contains(&it.cause));
+    connections.iter().filter(is_held_up).map(WatchedConnection::service).collect()
 }
 
 /// A listening socket that was watched.
@@ -54,11 +69,12 @@ pub fn of_sockets(connections: &[WatchedConnection]) -> Vec<Finding> {
         .iter()
         .map(|(it, symptoms)| (it.id, symptoms.iter().map(|it| it.cause).collect()))
         .collect();
+    let owners = Owners::of(connections);
     let mut groups: BTreeMap<Key<'_>, Vec<(&WatchedConnection, Symptom)>> = BTreeMap::new();
     let mut sizes: BTreeMap<(SocketAddr, Role, Option<&String>), usize> = BTreeMap::new();
     for (connection, symptoms) in all {
         let (service, role, owner) =
-            (connection.service(), connection.role, connection.owner.as_ref());
+            (connection.service(), connection.role, owners.owner(connection));
         *sizes.entry((service, role, owner)).or_default() += 1;
         let other = causes.get(&connection.id.reversed());
         for symptom in symptoms {
@@ -85,6 +101,30 @@ pub fn of_sockets(connections: &[WatchedConnection]) -> Vec<Finding> {
     groups.into_iter().filter_map(finding).collect()
 }
 
+/// Whose connections to a service are. The kernel takes one that is being closed from its process.
+struct Owners<'a>(HashMap<(SocketAddr, Role), Vec<&'a String>>);
+
+impl<'a> Owners<'a> {
+    fn of(connections: &'a [WatchedConnection]) -> Self {
+        let mut owners: HashMap<_, Vec<&String>> = HashMap::new();
+        for it in connections {
+            let known = owners.entry((it.service(), it.role)).or_default();
+            known.extend(it.owner.as_ref().filter(|owner| !known.contains(owner)));
+        }
+        Self(owners)
+    }
+
+    /// That of a connection, or the only one that there is of its kind.
+    fn owner(&self, connection: &'a WatchedConnection) -> Option<&'a String> {
+        let known = self.0.get(&(connection.service(), connection.role)).map(Vec::as_slice);
+        let only = match known {
+            Some([one]) => Some(*one),
+            _ => None,
+        };
+        connection.owner.as_ref().or(only)
+    }
+}
+
 fn place(service: SocketAddr, role: Role, owner: Option<&String>) -> String {
     let owner = owner.map(|owner| format!("{owner}, ")).unwrap_or_default();
     match role {
@@ -97,6 +137,9 @@ fn place(service: SocketAddr, role: Role, owner: Option<&String>) -> String {
 fn symptoms(connection: &WatchedConnection) -> Vec<Symptom> {
     let id = connection.id;
     let silence = silence::of_silence(&connection.watched, id.remote, connection.role);
+    // Nobody waits for an answer to calls that are one-way, or were given up.
+    let is_asked = connection.is_awaited != Some(false);
+    let silence = silence.filter(|it| it.cause != Cause::NoAnswer || is_asked);
     let is_inside = id.local.ip() == id.remote.ip();
     let mut flow = signs::of_flow(&connection.watched, id.remote, is_inside);
     match silence.as_ref().map(|it| it.cause) {

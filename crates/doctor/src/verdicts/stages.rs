@@ -122,7 +122,10 @@ fn waits(looks: &[AgentLook], service: &str) -> Option<Finding> {
     }
     let waited = time(all.ms(Stage::Wait) * 1e3);
     let (why, remedy) = match full.is_empty() {
-        false => ("for a credit, because the capacity is used up", MORE_PROVIDERS),
+        false if has_credits(last, service) => {
+            ("for a credit, because the capacity is used up", MORE_PROVIDERS)
+        }
+        false => ("for room at an endpoint: those below have none", MORE_PROVIDERS),
         true => (
             "before they are sent",
             "see dubmesh list --admin and the log: endpoints that are not connected, routes that \
@@ -157,9 +160,19 @@ fn full_endpoints(look: &AgentLook, service: &str) -> Vec<String> {
                 counted(limit.into(), "call", "calls")
             )
         };
-        (u64::from(limit) <= it.calls.in_flight).then(line)
+        is_full(it).then(line)
     };
     look.endpoints.iter().filter_map(of).collect()
+}
+
+/// Whether an agent lends the capacity of a full endpoint. Others have a limit of calls.
+fn has_credits(look: &AgentLook, service: &str) -> bool {
+    look.endpoints.iter().any(|it| it.service == service && it.protocol == "link" && is_full(it))
+}
+
+/// Whether an endpoint has as many calls as it can take.
+fn is_full(endpoint: &EndpointSnapshot) -> bool {
+    endpoint.capacity.is_some_and(|limit| u64::from(limit) <= endpoint.calls.in_flight)
 }
 
 /// Whether the app is behind this agent, which knows more of it.

@@ -8,7 +8,13 @@ use agent::inspect::snapshot::{
     TcpSnapshot,
 };
 
-use super::agent_pages::AgentLook;
+use super::Finding;
+use super::agent_pages::{self, AgentLook};
+
+/// What an agent's pages show where no socket is seen.
+pub(super) fn of_agent(looks: &[AgentLook]) -> Vec<Finding> {
+    agent_pages::of_agent(looks, &[])
+}
 
 /// An endpoint that has answered so many calls, each in so many milliseconds.
 pub(super) fn endpoint(ok: u64, each_ms: f64, failed: &[(&str, u64)]) -> EndpointSnapshot {

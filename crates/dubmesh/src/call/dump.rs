@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use agent::attachments::Replied;
+use agent::terminal::is_unsafe;
 use bytes::{Bytes, BytesMut};
 use dubbo_proto::frame::{self, Frame, HEADER_LEN, Header};
 use dubbo_proto::{
@@ -173,7 +174,7 @@ fn clip(text: &str) -> String {
             '\t' => out.push_str("  "),
             '\r' => {}
             // What would move the cursor, or worse.
-            _ if character.is_control() => out.push(char::REPLACEMENT_CHARACTER),
+            _ if is_unsafe(character) => out.push(char::REPLACEMENT_CHARACTER),
             _ => out.push(character),
         }
     }

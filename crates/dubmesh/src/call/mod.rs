@@ -19,6 +19,7 @@ use agent::config::ClusterPolicy;
 use agent::error::{CallError, Code, SEE_REGISTRIES};
 use agent::invocation::{CallOrigin, Invocation};
 use agent::route::{Generic, RouteName};
+use agent::terminal::escaped;
 use clap::Args;
 use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, Serialization, ServiceKey};
 use hessian::transcode::{JsonOptions, RefStyle};
@@ -230,9 +231,10 @@ fn shown(json: &str) -> String {
     }
 }
 
-/// Tells the user. Nobody need be there to read it.
+/// Tells the user, also what the provider has said: a terminal obeys nothing of that. Nobody need be
+/// there to read it.
 fn say(text: &str) {
-    let _ = io::stderr().write_all(text.as_bytes());
+    let _ = io::stderr().write_all(escaped(text).as_bytes());
 }
 
 fn print(args: &CallArgs, json: &[u8]) -> Result<OutputReader, String> {
@@ -240,7 +242,9 @@ fn print(args: &CallArgs, json: &[u8]) -> Result<OutputReader, String> {
     if args.pretty || is_terminal && !args.raw {
         let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let has_colour = is_wanted && is_terminal;
-        output::write(&json_layout::pretty(json, has_colour))?;
+        // Within JSON, that means the same.
+        let json = String::from_utf8_lossy(json);
+        output::write(&json_layout::pretty(escaped(&json).as_bytes(), has_colour))?;
     } else {
         output::write(json)?;
     }

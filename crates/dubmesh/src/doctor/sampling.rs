@@ -56,7 +56,7 @@ impl WatchResult {
         findings.extend(of_processes(&self.processes));
         findings.extend(of_attempts(&self.attempts));
         findings.extend(of_sockets(&self.connections));
-        findings.extend(of_agent(&self.agent));
+        findings.extend(of_agent(&self.agent, &self.connections));
         findings.sort_by(|a, b| (a.cause, &a.subject).cmp(&(b.cause, &b.subject)));
         findings
     }
@@ -79,6 +79,7 @@ async fn watch_all(wanted: &Wanted) -> Result<WatchResult, String> {
     for pid in &pids {
         owners.add(*pid).map_err(|error| unseen_process(*pid, &error))?;
     }
+    let mut agent_pid = None;
     if let Some(admin) = &wanted.admin {
         let agent = admin_pages::version(admin).await?;
         // Only an agent of this machine has sockets here. A local port may also be forwarded to
@@ -86,6 +87,7 @@ async fn watch_all(wanted: &Wanted) -> Result<WatchResult, String> {
         let is_here = is_local(admin) && owners.add(agent.pid).is_ok();
         if is_here && listens(admin, agent.pid, &owners) {
             pids.insert(agent.pid);
+            agent_pid = Some(agent.pid);
         } else {
             let note = format!(
                 "the sockets of {} (pid {}) cannot be seen from here; run this on its machine, as \
@@ -97,6 +99,7 @@ async fn watch_all(wanted: &Wanted) -> Result<WatchResult, String> {
     }
     seen.notes.extend(pids.iter().filter_map(|pid| other_namespace(*pid)));
     let mut watching = Watching::new(wanted, pids, owners);
+    watching.set_agent(agent_pid);
     let start = Instant::now();
     let mut ticks = tokio::time::interval(wanted.every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

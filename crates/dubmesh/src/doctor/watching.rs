@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use doctor::processes::{self, Owners};
 use doctor::sock_diag::{Connecting, Listener, Look};
-use doctor::verdicts::{Attempts, Listening, Process, WatchedConnection, remarks};
+use doctor::verdicts::{Attempts, Listening, Process, WatchedConnection, note_in_flight, remarks};
 use doctor::{Role, Socket, SocketId, Watched, counted};
 
 use super::sampling::{Wanted, WatchResult};
@@ -47,6 +47,8 @@ fn unseen(wanted: &Wanted, seen: &WatchResult) -> Vec<String> {
 pub(super) struct Watching<'a> {
     wanted: &'a Wanted,
     pids: HashSet<u32>,
+    /// That of the agent whose pages are read, if its sockets are here.
+    agent: Option<u32>,
     owners: Owners,
     sockets: BTreeMap<SocketId, (u64, Watched)>,
     listeners: BTreeMap<SocketAddr, (u64, Vec<(u64, u64)>)>,
@@ -65,6 +67,7 @@ impl<'a> Watching<'a> {
         Self {
             wanted,
             pids,
+            agent: None,
             owners,
             sockets: BTreeMap::new(),
             listeners: BTreeMap::new(),
@@ -74,6 +77,11 @@ impl<'a> Watching<'a> {
             n_looks: 0,
             n_figures: 0,
         }
+    }
+
+    /// The process of the agent whose pages are read.
+    pub(super) fn set_agent(&mut self, pid: Option<u32>) {
+        self.agent = pid;
     }
 
     /// Whether there is anything to be watched here.
@@ -161,9 +169,15 @@ impl<'a> Watching<'a> {
         let name = |inode| owners.name(inode).or_else(|| self.owners.name(inode));
         self.finish_processes(seen);
         let roles: Vec<Role> = self.sockets.keys().map(|id| self.role(id)).collect();
+        let mut of_agent = HashSet::new();
         for ((id, (inode, watched)), role) in self.sockets.into_iter().zip(roles) {
-            seen.connections.push(WatchedConnection { id, role, owner: name(inode), watched });
+            if self.owners.pid(inode).is_some_and(|pid| Some(pid) == self.agent) {
+                of_agent.insert(id);
+            }
+            let owner = name(inode);
+            seen.connections.push(WatchedConnection { id, role, owner, watched, is_awaited: None });
         }
+        note_in_flight(&mut seen.connections, &of_agent, &seen.agent);
         for (address, (inode, queue)) in self.listeners {
             seen.listeners.push(Listening { address, owner: name(inode), queue });
         }
@@ -323,6 +337,7 @@ mod tests {
             role,
             owner: None,
             watched: Watched::default(),
+            is_awaited: None,
         };
         let near = [
             connection("10.0.0.5:1", "10.0.0.5:20880", Role::Client),

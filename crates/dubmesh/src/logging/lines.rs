@@ -4,6 +4,7 @@
 use std::fmt::{self, Write};
 use std::time::SystemTime;
 
+use agent::terminal::is_unsafe;
 use serde::Serializer as _;
 use serde::ser::SerializeMap;
 use tracing::field::{Field, Visit};
@@ -26,7 +27,7 @@ fn max_len(field: &Field) -> usize {
     if field.name() == MESSAGE { MAX_MESSAGE_LEN } else { MAX_VALUE_LEN }
 }
 
-/// Writes the front of a text, and escapes its control characters.
+/// Writes the front of a text, and escapes what a terminal would obey.
 pub(super) struct Cut<W> {
     inner: W,
     n_left: usize,
@@ -53,7 +54,7 @@ impl<W: Write> Write for Cut<W> {
         };
         self.n_left -= end;
         let mut rest = &text[..end];
-        while let Some(at) = rest.find(char::is_control) {
+        while let Some(at) = rest.find(is_unsafe) {
             let (plain, control) = rest.split_at(at);
             self.inner.write_str(plain)?;
             let mut chars = control.chars();

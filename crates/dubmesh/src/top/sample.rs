@@ -385,10 +385,10 @@ impl Rates {
     fn average_ms(&self, now: &CallsSnapshot, before: Option<&CallsSnapshot>) -> Option<f64> {
         let Some(total) = now.ok_total_ms else { return now.average_ms };
         let before = before.filter(|before| self.is_same && before.ok <= now.ok);
-        let (ok_before, total_before) =
-            before.map_or((0, 0.0), |it| (it.ok, it.ok_total_ms.unwrap_or_default()));
-        let n_ok = now.ok - ok_before;
-        (n_ok != 0).then(|| (total - total_before).max(0.0) / n_ok as f64)
+        let (n_before, total_before) =
+            before.map_or((0, 0.0), |it| (it.n_answers(), it.ok_total_ms.unwrap_or_default()));
+        let n_answers = now.n_answers().saturating_sub(n_before);
+        (n_answers != 0).then(|| (total - total_before).max(0.0) / n_answers as f64)
     }
 }
 
@@ -424,6 +424,9 @@ mod tests {
         assert_eq!(average(false, calls(20, Some(40.0)), slow_once()), Some(2.0));
         assert_eq!(average(true, calls(2, Some(6.0)), slow_once()), Some(3.0), "it began anew");
         assert_eq!(average(true, calls(10, None), slow_once()), Some(900.0), "an older agent");
+        let mut one_way = calls(714, Some(9008.0));
+        one_way.one_way = 700;
+        assert_eq!(average(true, one_way, slow_once()), Some(2.0), "no answers");
     }
 
     fn service(failed: &[(&str, u64)]) -> ServiceSnapshot {

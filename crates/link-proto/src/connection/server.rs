@@ -322,14 +322,14 @@ impl ServerSide {
     }
 
     #[inline]
-    pub(super) fn respond<T>(&mut self, core: &mut Core<T>, id: CallId, reply: Reply<'_>) {
+    pub(super) fn respond<T>(&mut self, core: &mut Core<T>, id: CallId, reply: Reply<'_>) -> bool {
         let Some(IncomingSlot { generation, state: state @ IncomingState::Open }) =
             self.slots.get_mut(id.slot() as usize)
         else {
-            return;
+            return false;
         };
         if *generation != id.generation() {
-            return;
+            return false;
         }
         core.end_stream(id);
         let len = reply.payload.as_slice().len();
@@ -354,6 +354,7 @@ impl ServerSide {
         if is_out {
             self.release(id);
         }
+        true
     }
 
     /// The last chunk of a long answer is in the buffer.

@@ -377,12 +377,15 @@ fn cancel_in_the_midst_of_a_long_request_or_answer() {
     let half_answered = pair.send(route, b"", 3);
     pair.at_server();
     let payload = vec![0; 1 << 20].into();
-    pair.server.respond(half_answered, Reply { payload, ..Reply::new(Status::OK) });
+    let reply = Reply { payload, ..Reply::new(Status::OK) };
+    assert!(pair.server.respond(half_answered, reply));
+    assert!(!pair.server.respond(half_answered, Reply::new(Status::OK)), "it was answered");
     pair.client.handle_bytes(pair.now, pair.server.transmit()).unwrap();
     assert_eq!(pair.client.reassembly_bytes(), 1 << 20);
     assert_eq!(pair.client.cancel(half_answered), Some(3));
     pair.send(route, b"", 4);
     assert_eq!(pair.at_server().len(), 1, "the new call in the same slot");
+    assert!(!pair.server.respond(half_answered, Reply::new(Status::OK)), "it was given up");
     assert_eq!(pair.server.buffered_bytes(), 0);
     assert!(pair.at_client().is_empty());
     assert_eq!(pair.client.reassembly_bytes(), 0);

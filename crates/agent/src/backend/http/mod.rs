@@ -39,7 +39,7 @@ use self::pool::{HttpPool, PoolLimits, WorkerResources};
 use self::reply::Form;
 use self::request::Fixed;
 use super::AppCall;
-use crate::call::Outcome;
+use crate::call::{Outcome, Times};
 use crate::config::HttpAppConfig;
 use crate::config::http_app::method::{BodyShape, MappedMethod, MethodMatch, StatusTable};
 use crate::config::http_app::template::Template;
@@ -132,7 +132,8 @@ impl HttpApp {
         call: &AppCall<'_>,
         done: impl FnOnce(Outcome) + 'static,
     ) -> Option<AbortHandle> {
-        let mut ending = Ending(Some(done));
+        let (times, address) = (call.times, Rc::clone(self.pool.address()));
+        let mut ending = Ending { done: Some(done), times, address };
         if call.method.name == ECHO {
             ending.end(self.echo(call));
             return None;
@@ -322,12 +323,22 @@ fn parse(descriptor: &str) -> Result<Vec<JavaType>, CallError> {
         .map_err(|error| CallError::new(Code::BadArguments, error.to_string()))
 }
 
+/// Who gives a call up within the last part of so many of its time has waited for all of it: what
+/// it says takes as long as its request did, more or less.
+const LAST_PARTS: u32 = 20;
+/// Or within the last moment, of a short one.
+const LAST_MOMENT: Duration = Duration::from_millis(2);
+
 /// Ends a call once: a task that is dropped ends it, too.
-struct Ending<F: FnOnce(Outcome)>(Option<F>);
+struct Ending<F: FnOnce(Outcome)> {
+    done: Option<F>,
+    times: Times,
+    address: Rc<str>,
+}
 
 impl<F: FnOnce(Outcome)> Ending<F> {
     fn end(&mut self, outcome: Outcome) {
-        if let Some(done) = self.0.take() {
+        if let Some(done) = self.done.take() {
             done(outcome);
         }
     }
@@ -335,13 +346,44 @@ impl<F: FnOnce(Outcome)> Ending<F> {
 
 impl<F: FnOnce(Outcome)> Drop for Ending<F> {
     fn drop(&mut self) {
-        self.end(Err(CallError::new(Code::Cancelled, "the caller gave up")));
+        let error = given_up(self.times, Instant::now(), &self.address);
+        self.end(Err(error));
     }
+}
+
+/// How a call ends that its caller gives up at `now`. At its deadline the app is late, whichever
+/// agent notices that first; before, nothing is known of the app.
+fn given_up(times: Times, now: Instant, address: &Rc<str>) -> CallError {
+    let time = times.deadline.saturating_duration_since(times.now);
+    let left = times.deadline.saturating_duration_since(now);
+    if (time / LAST_PARTS).max(LAST_MOMENT) < left {
+        return CallError::new(Code::Cancelled, "the caller gave up");
+    }
+    let ms = time.as_millis();
+    let message =
+        format!("no answer from the app at {address} within {ms} ms (the caller's timeout)");
+    CallError::new(Code::Timeout, message).at(address)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_gives_up_at_the_deadline_tells_that_the_app_is_late() {
+        let now = Instant::now();
+        let code = |timeout_ms: u64, after_ms: u64| {
+            let times = Times { now, deadline: now + Duration::from_millis(timeout_ms) };
+            given_up(times, now + Duration::from_millis(after_ms), &"10.0.0.7:80".into()).code
+        };
+        for after_ms in [0, 100, 949] {
+            assert_eq!(code(1_000, after_ms), Code::Cancelled, "{after_ms} ms");
+        }
+        for after_ms in [950, 999, 1_000, 1_004] {
+            assert_eq!(code(1_000, after_ms), Code::Timeout, "{after_ms} ms");
+        }
+        assert_eq!((code(10, 7), code(10, 8)), (Code::Cancelled, Code::Timeout));
+    }
 
     #[test]
     fn the_shortest_time_counts_and_is_named() {

@@ -202,7 +202,7 @@ impl DubboSession {
         if let Some(entry) = received.entry.take() {
             entry.answered(RecordedAnswer::default());
         }
-        self.stats.finished(Duration::ZERO, None);
+        self.stats.sent_one_way();
     }
 
     /// The consumer, by a number that no other session of the worker has.
@@ -240,7 +240,7 @@ impl DubboSession {
             Ok(_) if number == NO_NUMBER => {
                 admitted.sent_one_way(received.now);
                 backend.stats.started();
-                backend.stats.finished(Duration::ZERO, None);
+                backend.stats.sent_one_way();
                 self.sent_one_way(received);
             }
             Ok(Some(sent)) => {

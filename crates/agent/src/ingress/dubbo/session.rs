@@ -244,7 +244,10 @@ impl DubboSession {
             (Some(entry), Some(error)) => entry.failed(error, None),
             (None, _) => {}
         }
-        self.stats.finished(started.elapsed(), error.map(|error| error.code as u8));
+        match error {
+            None => self.stats.sent_one_way(),
+            Some(error) => self.stats.finished(started.elapsed(), Some(error.code as u8)),
+        }
     }
 
     #[cold]

@@ -156,11 +156,16 @@ async fn call_app(
     let (now, error) = (Instant::now(), outcome.as_ref().err());
     let is_sent_one_way = call.one_way && matches!(backend.app, App::Dubbo(_));
     match error {
-        None if is_sent_one_way => admitted.sent_one_way(now),
-        error => admitted.ended(now, error),
+        None if is_sent_one_way => {
+            admitted.sent_one_way(now);
+            backend.stats.sent_one_way();
+        }
+        error => {
+            admitted.ended(now, error);
+            let latency = now.saturating_duration_since(received.now);
+            backend.stats.finished(latency, error.map(|error| error.code as u8));
+        }
     }
-    let latency = now.saturating_duration_since(received.now);
-    backend.stats.finished(latency, error.map(|error| error.code as u8));
     outcome
 }
 

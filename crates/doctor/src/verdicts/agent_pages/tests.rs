@@ -1,6 +1,6 @@
 //! What pages mean, and what they do not.
 
-use super::super::testing::{endpoint, look, looks};
+use super::super::testing::{endpoint, look, looks, of_agent};
 use super::*;
 
 fn app(in_flight: u64, shed: u64) -> AppSnapshot {

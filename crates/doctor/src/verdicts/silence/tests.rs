@@ -192,6 +192,7 @@ fn what_never_arrives_is_named() {
         role: Role::Client,
         owner: None,
         watched: watched(|nth| Figures { retransmits: Some(nth), ..lost(nth) }),
+        is_awaited: None,
     };
     let causes: Vec<_> = of_sockets(&[connection]).into_iter().map(|it| it.cause).collect();
     assert_eq!(causes, [Cause::NotConfirmed]);
@@ -205,12 +206,14 @@ fn the_side_that_is_silent_is_named() {
         role: Role::Client,
         owner: Some("consumer".to_owned()),
         watched: watched(|nth| talk(1_000 + 300 * nth, 9_000)),
+        is_awaited: None,
     };
     let server = |at: &dyn Fn(u64) -> Figures| WatchedConnection {
         id: id().reversed(),
         role: Role::Server,
         owner: Some("provider".to_owned()),
         watched: watched(at),
+        is_awaited: None,
     };
     let of =
         |other: &[WatchedConnection]| of_sockets(&[std::slice::from_ref(&client), other].concat());
@@ -226,6 +229,26 @@ fn the_side_that_is_silent_is_named() {
     });
     let [finding] = of(&[stands]).try_into().unwrap();
     assert_eq!(finding.cause, Cause::ReadsSlowly);
+}
+
+/// One-way calls look the same as those that are not answered, but to an agent at one end.
+#[test]
+fn nobody_is_silent_who_is_not_asked() {
+    let silent = |role, is_awaited| {
+        let (asked, answered) = (1_000, 9_000);
+        let at = |nth| match role {
+            Role::Client => talk(asked + 300 * nth, answered),
+            Role::Server => talk(answered, asked + 300 * nth),
+        };
+        let id = if role == Role::Client { id() } else { id().reversed() };
+        WatchedConnection { id, role, owner: None, watched: watched(at), is_awaited }
+    };
+    for role in [Role::Client, Role::Server] {
+        for (is_awaited, n_findings) in [(None, 1), (Some(true), 1), (Some(false), 0)] {
+            let findings = of_sockets(&[silent(role, is_awaited)]);
+            assert_eq!(findings.len(), n_findings, "{role:?} {is_awaited:?}: {findings:?}");
+        }
+    }
 }
 
 #[test]

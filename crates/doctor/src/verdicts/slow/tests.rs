@@ -2,9 +2,11 @@
 
 use agent::inspect::snapshot::StagesSnapshot;
 
-use super::super::agent_pages::of_agent;
-use super::super::testing::{endpoint, look, looks};
+use super::super::WatchedConnection;
+use super::super::agent_pages;
+use super::super::testing::{endpoint, look, looks, of_agent};
 use super::*;
+use crate::figures::{Role, SocketId};
 
 const ARRIVES: &str = "the provider does not answer, though what is sent to it arrives";
 
@@ -58,6 +60,19 @@ fn one_slow_call_among_many_is_none() {
         look(endpoint, 200)
     });
     assert_eq!(only(&older).cause, Cause::SlowProvider);
+}
+
+/// Calls that nobody wants an answer to take no time, and hide nothing.
+#[test]
+fn one_way_calls_make_no_provider_quick() {
+    let mixed = looks(20, |nth| {
+        let mut endpoint = endpoint(9 * nth, 500.0, &[]);
+        (endpoint.calls.ok, endpoint.calls.one_way) = (109 * nth, 100 * nth);
+        look(endpoint, 200)
+    });
+    let finding = only(&mixed);
+    assert_eq!(finding.cause, Cause::SlowProvider);
+    assert_eq!(finding.evidence[1], "171 good answers took 500.0 ms on average");
 }
 
 #[test]
@@ -310,6 +325,62 @@ fn the_busiest_connection_counts_if_it_is_busy_most_of_the_time() {
 }
 
 /// Two causes at once: a full connection, and work that takes most of the time all the same.
+/// Messages that the peer has no room for take long whatever the provider does.
+#[test]
+fn work_is_no_cause_where_messages_do_not_flow() {
+    let full = |window_us: u64, at: &[EndpointSnapshot]| {
+        looks(20, |nth| {
+            let mut look = look(at[usize::try_from(nth).unwrap()].clone(), 200);
+            let tcp = look.connections[0].tcp.as_mut().unwrap();
+            (tcp.busy_us, tcp.window_limited_us) = (Some(500_000 * nth), Some(window_us * nth));
+            look
+        })
+    };
+    let slow: Vec<_> = (0..20).map(|nth| endpoint(9 * nth, 500.0, &[])).collect();
+    let some_late: Vec<_> =
+        (0..20).map(|nth| endpoint(100 * nth, 3.0, &[("timeout", nth)])).collect();
+    for at in [&slow, &some_late] {
+        assert_eq!(causes(&full(10_000, at)), [Cause::SlowProvider]);
+        // On the machine of the agent, its sockets say it; elsewhere, only its page does.
+        let looks = full(495_000, at);
+        assert_eq!(causes(&looks), [Cause::PeerReadsSlowly]);
+        for cause in HELD_UP {
+            let told = [connection_with(cause)];
+            assert_eq!(agent_pages::of_agent(&looks, &told), [], "{cause:?}");
+        }
+    }
+    // An agent at the provider knows better.
+    for (app_ms, n_findings) in [(450.0, 1), (50.0, 0)] {
+        let mut looks = full(495_000, &slow);
+        for (nth, look) in (0..).zip(&mut looks) {
+            look.stages = vec![stages(9 * nth, &[("network", 500.0 - app_ms), ("app", app_ms)])];
+        }
+        let findings = agent_pages::of_agent(&looks, &[connection_with(Cause::PeerReadsSlowly)]);
+        assert_eq!(findings.len(), n_findings, "{findings:?}");
+        for finding in findings {
+            assert_eq!(finding.verdict, "90% of the time is the provider's own work");
+        }
+    }
+}
+
+/// Ten seconds of a connection to the endpoint.
+fn connection_with(cause: Cause) -> WatchedConnection {
+    let mut watched = Watched::default();
+    for second in 0..=10 {
+        let mut figures = Figures { busy_us: Some(second * 1_000_000), ..Figures::default() };
+        let limited = Some(second * 900_000);
+        match cause {
+            Cause::SendBuffer => figures.buffer_limited_us = limited,
+            Cause::PeerReadsSlowly => figures.window_limited_us = limited,
+            _ => figures.unread_bytes = Some(100_000),
+        }
+        watched.add(Duration::from_secs(second), figures);
+    }
+    let (local, remote) = ("10.0.0.5:40000".parse().unwrap(), "10.0.0.7:20880".parse().unwrap());
+    let id = SocketId { local, remote };
+    WatchedConnection { id, role: Role::Client, owner: None, watched, is_awaited: None }
+}
+
 #[test]
 fn slow_work_is_named_beside_a_full_connection() {
     let of_app = |app_ms: f64| {

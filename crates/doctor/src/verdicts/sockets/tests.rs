@@ -21,7 +21,13 @@ fn watched(at: impl Fn(u64) -> Figures) -> Watched {
 }
 
 fn client(at: impl Fn(u64) -> Figures) -> WatchedConnection {
-    WatchedConnection { id: id(), role: Role::Client, owner: None, watched: watched(at) }
+    WatchedConnection {
+        id: id(),
+        role: Role::Client,
+        owner: None,
+        watched: watched(at),
+        is_awaited: None,
+    }
 }
 
 /// A connection that is used and has no trouble.
@@ -99,6 +105,7 @@ fn a_peer_that_reads_slowly_is_not_the_buffers_fault() {
         role: Role::Server,
         owner: Some("java (pid 7)".to_owned()),
         watched: watched(unread),
+        is_awaited: None,
     };
     let [finding] = of_sockets(&[client(limited), server]).try_into().unwrap();
     assert_eq!(finding.cause, Cause::ReadsSlowly);
@@ -267,6 +274,18 @@ fn connections_to_the_same_service_are_told_of_together() {
         finding.evidence.last().unwrap(),
         "2 of 3 connections; the worst is 10.0.0.5:40000 -> 10.0.0.7:20880"
     );
+    // One that is being closed has no process any more. Of several, any may have had it.
+    let owned = |port, owner: Option<&str>| WatchedConnection {
+        owner: owner.map(str::to_owned),
+        ..connection(port, true)
+    };
+    let told = |all: &[WatchedConnection]| {
+        of_sockets(all).into_iter().map(|it| it.subject).collect::<Vec<_>>()
+    };
+    let closing = [owned(40_000, None), owned(30_000, Some("java (pid 7)"))];
+    assert_eq!(told(&closing), ["java (pid 7), connections to 10.0.0.7:20880"]);
+    let several = [closing, [owned(20_000, Some("a")), owned(20_001, Some("a"))]].concat();
+    assert_eq!(told(&several).len(), 3);
 }
 
 #[test]
@@ -368,6 +387,7 @@ fn a_verdict_on_one_connection_hides_no_other_cause() {
             buffer_limited_us: Some(second * 400_000),
             ..well(second)
         }),
+        is_awaited: None,
     };
     // What its peer does not read is told of there. That buffers are small is told of each side.
     let all = causes(&[client(limited), server(id())]);

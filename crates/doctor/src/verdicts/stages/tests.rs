@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use agent::inspect::snapshot::{AppSnapshot, CallsSnapshot};
 
-use super::super::of_agent;
-use super::super::testing::service;
+use super::super::testing::{endpoint, of_agent, service};
 use super::*;
 
 /// Looks at an agent with so many more timed calls each time, which spend `ms` on average.
@@ -36,6 +35,20 @@ fn calls_that_wait_are_named_with_how_long() {
     assert_eq!(finding.cause, Cause::CallsWait);
     assert_eq!(finding.verdict, "calls wait 80.0 ms before they are sent");
     assert_eq!(finding.evidence, ["that is 67% of the time of 190 calls that were timed"]);
+    // Only agents lend credits; any endpoint may have a limit.
+    for (protocol, told) in [
+        ("link", "calls wait 80.0 ms for a credit, because the capacity is used up"),
+        ("dubbo", "calls wait 80.0 ms for room at an endpoint: those below have none"),
+    ] {
+        let mut looks = looks(20, &waits);
+        let mut full = endpoint(0, 0.0, &[]);
+        (full.protocol, full.capacity, full.calls.in_flight) = (protocol.to_owned(), Some(2), 2);
+        full.service = looks[19].stages[0].service.clone();
+        looks[19].endpoints = vec![full];
+        let [finding] = of_agent(&looks).try_into().unwrap();
+        assert_eq!(finding.verdict, told);
+        assert!(finding.evidence[1].contains("has 2 of 2 calls in flight"), "{finding}");
+    }
 }
 
 #[test]

@@ -2,8 +2,7 @@
 
 use agent::inspect::snapshot::StagesSnapshot;
 
-use super::super::super::agent_pages::of_agent;
-use super::super::super::testing::{endpoint, look, looks};
+use super::super::super::testing::{endpoint, look, looks, of_agent};
 use super::*;
 
 fn only(looks: &[AgentLook]) -> Finding {
