@@ -1,5 +1,6 @@
 //! The headers by which a caller says more of its call.
 
+use std::num::IntErrorKind;
 use std::time::Duration;
 
 use dubbo_proto::attachment::TYPED;
@@ -185,7 +186,12 @@ fn parse_priority(text: &str) -> Result<&str, CallError> {
 }
 
 pub(super) fn parse_timeout(text: &str) -> Result<Duration, CallError> {
-    match text.trim().parse::<u32>() {
+    // A longer time than any is cut off by `max_timeout_ms`.
+    let ms = match text.trim().parse::<u32>() {
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => Ok(u32::MAX),
+        parsed => parsed,
+    };
+    match ms {
         Ok(ms) if ms != 0 => Ok(Duration::from_millis(ms.into())),
         _ => {
             let text = clip(text);
@@ -277,6 +283,23 @@ mod tests {
         }
         let long = format!("x-dubbo-{}", "a".repeat(60_000));
         assert!(refusal(&[(&long, b"1")]).len() < 1000);
+    }
+
+    #[test]
+    fn a_timeout_may_be_any_number_but_zero() {
+        let most = Duration::from_millis(u32::MAX.into());
+        for (text, expected) in [
+            ("1", Duration::from_millis(1)),
+            (" 4294967295 ", most),
+            ("4294967296", most),
+            ("9223372036854775807", most),
+            ("99999999999999999999999999999999999999999", most),
+        ] {
+            assert_eq!(parse_timeout(text), Ok(expected), "{text}");
+        }
+        for text in ["", "0", "-1", "-99999999999", "1.5", "1e9", "0x10"] {
+            assert!(parse_timeout(text).is_err(), "{text}");
+        }
     }
 
     #[test]
