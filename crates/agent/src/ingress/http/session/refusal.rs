@@ -74,8 +74,8 @@ impl HttpSession {
         }
     }
 
-    /// Counts the request that was refused, if one was, and tells the journal. `error` is what hyper
-    /// says.
+    /// Counts the request that was refused, if one was, and tells the journal. `error` is what
+    /// hyper says.
     pub(super) fn tell_refusal(
         &self,
         worker: &Worker,
