@@ -128,14 +128,38 @@ pub struct ProviderReply {
     pub deadline: Option<Instant>,
     /// It stands for an answer that will not come: the call was sent one way.
     pub is_unheard: bool,
+    /// The failure that it counts as.
+    pub failure: Option<Code>,
 }
 
 impl ProviderReply {
     /// A reply of which no more is known.
     #[inline]
     pub fn new(serialization: Serialization, body: Bytes, endpoint: Rc<str>) -> Self {
-        let (route, came, deadline) = Default::default();
-        Self { serialization, body, endpoint, route, came, deadline, is_unheard: false }
+        let (route, came, deadline, is_unheard) = Default::default();
+        let failure = failure_of(serialization, &body);
+        Self { serialization, body, endpoint, route, came, deadline, is_unheard, failure }
+    }
+}
+
+/// The failure that a reply of status OK counts as, by the kind at the front of its body: an
+/// exception, or bytes of which nobody can tell what they are. What is written in a serialization
+/// that we do not know may be a good one.
+#[inline]
+pub fn failure_of(serialization: Serialization, body: &[u8]) -> Option<Code> {
+    match ReplyKind::of(serialization, body) {
+        Some(ReplyKind::Value | ReplyKind::Null) => None,
+        Some(ReplyKind::Exception) => Some(Code::Exception),
+        None => serialization.is_supported().then_some(Code::BadReply),
+    }
+}
+
+/// The failure that a call counts as, by how it ended.
+#[inline]
+pub fn counted_as(outcome: &Outcome) -> Option<Code> {
+    match outcome {
+        Ok(reply) => reply.failure,
+        Err(error) => Some(error.code),
     }
 }
 
@@ -274,7 +298,7 @@ pub struct LinkCaller {
 impl LinkCaller {
     /// Counts a call that has ended, and that nobody wants an answer to.
     pub fn finish(mut self, error: Option<&CallError>) {
-        let now = self.count(error);
+        let now = self.count(error, error.map(|error| error.code));
         self.tell(error);
         self.admitted.ended(now, error);
     }
@@ -283,8 +307,8 @@ impl LinkCaller {
     pub fn sent_one_way(mut self, error: Option<&CallError>) {
         self.tell(error);
         match error {
-            Some(_) => {
-                let now = self.count(error);
+            Some(failed) => {
+                let now = self.count(error, Some(failed.code));
                 self.admitted.ended(now, error);
             }
             None => {
@@ -294,13 +318,13 @@ impl LinkCaller {
         }
     }
 
-    fn count(&self, error: Option<&CallError>) -> Instant {
+    fn count(&self, error: Option<&CallError>, failure: Option<Code>) -> Instant {
         if let Some(error) = error {
             debug!(%error, "another agent's call failed");
         }
         let now = Instant::now();
         let latency = self.admitted.age(now);
-        self.route.stats.finished(latency, error.map(|error| error.code as u8));
+        self.route.stats.finished(latency, failure.map(|code| code as u8));
         now
     }
 
@@ -315,7 +339,7 @@ impl LinkCaller {
 
     /// Answers the call.
     pub fn complete(mut self, outcome: Outcome) {
-        let now = self.count(outcome.as_ref().err());
+        let now = self.count(outcome.as_ref().err(), counted_as(&outcome));
         self.admitted.ended(now, outcome.as_ref().err());
         let passed_on = self.entry.as_ref().and_then(|entry| entry.passed_on_at());
         let clock = self.entry.as_ref().and_then(|entry| entry.clock().cloned());
@@ -391,10 +415,8 @@ impl std::fmt::Debug for LinkCaller {
 fn tell(entry: Box<Entry>, outcome: &Outcome) {
     match outcome {
         Ok(reply) => {
-            let kind = ReplyKind::of(reply.serialization, &reply.body);
-            let is_exception = kind == Some(ReplyKind::Exception);
             let (endpoint, len) = (Some(&*reply.endpoint), reply.body.len());
-            entry.answered(RecordedAnswer { endpoint, len, is_exception });
+            entry.answered(RecordedAnswer { endpoint, len, failure: reply.failure });
         }
         Err(error) => entry.failed(error, None),
     }

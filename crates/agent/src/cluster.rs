@@ -30,6 +30,7 @@ mod allowed;
 mod attempt;
 mod circuits;
 mod describe;
+mod distrust;
 mod doubt;
 mod ejections;
 mod elsewhere;

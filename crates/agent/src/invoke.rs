@@ -15,6 +15,7 @@ use tracing::debug;
 use self::refusable::RefusableCall;
 use crate::args::ArgumentList;
 use crate::call::{Outcome, ProviderReply, Times};
+use crate::cluster::Cluster;
 use crate::error::{CallError, Code};
 use crate::invocation::Invocation;
 use crate::map_form::MapForm;
@@ -75,11 +76,12 @@ pub async fn instead_of_unreadable(
     reply: &ProviderReply,
     error: &CallError,
 ) -> Option<ProviderReply> {
-    let (now, deadline) = (Instant::now(), reply.deadline?);
     if !error.is_broken_reply {
         return None;
     }
+    let (now, deadline) = (Instant::now(), reply.deadline?);
     let route = find_route(outbound, registry, invocation, now).await.ok()?;
+    distrust(outbound, registry, &route.cluster, reply);
     let may_be_made = invocation.not_at.is_none() && now < deadline;
     if may_be_made && route.cluster.goes_elsewhere(error, invocation.name.method) {
         invocation.not_at = Some(Rc::clone(&reply.endpoint));
@@ -91,6 +93,17 @@ pub async fn instead_of_unreadable(
     let rule = route.cluster.method_rule(&call)?;
     let answer = route.cluster.replaced(&rule, &call, error.clone()).ok()?;
     Some(ProviderReply { route: Some(Rc::clone(&route.route)), ..answer })
+}
+
+/// Has the next replies of an endpoint read whole whose reply could not be read.
+#[cold]
+fn distrust(outbound: &Outbound, registry: usize, cluster: &Cluster, reply: &ProviderReply) {
+    if cluster.distrust(reply) || !cluster.is_diverted() {
+        return;
+    }
+    let others = cluster.detours().into_iter();
+    let mut others = others.filter_map(|key| outbound.known_cluster(registry, key));
+    let _ = others.any(|other| other.distrust(reply));
 }
 
 #[cold]

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::call::Outcome;
+use crate::call::{Outcome, counted_as};
 use crate::cluster::Cluster;
 use crate::error::{CallError, Code};
 use crate::inspect::snapshot::RouteSnapshot;
@@ -64,8 +64,8 @@ impl ClusterRoute {
     /// A call that came at `started` has ended, after all its attempts.
     #[inline]
     pub fn count_end(&self, started: Instant, outcome: &Outcome) {
-        let code = outcome.as_ref().err().map(|error| error.code as u8);
-        let known = self.stats.get().or_else(|| self.first_stats(code.is_none()));
+        let code = counted_as(outcome).map(|code| code as u8);
+        let known = self.stats.get().or_else(|| self.first_stats(outcome.is_ok()));
         let Some(stats) = known else { return };
         let came = outcome.as_ref().ok().and_then(|reply| reply.came.as_ref()).map(|came| came.at);
         let ended = came.unwrap_or_else(Instant::now);

@@ -58,7 +58,9 @@ pub use credentials::{is_secret_parameter, without_credentials};
 pub use definition::ServiceDefinition;
 pub use error::{FrameError, ProtoError};
 pub use pending_calls::RequestId;
-pub use reply::{Outcome, Reply, ReplyKind, ReplyTo, encode_error, encode_reply, error_text};
+pub use reply::{
+    Outcome, Reply, ReplyKind, ReplyTo, encode_error, encode_reply, error_text, is_broken_reply,
+};
 pub use request::Request;
 pub use routing::Likeness;
 pub use serialization::Serialization;

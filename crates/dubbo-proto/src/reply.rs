@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 
 use bytes::BytesMut;
-use java_json::{JavaType, JsonOptions};
+use java_json::{JavaType, JsonOptions, RefStyle};
 
 use crate::body::{AttachmentMap, BodyLimits};
 use crate::frame::{HEADER_LEN, Header};
@@ -86,6 +86,24 @@ pub enum Reply<'a> {
         /// What the provider says about it; empty when it says nothing.
         text: Cow<'a, str>,
     },
+}
+
+/// Whether the body of a reply of status OK breaks the rules of its serialization, as far as its
+/// value or exception goes. One that is only over a limit of ours, or has no form in JSON, does
+/// not. To find out, at most `max_out_len` bytes are written.
+#[must_use]
+pub fn is_broken_reply(serialization: Serialization, body: &[u8], max_out_len: usize) -> bool {
+    // With references as paths, no value is written twice.
+    let json = JsonOptions { refs: RefStyle::Path, max_out_len, ..JsonOptions::default() };
+    let read = |outcome: Outcome<'_>| match outcome.kind {
+        ReplyKind::Null => Ok(()),
+        ReplyKind::Value | ReplyKind::Exception => {
+            let options = ReadOptions { json: &json, schema: None };
+            outcome.write_json(None, options, &mut Vec::new())
+        }
+    };
+    let read = Outcome::decode(serialization, body).map_err(ValueError::from).and_then(read);
+    read.is_err_and(|error| error.breaks_format())
 }
 
 impl<'a> Reply<'a> {

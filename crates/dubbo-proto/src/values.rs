@@ -6,8 +6,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-use java_json::json::{JsonError, JsonReader};
+use hessian::HessianError;
+use java_json::json::{JsonError, JsonReader, JsonRule};
 use java_json::{InputOptions, JavaType, JsonOptions, Limits, Schema};
+use jsonb::Rule as JsonbRule;
 
 use crate::{AttachmentMap, ProtoError, Serialization};
 
@@ -64,6 +66,57 @@ impl ValueError {
                 | Self::Jsonb(jsonb::JsonbError::Cycle { .. })
         )
     }
+
+    /// Whether a value that was read breaks the rules of its format. One that is over a limit of
+    /// ours, is of a kind that we do not know, or has no form in JSON, does not.
+    #[must_use]
+    pub const fn breaks_format(&self) -> bool {
+        match self {
+            Self::Hessian(hessian::transcode::TranscodeError::Hessian(error)) => {
+                breaks_hessian(error)
+            }
+            Self::Jsonb(jsonb::JsonbError::Broken { rule, .. }) => breaks_jsonb(*rule),
+            Self::Jsonb(jsonb::JsonbError::Json(error)) | Self::Json(error) => breaks_json(error),
+            Self::Frame(ProtoError::Hessian { source, .. }) => breaks_hessian(source),
+            Self::Frame(ProtoError::Json { .. } | ProtoError::BadReplyType { .. }) => true,
+            Self::Hessian(_)
+            | Self::Jsonb(_)
+            | Self::Frame(_)
+            | Self::NameOfFastjson { .. }
+            | Self::NotInFastjson { .. } => false,
+        }
+    }
+}
+
+const fn breaks_hessian(error: &HessianError) -> bool {
+    matches!(
+        error,
+        HessianError::Truncated { .. }
+            | HessianError::Tag { .. }
+            | HessianError::Length { .. }
+            | HessianError::Utf8 { .. }
+            | HessianError::ClassIndex { .. }
+            | HessianError::TypeIndex { .. }
+            | HessianError::RefIndex { .. }
+    )
+}
+
+const fn breaks_jsonb(rule: JsonbRule) -> bool {
+    matches!(
+        rule,
+        JsonbRule::End
+            | JsonbRule::Tag { .. }
+            | JsonbRule::Expected { .. }
+            | JsonbRule::Length { .. }
+            | JsonbRule::Symbol { .. }
+            | JsonbRule::Encoding { .. }
+            | JsonbRule::Reference
+            | JsonbRule::Trailing
+    )
+}
+
+const fn breaks_json(error: &JsonError) -> bool {
+    !matches!(error.rule, JsonRule::Depth { .. } | JsonRule::Len { .. } | JsonRule::Items { .. })
 }
 
 /// Why an argument could not be read or written.

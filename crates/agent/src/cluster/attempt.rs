@@ -148,28 +148,39 @@ impl Attempt {
         limit.overdue(Some(self.upstream().address()), "the consumer's timeout")
     }
 
-    /// The call has ended, at `now`, with a reply.
+    /// The call has ended, at `now`, with a reply. Returns how long it took.
     #[inline]
-    pub fn replied(self, now: Instant, reply: &ProviderReply) {
-        match reply.is_unheard {
-            true => self.sent_one_way(),
-            false => drop(self.answered(now, reply.serialization, &reply.body)),
+    pub fn replied(self, now: Instant, reply: &mut ProviderReply) -> Duration {
+        if reply.is_unheard {
+            self.sent_one_way();
+            return Duration::ZERO;
         }
+        let body = (reply.serialization, &*reply.body);
+        self.answered(now, body, &mut reply.failure)
     }
 
-    /// The call has ended, at `now`, with the body of an answer of status OK. Returns how long it
-    /// took.
+    /// The call has ended, at `now`, with this body of an answer of status OK. It counts as that
+    /// failure by its first bytes, or as another one if there is reason to look at the others.
+    /// Returns how long it took.
     #[inline]
-    pub fn answered(mut self, now: Instant, serialization: Serialization, body: &[u8]) -> Duration {
+    pub fn answered(
+        mut self,
+        now: Instant,
+        body: (Serialization, &[u8]),
+        failure: &mut Option<Code>,
+    ) -> Duration {
         let latency = now.saturating_duration_since(self.started);
         let Some(ticket) = self.ticket.take() else { return latency };
+        if self.member.0.distrust.is_on() {
+            self.member.0.distrust.look_at(body, failure);
+        }
         match self.leave.take() {
             Some(Leave::Pass(pass)) => pass.answered_after(now, latency),
             Some(Leave::Credit(credit)) => credit.ended(now, None),
             None => {}
         }
-        self.cluster.stats(&self.member).finished(latency, None);
-        self.give_back(ticket, ejections::of_body(serialization, body), now, latency);
+        self.cluster.stats(&self.member).finished(latency, failure.map(|code| code as u8));
+        self.give_back(ticket, ejections::of_reply(*failure), now, latency);
         latency
     }
 

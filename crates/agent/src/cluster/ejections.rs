@@ -8,7 +8,6 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use balance::{Balancer, Changed, Ejection, EndpointStats};
-use dubbo_proto::{ReplyKind, Serialization};
 use flow::AttemptEnd;
 use tracing::{info, warn};
 
@@ -101,12 +100,13 @@ impl Cluster {
     }
 }
 
-/// How an attempt ended that was answered with this body, of status OK.
+/// How an attempt ended that was answered with status OK, and whose reply counts as this failure.
 #[inline]
-pub(super) fn of_body(serialization: Serialization, body: &[u8]) -> AttemptEnd {
-    match ReplyKind::of(serialization, body) {
-        Some(ReplyKind::Exception) => AttemptEnd::Threw,
-        _ => AttemptEnd::Answered,
+pub(super) fn of_reply(failure: Option<Code>) -> AttemptEnd {
+    match failure {
+        None => AttemptEnd::Answered,
+        Some(Code::Exception) => AttemptEnd::Threw,
+        Some(_) => AttemptEnd::Failed,
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tracing::warn;
 
 use super::Cluster;
+use super::distrust::Distrust;
 use super::preference::ZONE;
 use crate::config::{AppCapacity, ClusterPolicy, TlsEndpoints};
 use crate::gate::AppGate;
@@ -48,6 +49,8 @@ pub(super) struct MemberState {
     pub(super) is_gate_due: Cell<bool>,
     /// Forgotten with the member, when the endpoint registers others.
     pub(super) refused_serializations: RefusedSerializations,
+    /// Whether its replies are read whole before they count.
+    pub(super) distrust: Distrust,
     /// Since when it has calls and gives no sign of life.
     pub(super) pauses_since: Cell<Option<Instant>>,
     /// While nobody hears from the endpoint: how long a call is left there.
@@ -149,6 +152,7 @@ impl Cluster {
             gate_plan: Cell::default(),
             is_gate_due: Cell::default(),
             refused_serializations,
+            distrust: Distrust::default(),
             pauses_since: Cell::default(),
             silence: Cell::default(),
             looks: Notify::new(),

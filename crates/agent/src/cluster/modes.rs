@@ -112,8 +112,8 @@ impl Cluster {
             let ended = until(&mut running, due).await;
             now = Instant::now();
             let failure = match ended {
-                Some(Ended { attempt, outcome: Ok(reply), is_hedge }) => {
-                    let own = attempt.answered(now, reply.serialization, &reply.body);
+                Some(Ended { attempt, outcome: Ok(mut reply), is_hedge }) => {
+                    let own = attempt.replied(now, &mut reply);
                     // The first one took at least as long as all of it.
                     let took = if is_hedge { now - call.times.now } else { own };
                     rule.latencies().borrow_mut().note(took);
@@ -153,10 +153,10 @@ impl Cluster {
     }
 
     /// Ends an attempt.
-    fn end(&self, attempt: Attempt, outcome: Outcome) -> Outcome {
+    fn end(&self, attempt: Attempt, mut outcome: Outcome) -> Outcome {
         let now = Instant::now();
-        match &outcome {
-            Ok(reply) => attempt.replied(now, reply),
+        match &mut outcome {
+            Ok(reply) => drop(attempt.replied(now, reply)),
             Err(error) => attempt.failed(now, error),
         }
         outcome

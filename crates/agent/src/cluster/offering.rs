@@ -200,10 +200,10 @@ impl Cluster {
                 }
             };
             let error = match outcome {
-                Ok(reply) => {
+                Ok(mut reply) => {
                     // How long this task waited for its turn since is not the endpoint's doing.
                     let at = reply.came.map_or_else(Instant::now, |came| came.at);
-                    attempt.replied(at, &reply);
+                    attempt.replied(at, &mut reply);
                     return Ok(reply);
                 }
                 Err(error) => error,

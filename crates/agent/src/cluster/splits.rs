@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
 use flow::rules::{Clause, Effect, FORCE_TAG, Step, TAG};
-use flow::split::{Share, choose, parts, point_of};
+use flow::split::{POINTS, Share, choose, parts, point_of};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
@@ -148,17 +148,103 @@ pub(super) fn steps(
     service: &ServiceKey,
     taken: Option<&Split>,
 ) -> Vec<Step> {
-    let step = |split: &Split| {
-        let effect = match fits(split, call, service) {
+    let (_, shares) = shares(splits, call, service, |_| false);
+    let (parts, _) = parts(&shares);
+    let (mut parts, mut n_left) = (parts.into_iter(), POINTS);
+    let mut step = |split: &Split| {
+        let is_fitting = fits(split, call, service);
+        let part = if is_fitting { parts.next().unwrap_or(0.0) } else { 0.0 };
+        let width = split.percent.min(n_left);
+        let effect = match is_fitting {
             false => Effect::OtherCalls,
+            true if width == 0 => Effect::NoneLeft,
             // Whether it is one of those is drawn before its endpoints are looked at.
-            true if is_detour(split) && split.percent == 100 => Effect::Drawn,
+            true if is_detour(split) && part == 0.0 => Effect::NotDrawn,
+            true if is_detour(split) && part == 100.0 => Effect::Drawn,
             true if is_detour(split) => Effect::Detour,
             true if taken.is_some_and(|taken| taken.name == split.name) => Effect::Drawn,
             true => Effect::NotDrawn,
         };
+        // What the splits before it leave to it.
+        let percent = if is_fitting && width != 0 { width } else { split.percent };
+        if is_fitting {
+            n_left -= width;
+        }
         let rule: Arc<str> = format!("split {} to {}", split.name, split.to).into();
-        Step { rule, clause: Clause::Share(split.percent), effect }
+        Step { rule, clause: Clause::Share(percent), effect }
     };
-    splits.iter().map(step).collect()
+    splits.iter().map(&mut step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+
+    /// A call with one header.
+    struct CallOf(&'static str);
+
+    impl CallFacts for CallOf {
+        fn method(&self) -> Cow<'_, str> {
+            "echo".into()
+        }
+
+        fn attachment(&self, _: &str) -> Option<Cow<'_, str>> {
+            None
+        }
+
+        fn argument(&self, _: usize) -> Option<Cow<'_, str>> {
+            None
+        }
+
+        fn member(&self, _: usize, _: &[String]) -> Option<Cow<'_, str>> {
+            None
+        }
+
+        fn header(&self, name: &str) -> Option<Cow<'_, str>> {
+            (name == "x-user").then_some(self.0.into())
+        }
+    }
+
+    #[test]
+    fn a_split_takes_what_those_before_it_leave() {
+        const BETA: (&str, &str) = ("beta", "when = { 'header:x-user' = 'beta*' }\ntag = 'gray'");
+        const CANARY: (&str, &str) = ("canary", "percent = 60\nversion = '2.0'");
+        const SOME: (&str, &str) =
+            ("some", "percent = 70\nwhen = { 'header:x-user' = 'z*' }\nversion = '3.0'");
+        const ALL: (&str, &str) = ("all", "when = { 'header:x-user' = '*' }\nversion = '4.0'");
+        const STICKY: (&str, &str) = (
+            "sticky",
+            "percent = 50\nwhen = { 'header:x-user' = '*' }\nversion = '5.0'\nsticky = 'header:x-user'",
+        );
+        let service: ServiceKey = "a.B".parse().unwrap();
+        for (user, splits, expected) in [
+            ("beta1", vec![BETA, CANARY], vec!["100% drawn", "60% none-left"]),
+            ("zoe", vec![BETA, CANARY], vec!["100% other-calls", "60% detour"]),
+            ("zoe", vec![SOME, CANARY], vec!["70% detour", "30% detour"]),
+            ("ann", vec![SOME, CANARY], vec!["70% other-calls", "60% detour"]),
+            ("zoe", vec![ALL, CANARY], vec!["100% drawn", "60% none-left"]),
+            // Users have points of their own.
+            ("ann", vec![STICKY, CANARY], vec!["50% not-drawn", "50% detour"]),
+            ("bob", vec![STICKY, CANARY], vec!["50% drawn", "50% not-drawn"]),
+        ] {
+            let write = |(name, keys)| format!("[[cluster.split]]\nname = '{name}'\n{keys}\n");
+            let keys: String = splits.into_iter().map(write).collect();
+            let text = format!(
+                "[[registry]]\nname = 'main'\nkind = 'file'\npath = 'x'\n\
+                 [[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n\
+                 [[cluster]]\ninterface = 'a.B'\n{keys}"
+            );
+            let config = parse(&text, "test.toml").unwrap();
+            let splits = &config.clusters.policy("a.B").routing.splits;
+            let call = CallOf(user);
+            let taken = (0..100).find_map(|n| of_call(splits, &call, &service, CallDraw(n)));
+            let steps = steps(splits, &call, &service, taken);
+            let shown = steps.iter().map(|step| match step.clause {
+                Clause::Share(percent) => format!("{percent}% {}", step.effect.name()),
+                _ => unreachable!("of a split"),
+            });
+            assert_eq!(shown.collect::<Vec<_>>(), expected, "{user} {keys}");
+        }
+    }
 }

@@ -3,6 +3,8 @@
 //! Each part of [`Config`] is named once, in [`Config::reload_difference`], which takes the types
 //! apart so that a new part cannot be forgotten.
 
+mod keys;
+
 use dubbo_proto::ServiceKey;
 
 use super::{Config, ExportConfig, RegistryEntry};
@@ -66,13 +68,19 @@ impl Config {
         note(restart, "agent.reserved_files", is_same);
         // A line that begins in one format must not end in another.
         note(restart, "log.format", log.format == new.log.format);
-        note(restart, "admin", admin == &new.admin);
-        let is_same = registries.len() == new.registries.len()
-            && registries.iter().zip(&new.registries).all(|(old, new)| can_become(old, new));
-        note(restart, "registry", is_same);
-        note(restart, "ingress", http == &new.http && dubbo == &new.dubbo);
-        note(restart, "link", link == &new.link);
-        note(restart, "dubbo", dubbo_exports == &new.dubbo_exports);
+        let n_same = self.n_same_registries(new);
+        let is_same = n_same == registries.len() && n_same == new.registries.len();
+        for (section, is_same) in [
+            ("admin", admin == &new.admin),
+            ("registry", is_same),
+            ("ingress", http == &new.http && dubbo == &new.dubbo),
+            ("link", link == &new.link),
+            ("dubbo", dubbo_exports == &new.dubbo_exports),
+        ] {
+            if !is_same {
+                restart.extend(keys::changed(section, self, new));
+            }
+        }
         for (index, _) in self.list_changes(new) {
             plan.changed.push(format!("registry.service of {}", registries[index].name));
         }
@@ -160,6 +168,12 @@ impl Config {
             }
             ExportChange::Removed(service) => self.exports.retain(|it| it.service != *service),
         }
+    }
+
+    /// How many registries have the same place in both, but for their lists.
+    fn n_same_registries(&self, new: &Self) -> usize {
+        let pairs = self.registries.iter().zip(&new.registries);
+        pairs.filter(|(old, new)| can_become(old, new)).count()
     }
 
     /// The index here of the registry that has the index in `new`, if it is the same one.

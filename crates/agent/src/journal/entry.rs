@@ -41,8 +41,8 @@ pub struct RecordedAnswer<'a> {
     pub endpoint: Option<&'a str>,
     /// Bytes of the provider's reply.
     pub len: usize,
-    /// Whether it is what the method has thrown.
-    pub is_exception: bool,
+    /// The failure that it counts as.
+    pub failure: Option<Code>,
 }
 
 /// What somebody wants to know of a call.
@@ -148,7 +148,7 @@ impl Entry {
     /// Tells that the call was answered.
     pub fn answered(mut self: Box<Self>, answer: RecordedAnswer<'_>) {
         if let Some(mut record) = self.record.take() {
-            record.code = answer.is_exception.then_some(Code::Exception);
+            record.code = answer.failure;
             record.endpoint = answer.endpoint.map(Into::into);
             record.reply_len = answer.len;
             self.tell(record);

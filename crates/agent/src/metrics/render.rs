@@ -205,7 +205,8 @@ fn connections(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
     for (listener, stats) in &all {
         counter(&mut metric, &vec![("listener", listener)], stats.n_accepted())?;
     }
-    let help = "Connections that a listener closed at once because it was full";
+    let help =
+        "Connections that a listener closed at once, by the reason: it was full, or files ran out";
     let name = "dubmesh_connections_refused";
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
     for (listener, stats) in &all {

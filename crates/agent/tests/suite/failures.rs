@@ -158,6 +158,7 @@ fn providers_that_misbehave() {
         (Behaviour::Hang, 504, "timeout"),
         (Behaviour::Garbage, 502, "connection_broken"),
         (Behaviour::BrokenValue, 502, "bad_reply"),
+        (Behaviour::BrokenKind, 502, "bad_reply"),
         (Behaviour::Close, 502, "connection_broken"),
         (Behaviour::Busy, 503, "thread_pool_exhausted"),
         (Behaviour::Leaving, 404, "method_not_found"),

@@ -111,9 +111,24 @@ fn a_head_is_as_long_as_the_limit_and_no_longer() {
     for len in [16_385, 17_000, 40_000] {
         let answer = setup.answer(&head_of(len));
         assert_eq!(error_of(&answer), (431, "head_too_large".into()), "{len}");
+        assert!(answer.body.contains("is over the limit (max_head_bytes)"), "{answer:?}");
     }
-    let many = setup.answer(&request("/x/y", &["a: b"; 200], ""));
-    assert_eq!(error_of(&many), (431, "head_too_large".into()));
+    let long = format!("x-pad: {}", "y".repeat(20_000));
+    let slow_field = format!("a: {}", "b".repeat(100));
+    for (fields, said) in [
+        (vec!["a: b"; 200], "has more than 100 headers"),
+        // It comes in several reads.
+        (vec![&*slow_field; 110], "has more than 100 headers"),
+        (vec![&*long], "is over the limit (max_head_bytes)"),
+        (vec!["content-length: 1", "Content-Length: 2"], "content-length must be one whole number"),
+        (vec!["content-length: +1"], "content-length must be one whole number"),
+        (vec!["transfer-encoding: foo"], "transfer-encoding of a request must end in chunked"),
+        (vec!["a b: c"], "the head of the request is not HTTP"),
+    ] {
+        let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
+        let answer = setup.answer(&format!("POST /x/y HTTP/1.1\r\nhost: a\r\n{fields}\r\n"));
+        assert!(answer.body.contains(said), "{said}: {answer:?}");
+    }
     for nonsense in
         ["POST\r\n\r\n", "\x16\x03\x01\x02\r\n\r\n", "POST / HTTP/3.7\r\nhost: x\r\n\r\n"]
     {

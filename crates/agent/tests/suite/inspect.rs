@@ -78,7 +78,8 @@ fn services_and_endpoints_say_how_they_stand_and_why() {
     };
     let (up, down) = (find(provider.addr), find(away));
     assert_eq!((up.standing.get("ready"), &*up.protocol, up.weight), (Some(&2), "dubbo", 100));
-    assert_eq!((up.why.len(), up.held, up.calls.ok, up.calls.in_flight), (0, false, 9, 0));
+    assert_eq!((up.why.len(), up.held, up.calls.ok, up.calls.in_flight), (0, false, 8, 0));
+    assert_eq!(up.calls.failed, [("exception".to_owned(), 1)].into());
     assert!(up.calls.p50_ms.is_some() && up.calls.p99_ms >= up.calls.p50_ms, "{up:?}");
     assert!(up.calls.average_ms.is_some());
     assert_eq!(down.calls.ok, 0);

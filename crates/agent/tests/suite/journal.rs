@@ -130,7 +130,7 @@ fn a_request_whose_head_is_refused_has_a_line() {
     let (folder, hub) = (tempfile::tempdir().unwrap(), MemoryHub::new());
     let path = folder.path().join("access.log");
     let limits = "max_head_bytes = 16384\nhead_timeout_ms = 300\n";
-    let agent = consumer(&hub, &format!("{limits}{}", log(&path, "failed")));
+    let agent = consumer_with_metrics(&hub, &format!("{limits}{}", log(&path, "failed")));
     let two_lengths = "host: a\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n";
     let echo = format!("POST /{SERVICE}/echo?json=longs=text HTTP/1.1\r\n");
     let long = format!("x-pad: {}\r\n\r\n", "y".repeat(20_000));
@@ -159,8 +159,17 @@ fn a_request_whose_head_is_refused_has_a_line() {
     let mut http = Http::to(&agent);
     http.send(format!("{good}nonsense\r\n\r\n"));
     assert_eq!([http.read().status, http.read().status], [404, 400]);
+    drop(http);
     // Whoever asks for nothing has no line.
-    drop(TcpStream::connect(agent.addresses().http[0]).unwrap());
+    let listener = agent.addresses().http[0];
+    drop(TcpStream::connect(listener).unwrap());
+    for (code, n) in [("bad_request", 4), ("head_too_large", 1), ("request_timeout", 2)] {
+        let labels = format!("listener=\"{listener}\",code=\"{code}\"");
+        let counted = format!("dubmesh_ingress_calls_total{{{labels}}}");
+        wait_until("they are counted", || (metric(&agent, &counted) == n).then_some(()));
+    }
+    let in_flight = format!("dubmesh_ingress_in_flight{{listener=\"{listener}\"}}");
+    assert_eq!(metric(&agent, &in_flight), 0);
     drain(agent);
     let all = lines(&path, sent.len() + 2);
     assert_eq!(all.len(), sent.len() + 2, "{all:?}");
@@ -181,7 +190,7 @@ fn a_request_whose_head_is_refused_has_a_line() {
     found.sort_unstable();
     assert_eq!(found, expected);
     let says = |what: &str| all.iter().any(|it| it["message"].as_str().unwrap().contains(what));
-    assert!(says("not HTTP: invalid content-length"), "{all:?}");
+    assert!(says("wherever it is repeated: invalid content-length"), "{all:?}");
     assert!(says("(max_head_bytes): message head is too large"), "{all:?}");
 }
 

@@ -2,6 +2,7 @@
 //! linked once; a file is a subject.
 
 mod breakers;
+mod broken_replies;
 mod callers_that_go;
 mod calls;
 mod capacity;

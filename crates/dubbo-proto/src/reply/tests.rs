@@ -184,3 +184,43 @@ proptest! {
         }
     }
 }
+
+/// What is over a limit of ours, or has no form in JSON, is not the writer's fault.
+#[test]
+fn only_what_breaks_the_format_is_broken() {
+    let (hessian, jsonb) = (Serialization::Hessian2, Serialization::Fastjson2);
+    let (lines, sized) = (Serialization::Fastjson, Serialization::FastjsonSized);
+    let deep = [&b"\x91"[..], &[0x79; 2000], b"\x90"].concat();
+    let deep_line = [&b"1\n"[..], &[b'['; 2000], &[b']'; 2000], b"\n"].concat();
+    let long = [&b"\x91S\xff\xff"[..], &[b'a'; 0xffff]].concat();
+    for (serialization, body, expected) in [
+        (hessian, &b""[..], true),
+        (hessian, b"\x97x", true),
+        (hessian, b"\xff\xff", true),
+        (hessian, b"\x91", true),
+        (hessian, b"\x91\x1fabc", true),
+        (hessian, b"\x94Z\xff\xff", true),
+        (hessian, b"\x90C\x03a.E\x91\x01x\x60", true),
+        (hessian, b"\x91\x51\x95", true),
+        (hessian, b"\x91\x03abc", false),
+        (hessian, b"\x92", false),
+        (hessian, b"\x91\x79\x51\x90", false),
+        (hessian, &deep, false),
+        (hessian, &long, false),
+        (jsonb, b"\0\0\0\x01\x01\0\0\0\x02\x4aa", false),
+        (jsonb, b"\0\0\0\x01\x01\0\0\0\x02\x4ba", true),
+        (jsonb, b"\0\0\0\x01\x01\0\0\0\x09\x4aa", true),
+        (lines, b"1\n{\"a\":1}\n", false),
+        (lines, b"1\n{\"a\":1\n", true),
+        (lines, &deep_line, false),
+        (sized, b"\0\0\0\x011\0\0\0\x09{}", true),
+        (Serialization::Other(3), b"\xac\xed\0\x05", false),
+    ] {
+        let shown = body.get(..body.len().min(20)).unwrap().escape_ascii();
+        assert_eq!(
+            is_broken_reply(serialization, body, 1 << 16),
+            expected,
+            "{serialization} {shown}"
+        );
+    }
+}

@@ -66,6 +66,8 @@ pub enum Effect {
     OtherCalls,
     /// Chance, or a value of the call, has left the call to others.
     NotDrawn,
+    /// Splits before it have all of a hundred calls.
+    NoneLeft,
     /// It takes the call.
     Drawn,
     /// It has taken its share of these calls, before the others were looked at.
@@ -96,6 +98,7 @@ impl Effect {
             Self::Off => "off",
             Self::OtherCalls => "other-calls",
             Self::NotDrawn => "not-drawn",
+            Self::NoneLeft => "none-left",
             Self::Drawn => "drawn",
             Self::Detour => "detour",
             Self::Kept(_) => "kept",
@@ -145,6 +148,7 @@ impl fmt::Display for Effect {
             Self::Off => f.write_str("is switched off"),
             Self::OtherCalls => f.write_str("does not apply to this call"),
             Self::NotDrawn => f.write_str("leaves this call to others"),
+            Self::NoneLeft => f.write_str("none is left by the splits before it"),
             Self::Drawn => f.write_str("takes this call"),
             Self::Detour => f.write_str("go there; all else is about the others"),
             Self::Kept(n) => write!(f, "keeps {n}"),

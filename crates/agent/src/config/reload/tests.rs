@@ -37,15 +37,28 @@ fn reload_tells_what_needs_a_restart() {
             "agent.name",
             "log.format",
             "admin",
-            "registry",
-            "ingress",
-            "link",
+            "registry.lease_ttl_s of main",
+            "ingress.listen of 127.0.0.1:20000",
+            "link.listen",
             "export of a.B",
             "export of a.C"
         ]
     );
     let plan = changed(&new, &old);
     assert_eq!(plan.changed, ["removed export of a.C"]);
+    // What is not shown, and what is there more often, is told by its section.
+    let head = "[[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:4'\nhead_timeout_ms = 100\n";
+    let user = |password: &str| {
+        GOOD.replace("\"etcd\"", &format!("\"etcd\"\nuser = 'u'\npassword = '{password}'"))
+    };
+    let with_head = format!("{GOOD}{head}");
+    for (old, new, expected) in [
+        (&with_head, &with_head.replace("100", "200"), "ingress.head_timeout_ms of 127.0.0.1:4"),
+        (&GOOD.to_owned(), &with_head, "ingress"),
+        (&user("one"), &user("two"), "registry"),
+    ] {
+        assert_eq!(changed(old, new).needs_restart, [expected]);
+    }
 }
 
 #[test]

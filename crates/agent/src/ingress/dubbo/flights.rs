@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use dubbo_proto::{ReplyKind, ReplyTo, RequestId, Serialization};
+use dubbo_proto::{ReplyTo, RequestId, Serialization};
 use link_proto::CallId;
 use tokio::task::AbortHandle;
 use wire::Conn;
 
 use crate::cluster::Attempt;
-use crate::error::CallError;
+use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
 use crate::gate::Admitted;
 use crate::journal::{Entry, RecordedAnswer};
@@ -116,13 +116,12 @@ impl CallCounter {
     pub(super) fn tell_answer(
         &self,
         entry: Box<Entry>,
-        serialization: Serialization,
-        body: &[u8],
+        len: usize,
+        failure: Option<Code>,
         endpoint: Option<&str>,
     ) {
-        let is_exception = ReplyKind::of(serialization, body) == Some(ReplyKind::Exception);
         let endpoint = self.endpoint().or(endpoint);
-        entry.answered(RecordedAnswer { endpoint, len: body.len(), is_exception });
+        entry.answered(RecordedAnswer { endpoint, len, failure });
     }
 
     /// Tells that the call has failed.
@@ -131,22 +130,22 @@ impl CallCounter {
         entry.failed(error, self.endpoint());
     }
 
-    /// The call that began at `started` was answered, with this body of status OK. Returns how
-    /// long it took.
+    /// The call that began at `started` was answered, with this body of status OK, which counts
+    /// as that failure, or as another one once it is looked at. Returns how long it took.
     #[inline]
     pub(super) fn answered(
         self,
         started: Instant,
         now: Instant,
-        serialization: Serialization,
-        body: &[u8],
+        body: (Serialization, &[u8]),
+        failure: &mut Option<Code>,
     ) -> Duration {
         if let Self::Attempt(attempt) = self {
-            return attempt.answered(now, serialization, body);
+            return attempt.answered(now, body, failure);
         }
         let latency = now.saturating_duration_since(started);
         if let Self::Export(stats, admitted) = self {
-            stats.finished(latency, None);
+            stats.finished(latency, failure.map(|code| code as u8));
             admitted.answered(now);
         }
         latency

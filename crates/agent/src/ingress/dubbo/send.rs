@@ -14,7 +14,7 @@ use super::services::Export;
 use super::session::{DubboSession, Received};
 use super::waiting::{Kept, Waiting, compact};
 use crate::backend::{self, App, HttpApp};
-use crate::call::{Consumer, DubboToken, Outcome, ReplyTo, Times};
+use crate::call::{Consumer, DubboToken, Outcome, ReplyTo, Times, counted_as};
 use crate::cluster::{Attempt, Doubt, MethodRule};
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
@@ -300,7 +300,7 @@ impl DubboSession {
             let Some(admitted) = of_one_way else { return session.complete(number, outcome) };
             let (error, ended) = (outcome.as_ref().err(), Instant::now());
             admitted.ended(ended, error);
-            stats.finished(ended - now, error.map(|error| error.code as u8));
+            stats.finished(ended - now, counted_as(&outcome).map(|code| code as u8));
             session.end_one_way(now, entry, error);
         };
         let task = backend::call_whole(app, &received.call((), deadline), done);

@@ -24,7 +24,8 @@ use super::metadata::{self, MetadataResult};
 use super::services::{self, RequestTarget, ServiceTarget, Services};
 use super::waiting::Waiting;
 use crate::call::{
-    Call, Consumer, DubboAnswer, Outcome, ProviderReply, Times, Whole, note_reply, watch,
+    Call, Consumer, DubboAnswer, Outcome, ProviderReply, Times, Whole, failure_of, note_reply,
+    watch,
 };
 use crate::cluster::{Doubt, too_late};
 use crate::connections::{Activity, Session};
@@ -257,9 +258,16 @@ impl DubboSession {
         self.conn.with(|consumer| consumer.reply_error(Instant::now(), to, status, &text));
     }
 
-    /// Answers a call with a provider's body.
+    /// Answers a call with a provider's body. It counts as `failure`, or as `error` if there is
+    /// one.
     #[inline]
-    fn finish(&self, flight: Box<Flight>, answer: &DubboAnswer<'_>, error: Option<&CallError>) {
+    fn finish(
+        &self,
+        flight: Box<Flight>,
+        answer: &DubboAnswer<'_>,
+        error: Option<&CallError>,
+        mut failure: Option<Code>,
+    ) {
         let Flight { to, started, counted, reply_len, entry, .. } = *flight;
         match error {
             Some(error) => debug!(%error, "call failed"),
@@ -275,18 +283,22 @@ impl DubboSession {
         match (entry, error) {
             (None, _) => {}
             (Some(entry), None) => {
-                counted.tell_answer(entry, answer.serialization, answer.body, None);
+                counted.tell_answer(entry, answer.body.len(), failure, None);
             }
             (Some(entry), Some(error)) => counted.tell_failure(entry, error),
         }
         let latency = match error {
-            None => counted.answered(started, answer.at, answer.serialization, answer.body),
+            None => {
+                let body = (answer.serialization, answer.body);
+                counted.answered(started, answer.at, body, &mut failure)
+            }
             Some(error) => {
+                failure = Some(error.code);
                 counted.failed(started, answer.at, error);
                 answer.at.saturating_duration_since(started)
             }
         };
-        self.stats.finished(latency, error.map(|error| error.code as u8));
+        self.stats.finished(latency, failure.map(|code| code as u8));
         if let Err(refused) = self.account.check(answer.body.len()) {
             return self.reply_error(to, &no_room_for_reply(answer.body.len(), &refused));
         }
@@ -323,7 +335,7 @@ impl DubboSession {
             }
         }
         if let (Some(answer), None) = (answer, &told) {
-            return self.finish(flight, answer, Some(error));
+            return self.finish(flight, answer, Some(error), None);
         }
         let Flight { to, started, deadline, counted, entry, .. } = *flight;
         if let CallCounter::Attempt(attempt) = &counted
@@ -470,7 +482,10 @@ impl Consumer for DubboSession {
     ) {
         let Some(flight) = self.take(number) else { return };
         match answer.status {
-            Status::Ok => self.finish(flight, answer, None),
+            Status::Ok => {
+                let failure = failure_of(answer.serialization, answer.body);
+                self.finish(flight, answer, None, failure);
+            }
             _ => self.fail(flight, &error(), Some(answer)),
         }
     }
@@ -478,7 +493,7 @@ impl Consumer for DubboSession {
     fn complete(self: Rc<Self>, number: u32, outcome: Outcome) {
         let Some(mut flight) = self.take(number) else { return };
         match outcome {
-            Ok(ProviderReply { serialization, body, endpoint, came, .. }) => {
+            Ok(ProviderReply { serialization, body, endpoint, came, failure, .. }) => {
                 let mut clock = None;
                 if let Some(entry) = flight.entry.take() {
                     clock = entry.clock().cloned();
@@ -486,10 +501,11 @@ impl Consumer for DubboSession {
                         note_reply(clock, came);
                     }
                     let endpoint = Some(&*endpoint);
-                    flight.counted.tell_answer(entry, serialization, &body, endpoint);
+                    flight.counted.tell_answer(entry, body.len(), failure, endpoint);
                 }
                 let (at, status) = (Instant::now(), Status::Ok);
-                self.finish(flight, &DubboAnswer { at, status, serialization, body: &body }, None);
+                let answer = DubboAnswer { at, status, serialization, body: &body };
+                self.finish(flight, &answer, None, failure);
                 watch(&self.conn, clock);
             }
             Err(error) => self.fail(flight, &error, None),

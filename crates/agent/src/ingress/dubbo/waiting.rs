@@ -15,7 +15,7 @@ use super::flights::{CallCounter, Flight, Sent};
 use super::services::Export;
 use super::session::{DubboSession, Received};
 use crate::backend::{self, App, Backend};
-use crate::call::{Call, Consumer, Outcome, Payload, Times, wait};
+use crate::call::{Call, Consumer, Outcome, Payload, Times, counted_as, wait};
 use crate::cluster::{Doubt, Member, MethodRule};
 use crate::error::{CallError, Code};
 use crate::gate::{self, Admitted};
@@ -163,7 +163,7 @@ async fn call_app(
         error => {
             admitted.ended(now, error);
             let latency = now.saturating_duration_since(received.now);
-            backend.stats.finished(latency, error.map(|error| error.code as u8));
+            backend.stats.finished(latency, counted_as(&outcome).map(|code| code as u8));
         }
     }
     outcome

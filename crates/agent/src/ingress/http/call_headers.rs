@@ -1,5 +1,6 @@
 //! The headers by which a caller says more of its call.
 
+use std::num::IntErrorKind;
 use std::time::Duration;
 
 use dubbo_proto::attachment::TYPED;
@@ -185,7 +186,12 @@ fn parse_priority(text: &str) -> Result<&str, CallError> {
 }
 
 pub(super) fn parse_timeout(text: &str) -> Result<Duration, CallError> {
-    match text.trim().parse::<u32>() {
+    // A longer time than any is cut off by `max_timeout_ms`.
+    let ms = match text.trim().parse::<u32>() {
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => Ok(u32::MAX),
+        parsed => parsed,
+    };
+    match ms {
         Ok(ms) if ms != 0 => Ok(Duration::from_millis(ms.into())),
         _ => {
             let text = clip(text);

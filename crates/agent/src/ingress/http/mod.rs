@@ -175,7 +175,7 @@ fn tell(entry: Box<Entry>, reply: &ProviderReply, error: Option<&CallError>) {
         None => entry.answered(journal::RecordedAnswer {
             endpoint: Some(&reply.endpoint),
             len: reply.body.len(),
-            is_exception: false,
+            failure: None,
         }),
         Some(error) => entry.failed(error, Some(&reply.endpoint)),
     }

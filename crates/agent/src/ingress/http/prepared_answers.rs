@@ -53,6 +53,46 @@ pub(super) static HEAD_TOO_LARGE: PreparedAnswer = PreparedAnswer {
     (max_head_bytes)\",\"endpoint\":null,\"retryable\":false}",
 };
 
+/// The request's head has too many fields.
+pub(super) static TOO_MANY_FIELDS: PreparedAnswer = PreparedAnswer {
+    code: Code::HeadTooLarge,
+    message: "the head of the request has more than 100 headers",
+    bytes: b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\
+    content-type: application/json\r\ncontent-length: 121\r\n\r\n\
+    {\"code\":\"head_too_large\",\"message\":\"the head of the request \
+    has more than 100 headers\",\"endpoint\":null,\"retryable\":false}",
+};
+
+/// The request's path is longer than the parser takes.
+pub(super) static PATH_TOO_LONG: PreparedAnswer = PreparedAnswer {
+    code: Code::HeadTooLarge,
+    message: "the path of the request is longer than 65534 bytes",
+    bytes: b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\
+    content-type: application/json\r\ncontent-length: 122\r\n\r\n\
+    {\"code\":\"head_too_large\",\"message\":\"the path of the request \
+    is longer than 65534 bytes\",\"endpoint\":null,\"retryable\":false}",
+};
+
+/// Nobody can tell where the request's body ends, by its lengths.
+pub(super) static BAD_LENGTH: PreparedAnswer = PreparedAnswer {
+    code: Code::BadRequest,
+    message: "content-length must be one whole number, the same wherever it is repeated",
+    bytes: b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\
+    content-type: application/json\r\ncontent-length: 142\r\n\r\n\
+    {\"code\":\"bad_request\",\"message\":\"content-length must be one whole number, the same \
+    wherever it is repeated\",\"endpoint\":null,\"retryable\":false}",
+};
+
+/// The same, by its transfer coding.
+pub(super) static BAD_CODING: PreparedAnswer = PreparedAnswer {
+    code: Code::BadRequest,
+    message: "transfer-encoding of a request must end in chunked",
+    bytes: b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\
+    content-type: application/json\r\ncontent-length: 119\r\n\r\n\
+    {\"code\":\"bad_request\",\"message\":\"transfer-encoding of a request \
+    must end in chunked\",\"endpoint\":null,\"retryable\":false}",
+};
+
 /// GOAWAY of HTTP/2 with ENHANCE_YOUR_CALM. Which requests were begun is left open: none of them
 /// may be repeated blindly.
 pub(super) const CALM_DOWN: &[u8] =
@@ -65,8 +105,8 @@ pub(super) fn instead_of(answer: &[u8]) -> Option<&'static PreparedAnswer> {
     let status = answer.strip_prefix(b"HTTP/1.1 ").or_else(|| answer.strip_prefix(b"HTTP/1.0 "))?;
     let instead = match status.get(..4)? {
         b"400 " => &BAD_REQUEST,
-        // 414 is hyper's word for a path that is too long.
-        b"414 " | b"431 " => &HEAD_TOO_LARGE,
+        b"414 " => &PATH_TOO_LONG,
+        b"431 " => &HEAD_TOO_LARGE,
         _ => return None,
     };
     let is_empty = memchr::memmem::find(answer, b"\r\ncontent-length: 0\r\n").is_some();
@@ -80,7 +120,12 @@ mod tests {
     #[test]
     fn prepared_answers_are_sound() {
         for PreparedAnswer { code, message, bytes } in
-            [&TIMEOUT, &NO_MEMORY, &BAD_REQUEST, &HEAD_TOO_LARGE]
+            [&TIMEOUT, &NO_MEMORY, &BAD_REQUEST, &HEAD_TOO_LARGE].into_iter().chain([
+                &TOO_MANY_FIELDS,
+                &PATH_TOO_LONG,
+                &BAD_LENGTH,
+                &BAD_CODING,
+            ])
         {
             let text = std::str::from_utf8(bytes).unwrap();
             let (head, body) = text.split_once("\r\n\r\n").unwrap();

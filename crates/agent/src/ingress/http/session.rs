@@ -277,7 +277,7 @@ impl HttpSession {
         let (head, idle, write) = (config.head_timeout, config.idle_timeout, config.write_timeout);
         self.limits.set(SessionLimits { head, idle, write });
         let Some(start) = self.read_start(&mut stream).await else {
-            self.tell_refusal(&worker, None);
+            self.tell_refusal(&worker, listener, None);
             return;
         };
         if wire::tls::is_handshake(&start) {
@@ -291,12 +291,13 @@ impl HttpSession {
         let is_http2 = start.starts_with(HTTP2_START);
         self.read_of_head(start.len());
         let stream = TokioIo::new(Watched::new(stream, Rc::clone(&self.taking)));
-        let io = SessionIo { stream, start, session: Rc::clone(self) };
+        let max_head_len = config.max_head_len;
+        let io = SessionIo { stream, start, session: Rc::clone(self), max_head_len };
         let result = match is_http2 {
             true => Box::pin(self.serve_http2(Rc::clone(&worker), listener, io)).await,
             false => self.serve_http1(Rc::clone(&worker), listener, io).await,
         };
-        self.tell_refusal(&worker, result.as_ref().err());
+        self.tell_refusal(&worker, listener, result.as_ref().err());
         if let Err(error) = result {
             debug!(%error, "connection ended");
         }
@@ -330,12 +331,12 @@ impl HttpSession {
                 .serve_connection(io, service)
         );
         let never_rests = || {
-            self.tell_refused_streams(&worker);
+            self.tell_refused_streams(&worker, listener);
             false
         };
         let leave = http2::Connection::graceful_shutdown;
         let ended = self.until_end(connection, leave, never_rests).await;
-        self.tell_refused_streams(&worker);
+        self.tell_refused_streams(&worker, listener);
         ended.unwrap_or(Ok(()))
     }
 

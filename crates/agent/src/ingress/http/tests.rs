@@ -18,10 +18,18 @@ fn head(headers: &[(&'static str, &'static str)]) -> Parts {
 
 #[test]
 fn a_timeout_is_a_whole_number_of_milliseconds() {
-    for (text, ms) in [("1", 1), (" 250 ", 250), ("4294967295", u64::from(u32::MAX))] {
+    let most = u64::from(u32::MAX);
+    for (text, ms) in [
+        ("1", 1),
+        (" 250 ", 250),
+        ("4294967295", most),
+        ("4294967296", most),
+        ("9223372036854775807", most),
+        ("99999999999999999999999999999999999999999", most),
+    ] {
         assert_eq!(parse_timeout(text).unwrap(), Duration::from_millis(ms), "{text}");
     }
-    for text in ["0", "", "-1", "1.5", "10s", "4294967296"] {
+    for text in ["0", "", "-1", "-99999999999", "1.5", "1e9", "0x10", "10s"] {
         let error = parse_timeout(text).unwrap_err();
         assert_eq!(error.code, Code::BadRequest, "{text}");
         assert!(error.message.ends_with("a whole number of at least 1"), "{error}");

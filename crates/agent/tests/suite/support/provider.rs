@@ -26,6 +26,8 @@ pub enum Behaviour {
     Garbage,
     /// It answers with a reply that ends in the middle of a value.
     BrokenValue,
+    /// It answers with a reply of a kind that there is not.
+    BrokenKind,
     /// It closes the connection when a request comes.
     Close,
     /// Its thread pool is always full.
@@ -243,6 +245,9 @@ fn treat(
         Behaviour::BrokenValue => {
             // A string of 31 characters that has three.
             machine.reply(now, to, ReplyKind::Value, b"\x1fabc", &[]).unwrap();
+        }
+        Behaviour::BrokenKind => {
+            machine.reply_body(now, to, Status::Ok, b"\x97x").unwrap();
         }
         Behaviour::Long => {
             let mut value = Vec::new();

@@ -27,6 +27,8 @@ pub(super) struct SessionIo {
     pub(super) stream: TokioIo<Watched<Connection>>,
     pub(super) start: Bytes,
     pub(super) session: Rc<HttpSession>,
+    /// The longest head that is read.
+    pub(super) max_head_len: usize,
 }
 
 impl hyper::rt::Read for SessionIo {
@@ -145,6 +147,7 @@ impl hyper::rt::Write for SessionIo {
             && let Some(instead) = prepared_answers::instead_of(bytes)
         {
             // As above: this goes out whole.
+            let instead = session.exact(instead, self.max_head_len);
             session.refuse(instead);
             let _ = self.stream.inner_mut().get_mut().try_write(instead.bytes);
             return Poll::Ready(Ok(bytes.len()));

@@ -1,12 +1,12 @@
 //! Requests that are refused before they are any: those whose head hyper cannot read, and those
 //! that never come whole. The journal is told of them, with what is known.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{FramePace, HttpSession, LAST_READ, prepared_answers};
 use crate::error::{CallError, Code};
-use crate::ingress::http::note_path;
 use crate::ingress::http::prepared_answers::PreparedAnswer;
+use crate::ingress::http::{HttpListener, note_path};
 use crate::worker::Worker;
 
 const REFUSED_STREAM: &str = "a request of HTTP/2 was refused: its head is broken or over the \
@@ -21,6 +21,27 @@ pub(super) struct RefusedHead {
 }
 
 impl HttpSession {
+    /// What says more than hyper's `answer`, if what was read shows more. A head is at most so
+    /// long.
+    #[cold]
+    pub(super) fn exact(
+        &self,
+        answer: &'static PreparedAnswer,
+        max_head_len: usize,
+    ) -> &'static PreparedAnswer {
+        let found = LAST_READ.with_borrow(|last| {
+            let head = last.bytes_of(self).filter(|head| head.len() == self.head_len.get())?;
+            fault_of(head)
+        });
+        // hyper has the same word for both limits. It gives up as soon as it has read as much as a
+        // head may have.
+        let is_short = self.head_len.get() < max_head_len;
+        match std::ptr::eq(answer, &raw const prepared_answers::HEAD_TOO_LARGE) && is_short {
+            true => &prepared_answers::TOO_MANY_FIELDS,
+            false => found.filter(|found| found.code == answer.code).unwrap_or(answer),
+        }
+    }
+
     /// The request whose head is arriving is answered like this, and the connection ends.
     #[cold]
     pub(super) fn refuse(&self, answer: &'static PreparedAnswer) {
@@ -36,14 +57,15 @@ impl HttpSession {
         self.refusal.set(Some(Box::new(RefusedHead { answer, path, came: self.since.get() })));
     }
 
-    /// Tells the journal of requests of HTTP/2 that h2 has refused: nothing else is known of them.
-    /// To be called when h2 has looked at all that was read.
-    pub(super) fn tell_refused_streams(&self, worker: &Worker) {
+    /// Counts requests of HTTP/2 that h2 has refused, and tells the journal: nothing else is known
+    /// of them. To be called when h2 has looked at all that was read.
+    pub(super) fn tell_refused_streams(&self, worker: &Worker, listener: &HttpListener) {
         if self.taking.is_blocked() {
             // h2 does not look at more before it has written what it has to.
             return;
         }
         for _ in 0..self.pace(FramePace::take_refused_heads) {
+            count(worker, listener, Duration::ZERO, Code::BadRequest);
             let Some(entry) = worker.journal.begin("http", Some(self.peer()), Instant::now())
             else {
                 continue;
@@ -52,8 +74,14 @@ impl HttpSession {
         }
     }
 
-    /// Tells the journal of the request that was refused, if one was. `error` is what hyper says.
-    pub(super) fn tell_refusal(&self, worker: &Worker, error: Option<&hyper::Error>) {
+    /// Counts the request that was refused, if one was, and tells the journal. `error` is what
+    /// hyper says.
+    pub(super) fn tell_refusal(
+        &self,
+        worker: &Worker,
+        listener: &HttpListener,
+        error: Option<&hyper::Error>,
+    ) {
         let parse_error = error.filter(|error| error.is_parse());
         let refusal = self.refusal.take().map(|refusal| *refusal).or_else(|| {
             // Behind another request in the same read, it was answered by hyper itself.
@@ -64,6 +92,7 @@ impl HttpSession {
             Some(RefusedHead { answer, path: None, came: self.since.get() })
         });
         let Some(RefusedHead { answer, path, came }) = refusal else { return };
+        count(worker, listener, came.elapsed(), answer.code);
         let Some(mut entry) = worker.journal.begin("http", Some(self.peer()), came) else { return };
         if let Some(path) = path.filter(|_| entry.is_told()) {
             note_path(&mut entry, &path, 0, |_| None);
@@ -73,6 +102,39 @@ impl HttpSession {
             None => answer.message.to_owned(),
         };
         entry.failed(&CallError::new(answer.code, message), None);
+    }
+}
+
+/// Counts a request that was refused before it was one.
+fn count(worker: &Worker, listener: &HttpListener, latency: Duration, code: Code) {
+    let stats = &listener.stats[worker.index];
+    stats.started();
+    stats.finished(latency, Some(code as u8));
+}
+
+/// What is wrong with the fields of a head of HTTP/1, if it is one of what callers bring about.
+fn fault_of(head: &[u8]) -> Option<&'static PreparedAnswer> {
+    let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    // HTTP/1.0 has no transfer codings.
+    let has_codings = lines.next()?.ends_with(b" HTTP/1.1");
+    let (mut length, mut is_good_length) = (None, true);
+    let mut is_good_coding = None;
+    for line in lines.take_while(|line| !line.is_empty()) {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if name.eq_ignore_ascii_case(b"content-length") {
+            let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+            is_good_length &= is_number && length.is_none_or(|before| before == value);
+            length = Some(value);
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
+            is_good_coding = Some(last.trim_ascii().eq_ignore_ascii_case(b"chunked"));
+        }
+    }
+    match is_good_coding {
+        Some(false) if has_codings => Some(&prepared_answers::BAD_CODING),
+        _ if !is_good_length => Some(&prepared_answers::BAD_LENGTH),
+        _ => None,
     }
 }
 
