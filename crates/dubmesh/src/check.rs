@@ -42,7 +42,7 @@ pub(crate) fn check(args: &CheckArgs, read_command: ReadCommand) -> Exit {
         files = output::print("check", &text, Exit::Ok);
     }
     for warning in &config.warnings {
-        eprintln!("warning: {warning}");
+        output::say(format_args!("warning: {warning}"));
     }
     match (files, args.connect) {
         (Exit::Ok, true) => connect(&config, &reload::running_with(path, read_command)),
@@ -58,7 +58,7 @@ fn connect(config: &Config, pids: &[i32]) -> Exit {
     let attempts = match runtime {
         Ok(runtime) => runtime.block_on(connect::try_all(config, pids)),
         Err(error) => {
-            eprintln!("dubmesh check: cannot start an event loop: {error}");
+            output::say(format_args!("dubmesh check: cannot start an event loop: {error}"));
             return Exit::Failure;
         }
     };
@@ -69,7 +69,7 @@ fn connect(config: &Config, pids: &[i32]) -> Exit {
                 exit = output::print("check", &format!("{}: {found}\n", attempt.what), exit);
             }
             Err(wrong) => {
-                eprintln!("{}: {wrong}", attempt.what);
+                output::say(format_args!("{}: {wrong}", attempt.what));
                 exit = Exit::Failure;
             }
         }
@@ -86,21 +86,27 @@ fn check_files(config: &Config) -> Exit {
         match registry::file::check(path) {
             Ok(checked) => {
                 for (interface, unused) in &checked.unused {
-                    eprintln!("{}: {interface}: not used: {unused}", path.display());
+                    output::say(format_args!(
+                        "{}: {interface}: not used: {unused}",
+                        path.display()
+                    ));
                 }
                 for Doubt { interface, endpoint, what } in &checked.doubts {
-                    eprintln!("{}: {interface}: {endpoint}: {what}", path.display());
+                    output::say(format_args!(
+                        "{}: {interface}: {endpoint}: {what}",
+                        path.display()
+                    ));
                 }
             }
             Err(RegistryError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
-                eprintln!(
+                output::say(format_args!(
                     "{}: does not exist yet; registry {:?} is empty until it does",
                     path.display(),
                     entry.name
-                );
+                ));
             }
             Err(error) => {
-                eprintln!("{error}");
+                output::say(format_args!("{error}"));
                 exit = Exit::Usage;
             }
         }
@@ -125,7 +131,7 @@ fn check_access_log(config: &Config) -> Exit {
         }
         false => return Exit::Ok,
     };
-    eprintln!("{wrong} (access_log.path)");
+    output::say(format_args!("{wrong} (access_log.path)"));
     Exit::Usage
 }
 

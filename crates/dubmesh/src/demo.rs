@@ -10,6 +10,7 @@ use lab::demo::{CallPace, DemoPlan};
 use crate::Exit;
 use crate::duration::duration;
 use crate::logging::Logging;
+use crate::output;
 
 /// What is below the options in `--help`.
 pub(crate) const HELP: &str = "\
@@ -58,11 +59,11 @@ pub(crate) fn demo(args: &DemoArgs) -> Exit {
     match lab::demo::demo(&plan) {
         Ok(true) => Exit::Ok,
         Ok(false) => {
-            eprintln!("dubmesh demo: not one call was answered");
+            output::say(format_args!("dubmesh demo: not one call was answered"));
             Exit::Failure
         }
         Err(message) => {
-            eprintln!("dubmesh demo: {message}");
+            output::say(format_args!("dubmesh demo: {message}"));
             Exit::Failure
         }
     }

@@ -120,7 +120,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Exit {
     let explained = match runtime {
         Ok(runtime) => runtime.block_on(look(args)),
         Err(error) => {
-            eprintln!("dubmesh explain: cannot start an event loop: {error}");
+            output::say(format_args!("dubmesh explain: cannot start an event loop: {error}"));
             return Exit::Failure;
         }
     };
@@ -130,15 +130,17 @@ pub(crate) fn explain(args: &ExplainArgs) -> Exit {
             output::print("explain", &text, exit)
         }
         Err(Trouble::Usage(message)) => {
-            eprintln!("dubmesh explain: {message}");
+            output::say(format_args!("dubmesh explain: {message}"));
             Exit::Usage
         }
         Err(Trouble::Agent(message)) => {
-            eprintln!("dubmesh explain: {message}");
+            output::say(format_args!("dubmesh explain: {message}"));
             Exit::Failure
         }
         Err(Trouble::Registry(message)) => {
-            eprintln!("dubmesh explain: {message}; check --registry, and whether it is running");
+            output::say(format_args!(
+                "dubmesh explain: {message}; check --registry, and whether it is running"
+            ));
             Exit::Failure
         }
     }

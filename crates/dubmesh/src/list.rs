@@ -60,13 +60,13 @@ pub(crate) fn list(args: &ListArgs) -> Exit {
     let Listed { text, is_empty, place, unasked } = match read {
         Ok(listed) => listed,
         Err(message) => {
-            eprintln!("dubmesh list: {message}");
+            output::say(format_args!("dubmesh list: {message}"));
             return Exit::Failure;
         }
     };
     if is_empty {
         let wanted = args.text.as_ref().map_or(String::new(), |text| format!(" like {text:?}"));
-        eprintln!("dubmesh list: nothing{wanted} {place}");
+        output::say(format_args!("dubmesh list: nothing{wanted} {place}"));
     }
     if let Some((first, others)) = unasked.split_first() {
         let others = match others.len() {
@@ -74,10 +74,10 @@ pub(crate) fn list(args: &ListArgs) -> Exit {
             n => format!(" ({n} others have not, either)"),
         };
         let Unasked { application, reason } = first;
-        eprintln!(
+        output::say(format_args!(
             "dubmesh list: application {application} has not said which interfaces it offers, and \
              they may be missing: {reason}{others}"
-        );
+        ));
     }
     output::print("list", &text, Exit::Ok)
 }

@@ -102,11 +102,11 @@ pub(crate) fn provider(args: &ProviderArgs) -> Exit {
     match ran {
         Ok(true) => Exit::Ok,
         Ok(false) => {
-            eprintln!("dubmesh provider: ended before all calls were answered");
+            output::say(format_args!("dubmesh provider: ended before all calls were answered"));
             Exit::Failure
         }
         Err(message) => {
-            eprintln!("dubmesh provider: {message}");
+            output::say(format_args!("dubmesh provider: {message}"));
             Exit::Failure
         }
     }
@@ -131,11 +131,11 @@ async fn serve(args: &ProviderArgs) -> Result<bool, String> {
     let announced = async {
         if let Some(registered) = &registered {
             registered.established().await;
-            eprintln!(
+            output::say(format_args!(
                 "dubmesh provider: registered {} as {}",
                 args.interface,
                 registered.endpoint()
-            );
+            ));
         }
         std::future::pending::<()>().await;
     };
@@ -147,7 +147,7 @@ async fn serve(args: &ProviderArgs) -> Result<bool, String> {
     if let Some(registered) = registered
         && let Err(error) = registered.withdraw().await
     {
-        eprintln!("dubmesh provider: {error}");
+        output::say(format_args!("dubmesh provider: {error}"));
     }
     Ok(provider.drain().await)
 }

@@ -88,7 +88,7 @@ pub(crate) fn tap(args: &TapArgs) -> Exit {
     match done {
         Ok(()) => Exit::Ok,
         Err(message) => {
-            eprintln!("dubmesh tap: {message}");
+            output::say(format_args!("dubmesh tap: {message}"));
             Exit::Failure
         }
     }
@@ -129,7 +129,7 @@ fn print(args: &TapArgs, line: &[u8], n_shown: &mut u64) -> Result<Option<()>, S
         Ok(TapLine::Call(call)) => call.to_text(),
         Ok(TapLine::Lost { lost }) => {
             let calls = doctor::counted(lost, "call was", "calls were");
-            eprintln!("dubmesh tap: {calls} left out: they came too fast");
+            output::say(format_args!("dubmesh tap: {calls} left out: they came too fast"));
             return Ok(None);
         }
         Err(error) => {

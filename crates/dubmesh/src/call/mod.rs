@@ -9,7 +9,7 @@ mod outcome;
 mod tap;
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 use std::time::{Duration, Instant};
 
 use agent::args::{ArgumentList, parse_types};
@@ -192,7 +192,7 @@ enum CallFailure {
 pub(crate) fn call(args: &CallArgs) -> Exit {
     let failure = match value_of(args) {
         Ok(_) if args.is_one_way() => {
-            say("sent; a one-way call has no answer\n");
+            output::say("sent; a one-way call has no answer");
             return Exit::Ok;
         }
         Ok(json) => match print(args, &json) {
@@ -218,7 +218,7 @@ pub(crate) fn call(args: &CallArgs) -> Exit {
             (exit_of(error.code), message)
         }
     };
-    say(&format!("dubmesh call: {message}\n"));
+    output::say(format_args!("dubmesh call: {message}"));
     exit
 }
 
@@ -228,11 +228,6 @@ fn shown(json: &str) -> String {
         true => String::from_utf8_lossy(&json_layout::pretty(json.as_bytes(), false)).into_owned(),
         false => json.to_owned(),
     }
-}
-
-/// Tells the user. Nobody need be there to read it.
-fn say(text: &str) {
-    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 fn print(args: &CallArgs, json: &[u8]) -> Result<OutputReader, String> {
@@ -347,12 +342,12 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, C
     }
     let took = began.elapsed();
     if let Some(tapped) = &tapped {
-        say(&tapped.show());
+        output::say(tapped.show().trim_end_matches('\n'));
     }
     if args.timing || args.verbose {
         let (took, before) = (ms(took), ms(began - started));
-        say(&format!(
-            "the call took {took} ms, connecting included; preparing it took {before} ms\n"
+        output::say(format_args!(
+            "the call took {took} ms, connecting included; preparing it took {before} ms"
         ));
     }
     result.map_err(|error| {

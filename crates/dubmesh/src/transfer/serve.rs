@@ -57,7 +57,9 @@ pub(super) fn serve(args: &ServeArgs) -> Exit {
     let _logging =
         Logging::start(&LogConfig { filter: "warn".to_owned(), format: LogFormat::Text });
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        eprintln!("dubmesh transfer serve: cannot raise the limit of open files: {error}");
+        output::say(format_args!(
+            "dubmesh transfer serve: cannot raise the limit of open files: {error}"
+        ));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.map_err(|error| error.to_string()).and_then(|runtime| runtime.block_on(run(args)))

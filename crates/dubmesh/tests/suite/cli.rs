@@ -234,7 +234,14 @@ fn a_missing_file_and_wrong_arguments() {
 
 #[test]
 fn a_full_disk_is_told_and_a_closed_pipe_is_none() {
-    for args in [&["completions", "bash"][..], &["check", "--config", "-"], &["demo", "--plain"]] {
+    for args in [
+        &["completions", "bash"][..],
+        &["check", "--config", "-"],
+        &["demo", "--plain"],
+        &["--help"],
+        &["call", "--help"],
+        &["--version"],
+    ] {
         let example = example("consumer.toml");
         let args = args.iter().map(|it| if *it == "-" { example.as_os_str() } else { it.as_ref() });
         let args: Vec<_> = args.collect();
@@ -247,6 +254,49 @@ fn a_full_disk_is_told_and_a_closed_pipe_is_none() {
         drop(reader);
         let status = dubmesh().args(&args).stdout(writer).status().unwrap();
         assert_eq!(status.code(), Some(0), "{args:?}");
+    }
+}
+
+/// The exit status of a command is what it would be if somebody read its standard error.
+#[test]
+fn standard_error_may_be_full_or_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let in_folder = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.into_os_string().into_string().unwrap()
+    };
+    // Good, but its list of endpoints does not exist yet, which is told.
+    let ingress = "[[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n";
+    let registry = "[[registry]]\nkind = 'file'\npath = 'none.toml'\n";
+    let good = in_folder("good.toml", &format!("{registry}{ingress}"));
+    let empty = format!("file:{}", in_folder("empty.toml", "service = []\n"));
+    let commands: [(&[&str], _); 16] = [
+        (&["check", "--config", &good], 0),
+        (&["check", "--config", "/no/file.toml"], 2),
+        (&["run", "--config", "/no/file.toml"], 2),
+        (&["reload", "--config", "/no/file.toml"], 2),
+        (&["reload", "--config", &good], 1),
+        (&["list", "--registry", &empty], 0),
+        (&["describe", "a.B", "--registry", &empty], 3),
+        (&["explain", "a.B", "c", "--registry", "file:/no", "--tags", "/no"], 2),
+        (&["call", "a.B", "c", "--registry", &empty], 3),
+        (&["top", "--once", "--every", "100ms", "--admin", "127.0.0.1:1"], 1),
+        (&["tap", "--admin", "127.0.0.1:1"], 1),
+        (&["doctor", "--for", "1ms", "--every", "1s"], 2),
+        (&["provider", "--listen", "192.0.2.1:1"], 1),
+        (&["transfer", "serve", "/no/file"], 1),
+        (&["chekc"], 2),
+        (&["list", "--registry", "zookeeper://u:secret@h:1"], 2),
+    ];
+    for (args, status) in commands {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        for (stderr, what) in [(Stdio::from(full), "full"), (Stdio::from(closed), "closed")] {
+            let ended = dubmesh().args(args).stdout(Stdio::null()).stderr(stderr).status().unwrap();
+            assert_eq!(ended.code(), Some(status), "{args:?} with {what} standard error");
+        }
     }
 }
 
