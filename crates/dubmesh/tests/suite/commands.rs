@@ -201,6 +201,14 @@ fn failures_have_their_exit_status() {
     assert!(err.contains("service_not_found"), "{err}");
     let (status, _, err) = provider.call(&["hash", "\"a\"", "--group", "none"]);
     assert_eq!(status, 3, "{err}");
+    // The provider has the method, and says that these are not its arguments.
+    for args in [&["hash", "[]"], &["hash", "[\"a\",\"b\"]"], &["hash", "1"]] {
+        let (status, _, err) = provider.call(args);
+        assert_eq!(status, 2, "{args:?}: {err}");
+        assert!(err.contains("bad_arguments"), "{args:?}: {err}");
+    }
+    let (status, out, err) = provider.call(&["hash", "\"a\"", "--generic", "gson"]);
+    assert_eq!((status, out.as_str()), (0, "97\n"), "{err}");
     // What was written wrong.
     for args in [
         &["hash", "{", "--types", "int"][..],
