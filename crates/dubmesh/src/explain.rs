@@ -84,7 +84,7 @@ pub(crate) struct ExplainArgs {
     #[arg(long = "attachment", value_name = "NAME=VALUE", value_parser = pair)]
     attachments: Vec<(String, String)>,
     /// A header of the call, with --admin: splits may look at it
-    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = pair, requires = "admin")]
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = pair)]
     headers: Vec<(String, String)>,
     /// An argument of the call, as Java shows it as text; repeat it for more
     #[arg(long = "argument", value_name = "TEXT")]
@@ -149,6 +149,12 @@ pub(crate) fn explain(args: &ExplainArgs) -> Exit {
 async fn look(args: &ExplainArgs) -> Result<(String, bool), Trouble> {
     if let Some(admin) = &args.admin {
         return ask(args, admin).await;
+    }
+    // clap's `requires` counts for nothing beside an argument that excludes --admin.
+    if !args.headers.is_empty() {
+        let text = "--header works only with --admin: rules look at attachments, and not at \
+                    headers; use --attachment NAME=VALUE";
+        return Err(Trouble::Usage(text.to_owned()));
     }
     let usage = |error: &dyn std::fmt::Display| Trouble::Usage(error.to_string());
     let rules = rules(args).map_err(Trouble::Usage)?;

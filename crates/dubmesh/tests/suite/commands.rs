@@ -218,6 +218,7 @@ fn failures_have_their_exit_status() {
         &["ha sh", "1"],
         &["hash", "1", "--serialization", "kryo"],
         &["hash", "1", "--attachment", "a"],
+        &["hash", "1", "--definitions", "/no/folder"],
     ] {
         let (status, _, err) = provider.call(args);
         assert_eq!(status, 2, "{args:?}: {err}");
