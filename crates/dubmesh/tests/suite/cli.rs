@@ -232,6 +232,22 @@ fn a_missing_file_and_wrong_arguments() {
     }
 }
 
+/// A pipe that nobody writes into is not waited for, and a device has no end.
+#[test]
+fn a_configuration_is_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe.toml");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for path in [pipe.to_str().unwrap(), "/dev/zero"] {
+        for command in ["check", "run", "reload"] {
+            let refused = output(&[command, "--config", path]);
+            assert_eq!(refused.status.code(), Some(2), "{command} {path}");
+            let said = format!("{path}: cannot be read: it is not a regular file; ");
+            assert!(text(&refused.stderr).starts_with(&said), "{}", text(&refused.stderr));
+        }
+    }
+}
+
 #[test]
 fn a_full_disk_is_told_and_a_closed_pipe_is_none() {
     for args in [
@@ -351,19 +367,23 @@ fn the_end_does_not_wait_for_a_reload_that_hangs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.toml");
     fs::write(folder.path().join("endpoints.toml"), "").unwrap();
-    let text = "[[registry]]\nkind = 'file'\npath = 'endpoints.toml'\n\
-                [[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n";
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "a").unwrap();
+    let text = "[admin]\nenabled = false\n[[registry]]\nname = 'main'\nkind = 'file'\n\
+                path = 'endpoints.toml'\n[[registry]]\nname = 'other'\nkind = 'zookeeper'\n\
+                endpoints = ['127.0.0.1:1']\nuser = 'u'\npassword_file = 'secret'\n\
+                [[ingress]]\nregistry = 'main'\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n";
     fs::write(&path, text).unwrap();
     let mut agent = LoggedAgent::start(&path);
     agent.wait_for("started");
-    fs::remove_file(&path).unwrap();
-    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    fs::remove_file(&secret).unwrap();
+    assert!(Command::new("mkfifo").arg(&secret).status().unwrap().success());
     agent.signal("HUP");
     // The next one counts once the agent reads: two that come together are one.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     let _entered = runtime.enter();
     let _writer = loop {
-        if let Ok(writer) = tokio::net::unix::pipe::OpenOptions::new().open_sender(&path) {
+        if let Ok(writer) = tokio::net::unix::pipe::OpenOptions::new().open_sender(&secret) {
             break writer;
         }
         std::thread::yield_now();
