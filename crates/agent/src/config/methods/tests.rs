@@ -63,6 +63,25 @@ fn what_makes_no_sense_is_refused_with_its_place() {
     }
 }
 
+/// What is wrong is said once, and nothing of what would follow from it.
+#[test]
+fn a_mistake_is_told_alone() {
+    for keys in [
+        "rate_limit = 0",
+        "rate_limit = 0\nrate_burst = 5",
+        "rate_burst = 5",
+        "rate_limt = 5",
+        "caller_rate_limit = 0\ncaller = 'address'",
+        "mirror_percent = 0\nmirror_tag = 'a'",
+        "fault_delay_ms = 'a'\nfault_delay_percent = 5",
+        "fault_abort_percent = 0\nfault_abort_code = 'internal'",
+        "mock = 'maybe'",
+    ] {
+        let error = read(&format!("[[defaults.method]]\n{keys}\n")).unwrap_err();
+        assert_eq!(error.lines().count(), 1, "{keys}: {error}");
+    }
+}
+
 #[test]
 fn a_wider_section_may_follow_a_narrower_one() {
     let keys = "names = ['find']\nrate_limit = 5\n[[defaults.method]]\nnames = ['find*']\n";
