@@ -6,6 +6,7 @@ use std::path::Path;
 
 use agent::config::{self, AccessLogConfig, AppConfig, ClusterRules, Config};
 use clap::Args;
+use doctor::counted;
 use registry::file::Doubt;
 use registry::{RegistryConfig, RegistryError};
 
@@ -155,7 +156,10 @@ fn summary(config: &Config) -> String {
             AppConfig::Dubbo { .. } => export.service.to_string(),
             AppConfig::Http(app) => match app.methods.len() {
                 0 => format!("{} (any method, over HTTP)", export.service),
-                n => format!("{} ({n} methods, over HTTP)", export.service),
+                n => {
+                    let methods = counted(n as u64, "method", "methods");
+                    format!("{} ({methods}, over HTTP)", export.service)
+                }
             },
         }));
         parts.push(format!("offers {services} to other agents on {}", link.listen));
@@ -171,8 +175,8 @@ fn summary(config: &Config) -> String {
         Some(admin) => format!("serves metrics on {}", admin.listen),
         None => "serves no metrics".to_owned(),
     });
-    let (workers, memory) = (config.process.workers, config.process.memory_len >> 20);
-    parts.push(format!("{workers} worker threads"));
+    let (workers, memory) = (config.process.workers.get(), config.process.memory_len >> 20);
+    parts.push(counted(workers as u64, "worker thread", "worker threads"));
     parts.push(format!("holds up to {memory} MiB for connections"));
     format!("agent {}: {}", config.process.name, parts.join("; "))
 }

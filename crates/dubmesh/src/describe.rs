@@ -139,7 +139,8 @@ fn nothing(args: &DescribeArgs, descriptions: &[Description]) -> Exit {
             exit = Exit::Failure;
             match &args.admin {
                 None => output::say(format_args!(
-                    "dubmesh describe: {trouble}; check --registry, and whether it is running"
+                    "dubmesh describe: {trouble}; {}",
+                    args.place.remedy()
                 )),
                 Some(_) => output::say(format_args!(
                     "dubmesh describe: registry {:?} of the agent has not answered: {trouble}",

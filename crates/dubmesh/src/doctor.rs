@@ -63,7 +63,7 @@ pub(crate) struct DoctorArgs {
     /// How long to watch
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = duration)]
     time: Duration,
-    /// How often to look
+    /// How often to look. There must be 5 to 600 looks in the time of --for
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = duration)]
     every: Duration,
     /// Print the result as JSON

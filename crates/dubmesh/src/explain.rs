@@ -138,9 +138,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Exit {
             Exit::Failure
         }
         Err(Trouble::Registry(message)) => {
-            output::say(format_args!(
-                "dubmesh explain: {message}; check --registry, and whether it is running"
-            ));
+            output::say(format_args!("dubmesh explain: {message}; {}", args.place.remedy()));
             Exit::Failure
         }
     }

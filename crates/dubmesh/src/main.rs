@@ -23,6 +23,7 @@ mod describe;
 mod doctor;
 mod duration;
 mod explain;
+mod from_one;
 mod list;
 mod logging;
 mod output;

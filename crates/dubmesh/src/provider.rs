@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use lab::provider::{HELLO, METHODS, Provider, ProviderConfig};
 
 use crate::Exit;
+use crate::from_one::from_one;
 use crate::logging::Logging;
 use crate::output;
 use crate::registry_url::RegistryUrl;
@@ -52,14 +53,14 @@ pub(crate) struct ProviderArgs {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:20880")]
     listen: SocketAddr,
     /// Calls that are worked on at the same time; further calls are rejected
-    #[arg(long, value_name = "N", default_value = "200")]
+    #[arg(long, value_name = "N", default_value = "200", value_parser = from_one::<NonZeroUsize>)]
     threads: NonZeroUsize,
     /// How long each call takes, or MIN..MAX for any time between; 0 answers calls at once and
     /// never rejects one
     #[arg(long, value_name = "MS", default_value = "50", value_parser = work)]
     work_ms: RangeInclusive<Duration>,
     /// Threads that serve connections
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = from_one::<NonZeroUsize>)]
     workers: NonZeroUsize,
     /// The service to offer: an interface, or GROUP/INTERFACE:VERSION; by default the
     /// IHelloService of the Dubbo Mesh contest

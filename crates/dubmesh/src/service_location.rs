@@ -112,6 +112,11 @@ impl LocationArgs {
         self.url.as_ref().map(|url| (&*url.host, url.port))
     }
 
+    /// What to do if the registry cannot be read.
+    pub(crate) fn remedy(&self) -> &'static str {
+        self.registry.as_ref().map_or("check --url", RegistryUrl::remedy)
+    }
+
     /// Opens the registry. A single endpoint is the one entry of a registry of its own.
     pub(crate) fn open(
         &self,

@@ -146,7 +146,8 @@ impl MethodPolicy {
     pub fn words(&self) -> Vec<String> {
         let RateLimits { total, per_caller } = self.limits;
         let rate = |key: &str, rate: Rate, whose: &str| {
-            format!("{key}: {} calls a second{whose}, {} at once", rate.per_second, rate.burst)
+            let calls = calls(rate.per_second);
+            format!("{key}: {calls} a second{whose}, {} at once", rate.burst)
         };
         let caller = format!(" of each caller ({})", self.caller);
         let total = total.map(|it| rate("rate_limit", it, ""));
@@ -384,6 +385,11 @@ fn breaker(section: &mut Section<'_>) -> Option<BreakerSettings> {
         section.wrong("breaker_open_ms", problem, "lower it, or raise breaker_max_open_ms");
     }
     is_on.then_some(settings)
+}
+
+/// So many calls, in words.
+pub(crate) fn calls(n: u32) -> String {
+    format!("{n} {}", if n == 1 { "call" } else { "calls" })
 }
 
 fn rate(section: &mut Section<'_>, key: &'static str, burst_key: &'static str) -> Option<Rate> {

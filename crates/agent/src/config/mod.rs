@@ -47,6 +47,7 @@ pub use self::cluster_policy::{ClusterPolicy, ClusterRule, ClusterRules, Connect
 pub use self::error::{ConfigError, ConfigErrors};
 pub use self::http_app::HttpAppConfig;
 pub use self::load::{load, parse};
+pub(crate) use self::methods::calls;
 pub use self::methods::{
     BreakerSettings, CallMode, CallerKey, FailbackPolicy, FaultSettings, HedgeDelay, MethodPolicy,
     MirrorPolicy, Mock, MockAnswer,

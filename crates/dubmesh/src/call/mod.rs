@@ -212,6 +212,7 @@ pub(crate) fn call(args: &CallArgs) -> Exit {
             let remedy = match error.code {
                 // A part of a message is of no use to anybody.
                 Code::Timeout if args.is_one_way() => "it will not be carried out",
+                Code::RegistryUnavailable => args.place.remedy(),
                 code => remedy(code, &error.message),
             };
             let message = format!("{error}{reason}; {remedy}{exception}");
@@ -245,8 +246,10 @@ fn print(args: &CallArgs, json: &[u8]) -> Result<OutputReader, String> {
 fn value_of(args: &CallArgs) -> Result<Vec<u8>, CallFailure> {
     let body = body(args)?;
     let list = ArgumentList::json(&body).map_err(|error| {
-        let remedy = r#"write an array such as '["a", 1]', or one value such as '"a"'"#;
-        CallFailure::Usage(format!("cannot read the arguments: {}; {remedy}", error.message))
+        // A shell takes quotes away.
+        let is_typed = args.arguments.as_ref().is_some_and(|it| it != "-" && !it.starts_with('@'));
+        let hint = if is_typed { ", all in single quotes" } else { "" };
+        CallFailure::Usage(format!("{}{hint}", error.message))
     })?;
     if let Some(types) = &args.types {
         parse_types(types).map_err(|error| CallFailure::Usage(error.message.into()))?;

@@ -107,7 +107,7 @@ fn check_tries_what_a_file_names() {
     let (status, out, err) = check("127.0.0.1:0", &app.to_string());
     assert_eq!(status, Some(1), "{out}{err}");
     assert!(out.contains("registry inside (file): connected in "), "{out}");
-    assert!(out.contains("; 1 interfaces are registered"), "{out}");
+    assert!(out.contains("; 1 interface is registered\n"), "{out}");
     assert!(out.contains(&format!("app {app} of com.acme.Echo: connected in ")), "{out}");
     assert!(out.contains("address 127.0.0.1:0: can be listened on"), "{out}");
     assert!(err.contains("registry main (etcd): not connected within 5s: "), "{err}");

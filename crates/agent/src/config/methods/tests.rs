@@ -63,6 +63,16 @@ fn what_makes_no_sense_is_refused_with_its_place() {
     }
 }
 
+#[test]
+fn one_call_is_no_calls() {
+    let words = |n: u32| {
+        let config = read(&format!("[[defaults.method]]\nrate_limit = {n}\n")).unwrap();
+        config.clusters.default.methods[0].words().concat()
+    };
+    assert_eq!(words(1), "rate_limit: 1 call a second, 1 at once");
+    assert_eq!(words(2), "rate_limit: 2 calls a second, 2 at once");
+}
+
 /// What is wrong is said once, and nothing of what would follow from it.
 #[test]
 fn a_mistake_is_told_alone() {
