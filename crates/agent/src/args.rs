@@ -60,8 +60,8 @@ impl<'a> ArgumentList<'a> {
             CallError::new(
                 Code::BadRequest,
                 format!(
-                    "the body is not JSON: {error}; write an array of the arguments, such as \
-                     [\"a\", 1]"
+                    "the arguments are not JSON: {error}; write an array such as [\"a\", 1], or \
+                     one value such as \"a\""
                 ),
             )
         };
@@ -337,8 +337,8 @@ impl<'a> ArgumentList<'a> {
         {
             let (wants, has, method) = (types.len(), self.len(), target.method);
             let message = format!(
-                "{method} takes {wants} arguments according to its types, but the call \
-                    has {has}"
+                "{method} takes {wants} {} according to its types, but the call has {has}",
+                if wants == 1 { "argument" } else { "arguments" }
             );
             return Err(CallError::new(Code::BadArguments, message));
         }

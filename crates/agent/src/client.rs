@@ -20,7 +20,7 @@ use crate::journal::Journal;
 use crate::metrics::Hub;
 use crate::offload::Threads;
 use crate::reply::read_soon;
-use crate::upstream::Traffic;
+use crate::traffic::Traffic;
 use crate::worker::{Worker, WorkerSetup};
 
 /// Makes calls to the services of one registry. Lives on a tokio `LocalRuntime`, or in a

@@ -59,6 +59,7 @@ pub mod terminal;
 #[cfg(test)]
 mod testing;
 pub mod timeout;
+mod traffic;
 pub mod upstream;
 pub mod worker;
 

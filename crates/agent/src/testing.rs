@@ -21,7 +21,8 @@ use crate::journal::Journal;
 use crate::memory::Memory;
 use crate::metrics::Hub;
 use crate::offload::Threads;
-use crate::upstream::{Traffic, UpstreamPool};
+use crate::traffic::Traffic;
+use crate::upstream::UpstreamPool;
 use crate::worker::{Offer, WorkerSetup};
 
 /// A host and port where nothing listens.

@@ -28,7 +28,8 @@ use crate::memory::Memory;
 use crate::metrics::{Hub, LagMeter};
 use crate::offload::Threads;
 use crate::outbound::Outbound;
-use crate::upstream::{Standing, Traffic, UpstreamPool};
+use crate::traffic::Traffic;
+use crate::upstream::{Standing, UpstreamPool};
 
 mod arrivals;
 mod by_origin;

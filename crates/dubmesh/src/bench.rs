@@ -122,7 +122,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Exit {
     match measured {
         Ok(text) => output::print(name, &text, Exit::Ok),
         Err(error) => {
-            eprintln!("dubmesh {name}: {error}");
+            output::say(format_args!("dubmesh {name}: {error}"));
             Exit::Failure
         }
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use agent::config::{self, AccessLogConfig, AppConfig, ClusterRules, Config};
 use clap::Args;
+use doctor::counted;
 use registry::file::Doubt;
 use registry::{RegistryConfig, RegistryError};
 
@@ -42,7 +43,7 @@ pub(crate) fn check(args: &CheckArgs, read_command: ReadCommand) -> Exit {
         files = output::print("check", &text, Exit::Ok);
     }
     for warning in &config.warnings {
-        eprintln!("warning: {warning}");
+        output::say(format_args!("warning: {warning}"));
     }
     match (files, args.connect) {
         (Exit::Ok, true) => connect(&config, &reload::running_with(path, read_command)),
@@ -58,7 +59,7 @@ fn connect(config: &Config, pids: &[i32]) -> Exit {
     let attempts = match runtime {
         Ok(runtime) => runtime.block_on(connect::try_all(config, pids)),
         Err(error) => {
-            eprintln!("dubmesh check: cannot start an event loop: {error}");
+            output::say(format_args!("dubmesh check: cannot start an event loop: {error}"));
             return Exit::Failure;
         }
     };
@@ -69,7 +70,7 @@ fn connect(config: &Config, pids: &[i32]) -> Exit {
                 exit = output::print("check", &format!("{}: {found}\n", attempt.what), exit);
             }
             Err(wrong) => {
-                eprintln!("{}: {wrong}", attempt.what);
+                output::say(format_args!("{}: {wrong}", attempt.what));
                 exit = Exit::Failure;
             }
         }
@@ -86,21 +87,27 @@ fn check_files(config: &Config) -> Exit {
         match registry::file::check(path) {
             Ok(checked) => {
                 for (interface, unused) in &checked.unused {
-                    eprintln!("{}: {interface}: not used: {unused}", path.display());
+                    output::say(format_args!(
+                        "{}: {interface}: not used: {unused}",
+                        path.display()
+                    ));
                 }
                 for Doubt { interface, endpoint, what } in &checked.doubts {
-                    eprintln!("{}: {interface}: {endpoint}: {what}", path.display());
+                    output::say(format_args!(
+                        "{}: {interface}: {endpoint}: {what}",
+                        path.display()
+                    ));
                 }
             }
             Err(RegistryError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
-                eprintln!(
+                output::say(format_args!(
                     "{}: does not exist yet; registry {:?} is empty until it does",
                     path.display(),
                     entry.name
-                );
+                ));
             }
             Err(error) => {
-                eprintln!("{error}");
+                output::say(format_args!("{error}"));
                 exit = Exit::Usage;
             }
         }
@@ -125,7 +132,7 @@ fn check_access_log(config: &Config) -> Exit {
         }
         false => return Exit::Ok,
     };
-    eprintln!("{wrong} (access_log.path)");
+    output::say(format_args!("{wrong} (access_log.path)"));
     Exit::Usage
 }
 
@@ -149,7 +156,10 @@ fn summary(config: &Config) -> String {
             AppConfig::Dubbo { .. } => export.service.to_string(),
             AppConfig::Http(app) => match app.methods.len() {
                 0 => format!("{} (any method, over HTTP)", export.service),
-                n => format!("{} ({n} methods, over HTTP)", export.service),
+                n => {
+                    let methods = counted(n as u64, "method", "methods");
+                    format!("{} ({methods}, over HTTP)", export.service)
+                }
             },
         }));
         parts.push(format!("offers {services} to other agents on {}", link.listen));
@@ -165,8 +175,8 @@ fn summary(config: &Config) -> String {
         Some(admin) => format!("serves metrics on {}", admin.listen),
         None => "serves no metrics".to_owned(),
     });
-    let (workers, memory) = (config.process.workers, config.process.memory_len >> 20);
-    parts.push(format!("{workers} worker threads"));
+    let (workers, memory) = (config.process.workers.get(), config.process.memory_len >> 20);
+    parts.push(counted(workers as u64, "worker thread", "worker threads"));
     parts.push(format!("holds up to {memory} MiB for connections"));
     format!("agent {}: {}", config.process.name, parts.join("; "))
 }

@@ -6,6 +6,7 @@ use agent::config::ConfigErrors;
 use clap::Args;
 
 use crate::Exit;
+use crate::output;
 
 /// The arguments of commands that read a configuration.
 #[derive(Args, Debug)]
@@ -17,6 +18,6 @@ pub(crate) struct ConfigFile {
 
 /// Prints the mistakes in a configuration, one per line.
 pub(crate) fn refuse(errors: &ConfigErrors) -> Exit {
-    eprintln!("{errors}");
+    output::say(format_args!("{errors}"));
     Exit::Usage
 }

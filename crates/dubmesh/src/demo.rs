@@ -9,7 +9,9 @@ use lab::demo::{CallPace, DemoPlan};
 
 use crate::Exit;
 use crate::duration::duration;
+use crate::from_one::from_one;
 use crate::logging::Logging;
+use crate::output;
 
 /// What is below the options in `--help`.
 pub(crate) const HELP: &str = "\
@@ -35,10 +37,10 @@ pub(crate) struct DemoArgs {
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
     /// Calls per second, no matter how long they take
-    #[arg(long, value_name = "N", conflicts_with = "concurrency")]
+    #[arg(long, value_name = "N", conflicts_with = "concurrency", value_parser = from_one::<NonZeroU32>)]
     rate: Option<NonZeroU32>,
     /// Callers that call without a pause; 200 by default
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = from_one::<NonZeroU32>)]
     concurrency: Option<NonZeroU32>,
     /// Print one line per second, even on a terminal
     #[arg(long)]
@@ -58,11 +60,11 @@ pub(crate) fn demo(args: &DemoArgs) -> Exit {
     match lab::demo::demo(&plan) {
         Ok(true) => Exit::Ok,
         Ok(false) => {
-            eprintln!("dubmesh demo: not one call was answered");
+            output::say(format_args!("dubmesh demo: not one call was answered"));
             Exit::Failure
         }
         Err(message) => {
-            eprintln!("dubmesh demo: {message}");
+            output::say(format_args!("dubmesh demo: {message}"));
             Exit::Failure
         }
     }

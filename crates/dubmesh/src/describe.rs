@@ -10,7 +10,6 @@ use agent::error::{CallError, Code};
 use agent::inspect::snapshot::Page;
 use agent::invocation::Invocation;
 use agent::route::RouteName;
-use agent::terminal::escaped;
 use clap::Args;
 use dubbo_proto::ServiceKey;
 use hessian::transcode::JsonOptions;
@@ -94,18 +93,18 @@ pub(crate) fn describe(args: &DescribeArgs) -> Exit {
     let found = match runtime {
         Ok(runtime) => runtime.block_on(look(args)),
         Err(error) => {
-            eprintln!("dubmesh describe: cannot start an event loop: {error}");
+            output::say(format_args!("dubmesh describe: cannot start an event loop: {error}"));
             return Exit::Failure;
         }
     };
     let descriptions = match found {
         Ok(descriptions) => descriptions,
         Err(Trouble::Usage(message)) => {
-            eprintln!("dubmesh describe: {}", escaped(&message));
+            output::say(format_args!("dubmesh describe: {message}"));
             return Exit::Usage;
         }
         Err(Trouble::Agent(message)) => {
-            eprintln!("dubmesh describe: {}", escaped(&message));
+            output::say(format_args!("dubmesh describe: {message}"));
             return Exit::Failure;
         }
     };
@@ -128,24 +127,25 @@ pub(crate) fn describe(args: &DescribeArgs) -> Exit {
 /// Says why nothing is known of the service.
 fn nothing(args: &DescribeArgs, descriptions: &[Description]) -> Exit {
     if descriptions.is_empty() {
-        eprintln!("dubmesh describe: the agent has no registry");
+        output::say(format_args!("dubmesh describe: the agent has no registry"));
         return Exit::Refused;
     }
     let mut exit = Exit::Refused;
     for description in descriptions {
         if let Some(text) = description.refusal.as_ref().or(description.nobody.as_ref()) {
-            eprintln!("dubmesh describe: {}", escaped(text));
+            output::say(format_args!("dubmesh describe: {text}"));
         }
-        if let Some(trouble) = description.trouble.as_deref().map(escaped) {
+        if let Some(trouble) = &description.trouble {
             exit = Exit::Failure;
             match &args.admin {
-                None => eprintln!(
-                    "dubmesh describe: {trouble}; check --registry, and whether it is running"
-                ),
-                Some(_) => eprintln!(
+                None => output::say(format_args!(
+                    "dubmesh describe: {trouble}; {}",
+                    args.place.remedy()
+                )),
+                Some(_) => output::say(format_args!(
                     "dubmesh describe: registry {:?} of the agent has not answered: {trouble}",
                     description.registry
-                ),
+                )),
             }
         }
     }

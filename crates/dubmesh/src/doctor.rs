@@ -63,7 +63,7 @@ pub(crate) struct DoctorArgs {
     /// How long to watch
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = duration)]
     time: Duration,
-    /// How often to look
+    /// How often to look. There must be 5 to 600 looks in the time of --for
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = duration)]
     every: Duration,
     /// Print the result as JSON
@@ -86,11 +86,11 @@ struct Report<'a> {
 pub(crate) fn doctor(args: &DoctorArgs) -> Exit {
     let n_looks = args.time.div_duration_f64(args.every);
     if n_looks < MIN_LOOKS as f64 || f64::from(MAX_LOOKS) < n_looks {
-        eprintln!(
+        output::say(format_args!(
             "dubmesh doctor: --for {:?} and --every {:?} make {n_looks:.0} looks; {MIN_LOOKS} to \
              {MAX_LOOKS} are possible",
             args.time, args.every
-        );
+        ));
         return Exit::Usage;
     }
     let is_alone = args.pid.is_empty() && args.port.is_empty();
@@ -103,12 +103,12 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Exit {
         every: args.every,
     };
     if !args.json && io::stderr().is_terminal() {
-        eprintln!("watching for {:?}; Ctrl-C ends it earlier ...", args.time);
+        output::say(format_args!("watching for {:?}; Ctrl-C ends it earlier ...", args.time));
     }
     match watch(&wanted) {
         Ok(seen) => report(&seen, args.json),
         Err(message) => {
-            eprintln!("dubmesh doctor: {message}");
+            output::say(format_args!("dubmesh doctor: {message}"));
             Exit::Failure
         }
     }

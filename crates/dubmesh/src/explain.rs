@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent::inspect::snapshot::{DestinationSnapshot, ExplainedEndpoint, ExplanationSnapshot, Page};
-use agent::terminal::escaped;
 use clap::Args;
 use dubbo_proto::ServiceKey;
 use flow::rules::{CallView, Chances, Clause, ConditionRule, RuleError, RuleSet, TagRule, UrlView};
@@ -85,7 +84,7 @@ pub(crate) struct ExplainArgs {
     #[arg(long = "attachment", value_name = "NAME=VALUE", value_parser = pair)]
     attachments: Vec<(String, String)>,
     /// A header of the call, with --admin: splits may look at it
-    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = pair, requires = "admin")]
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = pair)]
     headers: Vec<(String, String)>,
     /// An argument of the call, as Java shows it as text; repeat it for more
     #[arg(long = "argument", value_name = "TEXT")]
@@ -121,7 +120,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Exit {
     let explained = match runtime {
         Ok(runtime) => runtime.block_on(look(args)),
         Err(error) => {
-            eprintln!("dubmesh explain: cannot start an event loop: {error}");
+            output::say(format_args!("dubmesh explain: cannot start an event loop: {error}"));
             return Exit::Failure;
         }
     };
@@ -131,15 +130,15 @@ pub(crate) fn explain(args: &ExplainArgs) -> Exit {
             output::print("explain", &text, exit)
         }
         Err(Trouble::Usage(message)) => {
-            eprintln!("dubmesh explain: {}", escaped(&message));
+            output::say(format_args!("dubmesh explain: {message}"));
             Exit::Usage
         }
         Err(Trouble::Agent(message)) => {
-            eprintln!("dubmesh explain: {}", escaped(&message));
+            output::say(format_args!("dubmesh explain: {message}"));
             Exit::Failure
         }
         Err(Trouble::Registry(message)) => {
-            eprintln!("dubmesh explain: {message}; check --registry, and whether it is running");
+            output::say(format_args!("dubmesh explain: {message}; {}", args.place.remedy()));
             Exit::Failure
         }
     }
@@ -148,6 +147,12 @@ pub(crate) fn explain(args: &ExplainArgs) -> Exit {
 async fn look(args: &ExplainArgs) -> Result<(String, bool), Trouble> {
     if let Some(admin) = &args.admin {
         return ask(args, admin).await;
+    }
+    // clap's `requires` counts for nothing beside an argument that excludes --admin.
+    if !args.headers.is_empty() {
+        let text = "--header works only with --admin: rules look at attachments, and not at \
+                    headers; use --attachment NAME=VALUE";
+        return Err(Trouble::Usage(text.to_owned()));
     }
     let usage = |error: &dyn std::fmt::Display| Trouble::Usage(error.to_string());
     let rules = rules(args).map_err(Trouble::Usage)?;

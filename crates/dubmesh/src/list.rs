@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use agent::terminal::escaped;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use registry::{Catalogue, Level, ListedEndpoint, ListedService, Protocol, Registry, Unasked};
 use serde_json::{Value, json};
 
@@ -35,16 +34,17 @@ Exit status:
 
 /// The arguments of `dubmesh list`.
 #[derive(Args, Debug)]
+#[command(group(ArgGroup::new("place").required(true)))]
 pub(crate) struct ListArgs {
     /// Only interfaces whose name contains this text
     text: Option<String>,
     /// The registry: etcd://HOST:PORT[?layout=contest],
     /// zookeeper://HOST:PORT[/CHROOT], nacos://HOST:PORT[?namespace=ID],
     /// kubernetes://HOST:PORT[/NAMESPACE], or file:PATH
-    #[arg(long, value_name = "URL", required_unless_present = "admin", alias = "url")]
+    #[arg(long, value_name = "URL", group = "place", alias = "url")]
     registry: Option<RegistryUrl>,
     /// A running agent instead: its admin listener, HOST:PORT or unix: and a path
-    #[arg(long, value_name = "ADDRESS", value_parser = plain_address, conflicts_with = "registry")]
+    #[arg(long, value_name = "ADDRESS", value_parser = plain_address, group = "place")]
     admin: Option<String>,
     /// Print JSON, for programs
     #[arg(long)]
@@ -61,13 +61,13 @@ pub(crate) fn list(args: &ListArgs) -> Exit {
     let Listed { text, is_empty, place, unasked } = match read {
         Ok(listed) => listed,
         Err(message) => {
-            eprintln!("dubmesh list: {}", escaped(&message));
+            output::say(format_args!("dubmesh list: {message}"));
             return Exit::Failure;
         }
     };
     if is_empty {
         let wanted = args.text.as_ref().map_or(String::new(), |text| format!(" like {text:?}"));
-        eprintln!("dubmesh list: nothing{wanted} {place}");
+        output::say(format_args!("dubmesh list: nothing{wanted} {place}"));
     }
     if let Some((first, others)) = unasked.split_first() {
         let others = match others.len() {
@@ -75,10 +75,10 @@ pub(crate) fn list(args: &ListArgs) -> Exit {
             n => format!(" ({n} others have not, either)"),
         };
         let Unasked { application, reason } = first;
-        eprintln!(
+        output::say(format_args!(
             "dubmesh list: application {application} has not said which interfaces it offers, and \
              they may be missing: {reason}{others}"
-        );
+        ));
     }
     output::print("list", &text, Exit::Ok)
 }
@@ -98,10 +98,9 @@ async fn read(args: &ListArgs) -> Result<Listed, String> {
     let mut unasked = Vec::new();
     let (shown, texts, place): (Vec<_>, Vec<_>, _) = match (&args.registry, &args.admin) {
         (Some(url), _) => {
-            let listed = registered(url, is_wanted).await.map_err(|message| {
-                let url = &url.text;
-                format!("{url}: {message}; check --registry, and whether it is running")
-            })?;
+            let listed = registered(url, is_wanted)
+                .await
+                .map_err(|message| format!("{}: {message}; {}", url.text, url.remedy()))?;
             unasked = listed.unasked;
             let shown = listed.services.iter().map(|it| (json_of(it), text_of(it)));
             let (shown, texts) = shown.unzip();

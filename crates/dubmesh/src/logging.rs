@@ -79,7 +79,7 @@ impl Logging {
         let output = match output {
             Ok(output) => output,
             Err(error) => {
-                eprintln!("dubmesh: cannot log: {error}");
+                crate::output::say(format_args!("dubmesh: cannot log: {error}"));
                 return logging;
             }
         };
@@ -95,7 +95,7 @@ impl Logging {
         let lines = tracing_subscriber::registry().with(filter).with(limit).with(layer);
         match lines.try_init() {
             Ok(()) => logging.output = Some(output),
-            Err(error) => eprintln!("dubmesh: cannot log: {error}"),
+            Err(error) => crate::output::say(format_args!("dubmesh: cannot log: {error}")),
         }
         logging
     }

@@ -3,6 +3,9 @@
 //! `cli.rs` is the list of commands; each has a file of its own. Exit statuses are those of
 //! [`Exit`], for every command.
 
+// They panic where nothing can be written; `output` does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 #[cfg(target_os = "linux")]
 mod admin_pages;
 mod allocator;
@@ -20,6 +23,7 @@ mod describe;
 mod doctor;
 mod duration;
 mod explain;
+mod from_one;
 mod list;
 mod logging;
 mod output;
@@ -72,8 +76,15 @@ impl From<Exit> for ExitCode {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| usage_error::exit(&error));
-    let exit = match cli.command {
+    match Cli::try_parse() {
+        Ok(cli) => run_command(cli.command),
+        Err(error) => usage_error::show(&error),
+    }
+    .into()
+}
+
+fn run_command(command: Command) -> Exit {
+    match command {
         #[cfg(feature = "lab")]
         Command::Bench(args) => bench::bench(&args),
         Command::Run(file) => run::run(&file.config),
@@ -95,8 +106,7 @@ fn main() -> ExitCode {
         Command::Provider(args) => provider::provider(&args),
         Command::Transfer(args) => transfer::transfer(&args),
         Command::Completions(args) => completions::completions(&args, Cli::command()),
-    };
-    exit.into()
+    }
 }
 
 /// The configuration file of an agent that was started with these arguments.

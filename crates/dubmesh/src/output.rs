@@ -1,5 +1,7 @@
-//! Standard output.
+//! Standard output and standard error. All that a command prints goes through here: `println!` and
+//! `eprintln!` panic where nothing can be written, and the lint in `main.rs` refuses them.
 
+use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
 use agent::terminal::escaped;
@@ -12,11 +14,18 @@ pub(crate) fn print(command: &str, text: &str, exit: Exit) -> Exit {
     match write(escaped(text).as_bytes()) {
         Ok(_) => exit,
         Err(message) => {
-            // Nobody need be there to read it.
-            let _ = writeln!(io::stderr(), "dubmesh {command}: {message}");
+            say(format_args!("dubmesh {command}: {message}"));
             Exit::Failure
         }
     }
+}
+
+/// Writes a line to standard error, in one piece. There may be in it what others have said: a
+/// terminal obeys nothing of that. Whether anybody reads it changes nothing: the exit status tells
+/// the same, and there is no other place to say that it cannot be written.
+pub(crate) fn say(line: impl Display) {
+    let line = format!("{line}\n");
+    let _ = io::stderr().lock().write_all(escaped(&line).as_bytes());
 }
 
 /// Who reads standard output.
@@ -37,7 +46,15 @@ pub(crate) fn write(bytes: &[u8]) -> Result<OutputReader, String> {
 }
 
 fn write_to(out: &mut impl Write, bytes: &[u8]) -> Result<OutputReader, String> {
-    match out.write_all(bytes).and_then(|()| out.flush()) {
+    outcome(out.write_all(bytes).and_then(|()| out.flush()))
+}
+
+/// What a write to standard output came to.
+///
+/// # Errors
+/// It failed, but for a pipe that its reader has closed.
+pub(crate) fn outcome(written: io::Result<()>) -> Result<OutputReader, String> {
+    match written {
         Ok(()) => Ok(OutputReader::There),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(OutputReader::Gone),
         Err(error) => Err(format!("cannot write to standard output: {error}")),

@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use lab::provider::{HELLO, METHODS, Provider, ProviderConfig};
 
 use crate::Exit;
+use crate::from_one::from_one;
 use crate::logging::Logging;
 use crate::output;
 use crate::registry_url::RegistryUrl;
@@ -52,14 +53,14 @@ pub(crate) struct ProviderArgs {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:20880")]
     listen: SocketAddr,
     /// Calls that are worked on at the same time; further calls are rejected
-    #[arg(long, value_name = "N", default_value = "200")]
+    #[arg(long, value_name = "N", default_value = "200", value_parser = from_one::<NonZeroUsize>)]
     threads: NonZeroUsize,
     /// How long each call takes, or MIN..MAX for any time between; 0 answers calls at once and
     /// never rejects one
     #[arg(long, value_name = "MS", default_value = "50", value_parser = work)]
     work_ms: RangeInclusive<Duration>,
     /// Threads that serve connections
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = from_one::<NonZeroUsize>)]
     workers: NonZeroUsize,
     /// The service to offer: an interface, or GROUP/INTERFACE:VERSION; by default the
     /// IHelloService of the Dubbo Mesh contest
@@ -102,11 +103,11 @@ pub(crate) fn provider(args: &ProviderArgs) -> Exit {
     match ran {
         Ok(true) => Exit::Ok,
         Ok(false) => {
-            eprintln!("dubmesh provider: ended before all calls were answered");
+            output::say(format_args!("dubmesh provider: ended before all calls were answered"));
             Exit::Failure
         }
         Err(message) => {
-            eprintln!("dubmesh provider: {message}");
+            output::say(format_args!("dubmesh provider: {message}"));
             Exit::Failure
         }
     }
@@ -131,11 +132,11 @@ async fn serve(args: &ProviderArgs) -> Result<bool, String> {
     let announced = async {
         if let Some(registered) = &registered {
             registered.established().await;
-            eprintln!(
+            output::say(format_args!(
                 "dubmesh provider: registered {} as {}",
                 args.interface,
                 registered.endpoint()
-            );
+            ));
         }
         std::future::pending::<()>().await;
     };
@@ -147,7 +148,7 @@ async fn serve(args: &ProviderArgs) -> Result<bool, String> {
     if let Some(registered) = registered
         && let Err(error) = registered.withdraw().await
     {
-        eprintln!("dubmesh provider: {error}");
+        output::say(format_args!("dubmesh provider: {error}"));
     }
     Ok(provider.drain().await)
 }

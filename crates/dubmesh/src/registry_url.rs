@@ -31,6 +31,16 @@ pub(crate) struct RegistryUrl {
     pub(crate) text: String,
 }
 
+impl RegistryUrl {
+    /// What to do if it cannot be read.
+    pub(crate) fn remedy(&self) -> &'static str {
+        match self.config {
+            RegistryConfig::File { .. } => "check the path of --registry",
+            _ => "check --registry, and whether it is running",
+        }
+    }
+}
+
 impl FromStr for RegistryUrl {
     type Err = String;
 

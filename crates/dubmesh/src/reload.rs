@@ -71,7 +71,7 @@ pub(crate) fn reload(path: &Path, read_command: ReadCommand) -> Exit {
             output::print("reload", &pids.into_iter().map(line).collect::<String>(), Exit::Ok)
         }
         Err(message) => {
-            eprintln!("dubmesh reload: {message}");
+            output::say(format_args!("dubmesh reload: {message}"));
             Exit::Failure
         }
     }

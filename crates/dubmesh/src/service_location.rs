@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use agent::description;
 use clap::Args;
+use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use dubbo_proto::{DubboUrl, Serialization, ServiceKey, without_credentials};
 use registry::{
     DefinitionSources, Endpoint, MemoryHub, Protocol, Registered, Registration, Registry,
@@ -41,7 +42,7 @@ pub(crate) struct VariantArgs {
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
     /// A folder with definitions of services, INTERFACE.json
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", value_parser = PathBufValueParser::new().try_map(folder))]
     definitions: Option<PathBuf>,
     /// The first part of the paths of Dubbo's metadata report; dubbo by default
     #[arg(long, value_name = "NAME")]
@@ -70,6 +71,14 @@ pub(crate) fn plain_address(text: &str) -> Result<String, String> {
         return Err("an address has no user and password before an @".to_owned());
     }
     Ok(text.to_owned())
+}
+
+/// A folder that is there.
+fn folder(path: PathBuf) -> Result<PathBuf, &'static str> {
+    match path.is_dir() {
+        true => Ok(path),
+        false => Err("it is not a folder; name a folder with INTERFACE.json files"),
+    }
 }
 
 pub(crate) fn endpoint_url(text: &str) -> Result<DubboUrl, String> {
@@ -101,6 +110,11 @@ impl LocationArgs {
     /// Whether one endpoint was named, rather than a registry.
     pub(crate) fn endpoint(&self) -> Option<(&str, u16)> {
         self.url.as_ref().map(|url| (&*url.host, url.port))
+    }
+
+    /// What to do if the registry cannot be read.
+    pub(crate) fn remedy(&self) -> &'static str {
+        self.registry.as_ref().map_or("check --url", RegistryUrl::remedy)
     }
 
     /// Opens the registry. A single endpoint is the one entry of a registry of its own.

@@ -1,5 +1,6 @@
 //! `dubmesh tap`: calls of a running agent, as they end.
 
+use std::num::{NonZeroU32, NonZeroU64};
 use std::time::{Duration, Instant};
 
 use agent::journal::CallLine;
@@ -10,6 +11,7 @@ use serde::Deserialize;
 use crate::Exit;
 use crate::admin_pages;
 use crate::duration::duration;
+use crate::from_one::from_one;
 use crate::output::{self, OutputReader};
 use crate::service_location::plain_address;
 
@@ -59,14 +61,14 @@ pub(crate) struct TapArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     slower_than: Option<Duration>,
     /// Only one in so many of them
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    sample: Option<u32>,
+    #[arg(long, value_name = "N", value_parser = from_one::<NonZeroU32>)]
+    sample: Option<NonZeroU32>,
     /// Their arguments, too
     #[arg(long)]
     arguments: bool,
     /// End after so many
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    count: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = from_one::<NonZeroU64>)]
+    count: Option<NonZeroU64>,
     /// A JSON object a line
     #[arg(long)]
     json: bool,
@@ -89,7 +91,7 @@ pub(crate) fn tap(args: &TapArgs) -> Exit {
     match done {
         Ok(()) => Exit::Ok,
         Err(message) => {
-            eprintln!("dubmesh tap: {}", escaped(&message));
+            output::say(format_args!("dubmesh tap: {message}"));
             Exit::Failure
         }
     }
@@ -104,12 +106,12 @@ async fn show(args: &TapArgs) -> Result<(), String> {
         let asked_at = Instant::now();
         let line = |line: &[u8]| {
             has_begun = true;
-            done = print(args, line, &mut n_shown).transpose();
+            done = print(args, &path, line, &mut n_shown).transpose();
             done.is_some()
         };
         admin_pages::lines(&args.admin, &path, line).await?;
         if let Some(done) = done {
-            return done.map_err(|error| format!("{}{path}: {error}", args.admin));
+            return done;
         }
         if !has_begun {
             return Err(format!("{}{path} is no page of a dubmesh agent", args.admin));
@@ -120,7 +122,7 @@ async fn show(args: &TapArgs) -> Result<(), String> {
 }
 
 /// Prints a line; `Some` if that is enough.
-fn print(args: &TapArgs, line: &[u8], n_shown: &mut u64) -> Result<Option<()>, String> {
+fn print(args: &TapArgs, path: &str, line: &[u8], n_shown: &mut u64) -> Result<Option<()>, String> {
     // An empty line, with which an agent begins.
     if line.is_empty() {
         return Ok(None);
@@ -131,17 +133,20 @@ fn print(args: &TapArgs, line: &[u8], n_shown: &mut u64) -> Result<Option<()>, S
         Ok(TapLine::Call(call)) => call.to_text(),
         Ok(TapLine::Lost { lost }) => {
             let calls = doctor::counted(lost, "call was", "calls were");
-            eprintln!("dubmesh tap: {calls} left out: they came too fast");
+            output::say(format_args!("dubmesh tap: {calls} left out: they came too fast"));
             return Ok(None);
         }
         Err(error) => {
-            return Err(format!("a line is not of a dubmesh agent of this version: {error}"));
+            return Err(format!(
+                "{}{path}: a line is not of a dubmesh agent of this version: {error}",
+                args.admin
+            ));
         }
     };
     *n_shown += 1;
     let reader = output::write((text + "\n").as_bytes())?;
     let is_enough =
-        reader == OutputReader::Gone || args.count.is_some_and(|count| count <= *n_shown);
+        reader == OutputReader::Gone || args.count.is_some_and(|count| count.get() <= *n_shown);
     Ok(is_enough.then_some(()))
 }
 

@@ -80,7 +80,10 @@ pub(crate) fn top(args: &TopArgs) -> Exit {
             Some(order) => order,
             None => {
                 let names = args.view.columns().map(|column| column.name).collect::<Vec<_>>();
-                eprintln!("dubmesh top: no column {name:?}; write one of {}", names.join(", "));
+                output::say(format_args!(
+                    "dubmesh top: no column {name:?}; write one of {}",
+                    names.join(", ")
+                ));
                 return Exit::Usage;
             }
         },
@@ -89,7 +92,9 @@ pub(crate) fn top(args: &TopArgs) -> Exit {
     let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     if is_terminal && is_dumb && !args.once {
-        eprintln!("dubmesh top: TERM says that nothing can be drawn here; one look, as by --once");
+        output::say(format_args!(
+            "dubmesh top: TERM says that nothing can be drawn here; one look, as by --once"
+        ));
     }
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).enable_all().build();
@@ -102,7 +107,7 @@ pub(crate) fn top(args: &TopArgs) -> Exit {
     match done {
         Ok(()) => Exit::Ok,
         Err(message) => {
-            eprintln!("dubmesh top: {message}");
+            output::say(format_args!("dubmesh top: {message}"));
             Exit::Failure
         }
     }

@@ -5,24 +5,40 @@
 
 use std::borrow::Cow;
 use std::env;
+use std::io::{self, Write};
 
 use clap::error::{ContextKind, ContextValue};
 use dubbo_proto::is_secret_parameter;
 
+use crate::{Exit, output};
+
 /// What clap shows in the place of a value that is an address, perhaps without its `scheme://`.
 const ADDRESSES: [&str; 4] = ["<URL>", "<ADDRESS>", "<HOST:PORT>", "<ADDR>"];
 
-/// Prints the error, and ends the process as clap does.
-pub(crate) fn exit(error: &clap::Error) -> ! {
+/// Prints the error, or the help that was asked for, and gives the exit status that clap has for
+/// it.
+pub(crate) fn show(error: &clap::Error) -> Exit {
+    if !error.use_stderr() {
+        let printed = error.print().and_then(|()| io::stdout().flush());
+        return match output::outcome(printed) {
+            Ok(_) => Exit::Ok,
+            Err(message) => {
+                output::say(format_args!("dubmesh: {message}"));
+                Exit::Failure
+            }
+        };
+    }
     let arguments: Vec<String> =
         env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let said = error.render().to_string();
     let shown = without_secrets(&said, secrets(error, &arguments));
     if shown == said {
-        error.exit();
+        // With the colours of a terminal. That nobody reads it changes nothing.
+        let _ = error.print();
+    } else {
+        output::say(shown.trim_end());
     }
-    eprint!("{shown}");
-    std::process::exit(error.exit_code());
+    Exit::Usage
 }
 
 /// A part of an argument that holds a secret, and what is shown in its place.

@@ -126,7 +126,8 @@ impl Source {
     /// # Errors
     /// [`TransferError::Io`] or [`TransferError::NotAFile`].
     pub fn open_with(path: &Path, ends: LineEnds) -> Result<Arc<Self>, TransferError> {
-        let file = File::open(path).map_err(TransferError::io("open", path))?;
+        // A pipe that nobody writes into is not waited for.
+        let file = wire::file::open(path).map_err(TransferError::io("open", path))?;
         let metadata = file.metadata().map_err(TransferError::io("look at", path))?;
         if !metadata.is_file() {
             return Err(TransferError::NotAFile { path: path.to_owned() });

@@ -2,11 +2,11 @@
 //! somebody can wait.
 //!
 //! Invariants:
-//! - To open one never waits: a pipe or a device is refused.
+//! - To open one never waits: [`read`] refuses a pipe or a device.
 //! - [`FileWork`] keeps at most one thread, however long a file system hangs, and however often
 //!   somebody asks. Nobody waits for that thread when the process ends.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -17,14 +17,21 @@ use std::time::Duration;
 use nix::fcntl::OFlag;
 use tokio::sync::{Semaphore, oneshot};
 
+/// Opens a file to read it. What it is, is for the caller to see; a pipe is open at once, too.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn open(path: &Path) -> io::Result<File> {
+    // Without this flag a pipe is only open once somebody writes into it.
+    OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)
+}
+
 /// Reads a whole file of at most `max_len` bytes. It blocks for as long as the file system takes.
 ///
 /// # Errors
 /// It cannot be read, is no regular file, or is too long.
 pub fn read(path: &Path, max_len: u64) -> io::Result<Vec<u8>> {
-    // Without this flag a pipe is only open once somebody writes into it.
-    let flags = OFlag::O_NONBLOCK.bits();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let file = open(path)?;
     // Of what was opened: another file may be there by now.
     let found = file.metadata()?;
     if !found.is_file() {
@@ -32,7 +39,10 @@ pub fn read(path: &Path, max_len: u64) -> io::Result<Vec<u8>> {
     }
     let check = |len: u64| match len <= max_len {
         true => Ok(()),
-        false => Err(io::Error::other(format!("{len} bytes are over the limit of {max_len}"))),
+        false => {
+            let text = format!("{len} bytes are over the limit of {max_len}");
+            Err(io::Error::new(io::ErrorKind::FileTooLarge, text))
+        }
     };
     check(found.len())?;
     // It may grow meanwhile.

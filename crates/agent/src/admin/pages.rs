@@ -97,12 +97,12 @@ async fn page(state: &AdminState, request: Request<Incoming>) -> PageResponse {
                 text(StatusCode::OK, format!("{}\n", log_level.current()))
             }
             Method::PUT => change_log_level(&**log_level, request).await,
-            _ => not_allowed("only GET and PUT are allowed here\n", "GET, HEAD, PUT"),
+            _ => not_allowed("only GET, HEAD and PUT are allowed here\n", "GET, HEAD, PUT"),
         };
     }
     match *request.method() {
         Method::GET | Method::HEAD => get(state, &request).await,
-        _ => not_allowed("only GET is allowed here\n", "GET, HEAD"),
+        _ => not_allowed("only GET and HEAD are allowed here\n", "GET, HEAD"),
     }
 }
 

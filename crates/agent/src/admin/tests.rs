@@ -232,6 +232,7 @@ fn bad_requests_are_refused() {
         let post = b"POST /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
         let reply = exchange(address, post);
         assert!(reply.starts_with("HTTP/1.1 405 ") && reply.contains("allow: GET, HEAD\r\n"));
+        assert!(reply.ends_with("only GET and HEAD are allowed here\n"), "{reply}");
         assert!(exchange(address, b"nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
         let mut long = b"GET / HTTP/1.1\r\nx: ".to_vec();
         // No more than is read, or the close would overtake the answer.

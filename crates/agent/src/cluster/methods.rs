@@ -14,7 +14,7 @@ use tracing::warn;
 use wire::Hold;
 
 use super::{Allowed, Cluster};
-use crate::config::{BreakerSettings, CallMode, CallerKey, MethodPolicy, MirrorPolicy};
+use crate::config::{BreakerSettings, CallMode, CallerKey, MethodPolicy, MirrorPolicy, calls};
 use crate::error::{CallError, Code};
 use crate::facts::CallFacts;
 use crate::invocation::CallOrigin;
@@ -254,10 +254,11 @@ impl Cluster {
             }
             false => ("rate_limit", String::new()),
         };
-        let (service, per_second) = (&self.service, rate.per_second);
+        let service = &self.service;
         let message = format!(
-            "{name} of {service}, method {method}: this agent lets {per_second} calls a second \
-             through{whose}; try again in {} ms",
+            "{name} of {service}, method {method}: this agent lets {} a second through{whose}; \
+             try again in {} ms",
+            calls(rate.per_second),
             wait.as_millis().saturating_add(1)
         );
         CallError { retry_after: Some(wait), ..CallError::new(Code::RateLimited, message) }

@@ -120,6 +120,11 @@ impl<'t> Problems<'t> {
         self.found.borrow_mut().push(self.error(place, &problem.into(), &remedy.into()));
     }
 
+    /// How many things were found to be wrong so far.
+    pub(super) fn count(&self) -> usize {
+        self.found.borrow().len()
+    }
+
     /// Whether something was found to be wrong at `place`.
     pub(super) fn has(&self, place: &KeyPlace) -> bool {
         let at = self.line_and_column(place.offset);

@@ -146,7 +146,8 @@ impl MethodPolicy {
     pub fn words(&self) -> Vec<String> {
         let RateLimits { total, per_caller } = self.limits;
         let rate = |key: &str, rate: Rate, whose: &str| {
-            format!("{key}: {} calls a second{whose}, {} at once", rate.per_second, rate.burst)
+            let calls = calls(rate.per_second);
+            format!("{key}: {calls} a second{whose}, {} at once", rate.burst)
         };
         let caller = format!(" of each caller ({})", self.caller);
         let total = total.map(|it| rate("rate_limit", it, ""));
@@ -303,6 +304,8 @@ pub(super) fn methods(
     }
     let mut policies: Vec<Arc<MethodPolicy>> = Vec::new();
     for mut section in section.tables_as("method", name) {
+        let problems = section.problems();
+        let n_before = problems.count();
         let policy = method(&mut section);
         let is_covered = |name: &String| {
             let known = policies.iter().flat_map(|it| &it.names);
@@ -313,7 +316,14 @@ pub(super) fn methods(
                            first match wins";
             section.wrong("names", problem, "put the narrower names first, or remove one section");
         }
+        let (head, has_mode) = (section.head().clone(), section.has("cluster"));
         section.finish();
+        // A rule that is wrong, or has another name, is one all the same.
+        let is_good = problems.count() == n_before;
+        if policy.words().is_empty() && !has_mode && is_good {
+            let problem = "does nothing: it sets no rule for its methods";
+            problems.add(&head, problem, "add one, or remove the section");
+        }
         policies.push(Arc::new(policy));
     }
     policies.into()
@@ -326,11 +336,11 @@ fn method(section: &mut Section<'_>) -> MethodPolicy {
         per_caller: rate(section, "caller_rate_limit", "caller_rate_burst"),
     };
     let caller = section.text("caller").and_then(|text| caller(section, text));
-    if caller.is_some() && limits.per_caller.is_none() {
+    if caller.is_some() && !section.has("caller_rate_limit") {
         let problem = "says who a caller is, but there is no caller_rate_limit";
         section.wrong("caller", problem, "add caller_rate_limit, or remove this key");
     }
-    let policy = MethodPolicy {
+    MethodPolicy {
         names: names.into_iter().map(str::to_owned).collect(),
         limits,
         caller: caller.unwrap_or_default(),
@@ -339,12 +349,7 @@ fn method(section: &mut Section<'_>) -> MethodPolicy {
         mock: mock::mock(section),
         fault: mode::fault(section),
         mirror: mirror::mirror(section),
-    };
-    if policy.words().is_empty() && !section.has("cluster") {
-        let problem = "does nothing: it sets no rule for its methods";
-        section.wrong_at(&section.head().clone(), problem, "add one, or remove the section");
     }
-    policy
 }
 
 /// The keys that begin with `breaker`.
@@ -380,6 +385,11 @@ fn breaker(section: &mut Section<'_>) -> Option<BreakerSettings> {
         section.wrong("breaker_open_ms", problem, "lower it, or raise breaker_max_open_ms");
     }
     is_on.then_some(settings)
+}
+
+/// So many calls, in words.
+pub(crate) fn calls(n: u32) -> String {
+    format!("{n} {}", if n == 1 { "call" } else { "calls" })
 }
 
 fn rate(section: &mut Section<'_>, key: &'static str, burst_key: &'static str) -> Option<Rate> {

@@ -1,6 +1,6 @@
 //! The checked configuration of an agent: every value here is known to be good.
 //!
-//! A file is read by [`load`] (or text by [`parse`]): TOML into plain structs, then one check that
+//! A file is read by [`load()`] (or text by [`parse`]): TOML into plain structs, then one check that
 //! builds these types and names file, line, key and remedy of whatever is wrong. Nobody checks a
 //! value a second time.
 
@@ -16,6 +16,7 @@ mod error;
 mod heartbeat;
 pub mod http_app;
 mod listeners;
+mod load;
 mod memory;
 mod methods;
 mod registries;
@@ -29,19 +30,15 @@ mod splits;
 mod tests;
 mod tls;
 
-use std::fs;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dubbo_proto::{Serialization, ServiceKey};
 use registry::{DefinitionSources, RegistryConfig};
-use toml::de::DeTable;
 use wire::{Destination, ListenAddress, ListenOptions, SocketOptions};
-
-use self::error::{KeyPlace, Problems};
 
 pub use self::access_log::{AccessLogConfig, Calls, LineFormat};
 pub use self::certificates::{OutOfDate, ShownChain};
@@ -49,6 +46,8 @@ pub use self::check::check_log_filter;
 pub use self::cluster_policy::{ClusterPolicy, ClusterRule, ClusterRules, ConnectionLimit};
 pub use self::error::{ConfigError, ConfigErrors};
 pub use self::http_app::HttpAppConfig;
+pub use self::load::{load, parse};
+pub(crate) use self::methods::calls;
 pub use self::methods::{
     BreakerSettings, CallMode, CallerKey, FailbackPolicy, FaultSettings, HedgeDelay, MethodPolicy,
     MirrorPolicy, Mock, MockAnswer,
@@ -58,66 +57,6 @@ pub use self::routing::{Caller, HashKey, HashPolicy, RoutingPolicy, RuleFile};
 pub(crate) use self::section::{advise_package, closest};
 pub use self::splits::{CallPart, CallTest, OtherService, Split, SplitTarget};
 pub use self::tls::{ListenerTls, TlsClient, TlsEndpoints, TlsFiles, UpstreamTls};
-
-/// Longer than any file that a person wrote.
-const MAX_FILE_LEN: u64 = 1024 * 1024;
-
-/// Reads and checks a file. Relative paths in it start from its folder.
-///
-/// # Errors
-/// Everything that is wrong with the file, or that it cannot be read.
-pub fn load(path: &Path) -> Result<Config, ConfigErrors> {
-    let name = path.display().to_string();
-    let refuse = |problem| {
-        Err(ConfigErrors::whole_file(&name, problem, "name a TOML file that this user may read"))
-    };
-    match fs::metadata(path) {
-        Ok(file) if file.len() > MAX_FILE_LEN => {
-            return refuse(format!("{} bytes are over the limit of {MAX_FILE_LEN}", file.len()));
-        }
-        Ok(_) => {}
-        Err(error) => return refuse(format!("cannot be read: {error}")),
-    }
-    match fs::read_to_string(path) {
-        Ok(text) => parse(&text, &name),
-        Err(error) => refuse(format!("cannot be read: {error}")),
-    }
-}
-
-/// Checks a configuration that was read from the file `file_name`, whose folder is where
-/// relative paths start.
-///
-/// Reads the files with secrets that the text names, and the name of the host.
-///
-/// # Errors
-/// Everything that is wrong with the text.
-pub fn parse(text: &str, file_name: &str) -> Result<Config, ConfigErrors> {
-    let problems = Problems::new(file_name, text);
-    let (root, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        let offset = error.span().map_or(0, |span| span.start);
-        let place = KeyPlace { offset, key: String::new() };
-        problems.add(&place, format!("not TOML: {}", error.message()), quotes(text, offset));
-    }
-    // What the broken lines meant is not known, so nothing is said about the others.
-    problems.finish()?;
-    let folder = Path::new(file_name).parent().unwrap_or(Path::new(""));
-    let config = check::check(root.get_ref(), folder, &problems);
-    problems.finish()?;
-    Ok(Config { warnings: problems.warnings(), ..config })
-}
-
-/// What to write where a value looks like a text without quotes: it begins with a letter, and is
-/// neither true nor false, which an error would not be about.
-fn quotes(text: &str, offset: usize) -> &'static str {
-    let start = text.get(..offset).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
-    let line = text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
-    let value = line.split_once('=').map(|(_, value)| value.trim());
-    match value.is_some_and(|value| value.starts_with(|c: char| c.is_ascii_alphabetic())) {
-        true => "a text needs quotes, such as key = \"text\"",
-        false => "",
-    }
-}
 
 /// All that an agent is told to do.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! The keys of `[defaults]` and `[[cluster]]` that say by which rules calls find their endpoints.
 
-use std::fs;
+use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::sync::Arc;
@@ -243,16 +243,15 @@ fn read<T>(
     parse: impl Fn(&str, &str) -> Result<T, RuleError>,
 ) -> Option<RuleFile<T>> {
     let file = folder.join(path);
-    let is_long = fs::metadata(&file).is_ok_and(|file| MAX_FILE_LEN < file.len());
-    let text = match fs::read_to_string(&file) {
-        Ok(text) if !is_long => text,
-        Ok(_) => {
-            let problem = format!("{path} has over {MAX_FILE_LEN} bytes");
-            section.wrong(key, problem, "name a file with one rule in Dubbo's YAML");
-            return None;
-        }
+    let text = match wire::file::read_text(&file, MAX_FILE_LEN) {
+        Ok(text) => text,
         Err(error) => {
-            let remedy = "name a file that this user may read";
+            let remedy = match error.kind() {
+                ErrorKind::FileTooLarge | ErrorKind::InvalidData => {
+                    "name a file with one rule in Dubbo's YAML"
+                }
+                _ => "name a file that this user may read",
+            };
             section.wrong(key, format!("cannot read {path}: {error}"), remedy);
             return None;
         }

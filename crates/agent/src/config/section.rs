@@ -135,6 +135,10 @@ impl<'d> Section<'d> {
         self.problems.has(&self.place(key))
     }
 
+    pub(super) fn problems(&self) -> &'d Problems<'d> {
+        self.problems
+    }
+
     /// Notes that what is at `place` is wrong.
     pub(super) fn wrong_at(
         &self,

@@ -4,24 +4,27 @@
 //! types are taken apart, so that a new key cannot be forgotten.
 //!
 //! Left out are: passwords, the values of headers (they hold tokens), what comes before an `@` in
-//! a URL, the paths of an HTTP app's methods (they may hold keys), and what is in files.
+//! a URL, the paths of an HTTP app's methods (they may hold keys), and what is in files. The classes
+//! of an HTTP app are left out, too: they are long, and change nothing by themselves.
 
+mod http_app;
 mod methods;
 mod registries;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use flow::rules::Subset;
 use serde_json::{Value, json};
-use wire::{ListenAddress, ListenOptions, SocketOptions};
+use wire::{Files, ListenAddress, ListenOptions, SocketOptions};
 
-use self::registries::without_user;
+use self::http_app::http_app;
 use super::{
     AdminConfig, Advertise, AppCapacity, AppConfig, Caller, ClusterPolicy, ClusterRules, Config,
     ConnectionLimit, Cors, DubboIngressConfig, DubboLimits, DubboListenerConfig, ExportConfig,
-    HashKey, HashPolicy, HttpAppConfig, HttpIngressConfig, LinkListenerConfig, ListenerTls,
-    LogConfig, LogFormat, ProcessConfig, RoutingPolicy, RuleFile, Split, TlsEndpoints, TlsFiles,
-    UpstreamTls, access_log,
+    HashKey, HashPolicy, HttpIngressConfig, LinkListenerConfig, ListenerTls, LogConfig, LogFormat,
+    OtherService, ProcessConfig, RoutingPolicy, RuleFile, Split, SplitTarget, TlsEndpoints,
+    TlsFiles, UpstreamTls, access_log,
 };
 
 impl Config {
@@ -157,7 +160,7 @@ fn process_shown(config: &ProcessConfig) -> Value {
         "workers": workers,
         "drain_ms": ms(*drain_timeout),
         "memory_bytes": memory_len,
-        "reserved_files": reserved_files,
+        "reserved_files": reserved_files.unwrap_or_else(|| Files::of_process().reserved()),
         "stage_sample": stage_sample,
     })
 }
@@ -224,36 +227,6 @@ fn upstream_tls(config: &UpstreamTls) -> Value {
         TlsEndpoints::All => "all".into(),
     };
     shown
-}
-
-fn http_app(config: &HttpAppConfig) -> Value {
-    let HttpAppConfig {
-        origin,
-        timeout,
-        max_connections,
-        idle_timeout,
-        max_answer_len,
-        health,
-        methods,
-        headers,
-        errors: _,
-        classes: _,
-        json: _,
-    } = config;
-    let headers: Vec<&str> = headers.iter().map(|(name, _)| name.as_str()).collect();
-    json!({
-        "protocol": "http",
-        "address": without_user(&origin.address()),
-        "timeout_ms": timeout.map(ms),
-        "max_connections": max_connections,
-        "idle_timeout_ms": ms(*idle_timeout),
-        "max_answer_bytes": max_answer_len,
-        "health_interval_ms": ms(health.interval),
-        "health_timeout_ms": ms(health.timeout),
-        "health_failures": health.n_failures,
-        "methods": methods.names(),
-        "headers": headers,
-    })
 }
 
 fn dubbo_limits(config: DubboLimits) -> Value {
@@ -453,16 +426,33 @@ fn routing_shown(config: &RoutingPolicy, shown: &mut Value) {
 fn split_shown(split: &Split) -> Value {
     let Split { name, methods, when, percent, sticky, to } = split;
     let when = when.iter().map(|test| (test.part.to_string(), json!(test.pattern)));
-    json!({
+    let mut shown = json!({
         "name": &**name,
         "methods": methods,
         "when": Value::Object(when.collect()),
         "percent": percent,
         "sticky": sticky.as_ref().map(ToString::to_string),
-        "to": to.to_string(),
-    })
+    });
+    match to {
+        SplitTarget::Tag { tag, force } => {
+            shown["tag"] = tag.clone().into();
+            shown["force"] = (*force).into();
+        }
+        SplitTarget::Endpoints(Subset { name: _, params, force }) => {
+            shown["endpoints"] = json!(params);
+            shown["force"] = (*force).into();
+        }
+        SplitTarget::Service(OtherService { version, group }) => {
+            shown["version"] = version.clone().into();
+            shown["group"] = group.clone().into();
+        }
+    }
+    shown
 }
 
 fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

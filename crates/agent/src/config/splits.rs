@@ -281,11 +281,12 @@ fn split(section: &mut Section<'_>) -> Option<Split> {
         let part = CallPart::parse(text);
         part.map_err(|problem| section.wrong("sticky", problem, PART_REMEDY)).ok()
     });
-    if percent.is_none() && !section.has("when") {
+    if !section.has("percent") && !section.has("when") {
         let problem = "has neither percent nor when, and would take all calls";
         section.wrong("name", problem, "add one of them");
     }
-    if sticky.is_some() && percent.is_none_or(|percent| percent == 100) {
+    let is_for_all = percent == Some(100) || !section.has("percent");
+    if sticky.is_some() && is_for_all {
         let problem = "has no effect: all calls of the section go the same way";
         section.wrong("sticky", problem, "add percent, or remove this key");
     }
@@ -404,6 +405,10 @@ mod tests {
         ] {
             let error = read(&format!("{one}{keys}")).unwrap_err();
             assert!(error.contains(said), "{keys}: {error}");
+        }
+        for keys in ["percent = 0\n", "percent = 0\nsticky = 'header:a'\n"] {
+            let error = read(&format!("{one}tag = 'x'\n{keys}")).unwrap_err();
+            assert_eq!(error.lines().count(), 1, "{keys}: {error}");
         }
         // Other methods, and narrower calls first, are calls of their own.
         let keys = "[[cluster.split]]\nname = 'a'\nmethods = ['a']\npercent = 100\ntag = 'x'\n\

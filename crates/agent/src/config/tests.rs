@@ -1,6 +1,7 @@
 //! Files that are good, and for each thing that can be wrong the exact message.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use balance::Policy;
@@ -219,6 +220,24 @@ fn a_file_that_cannot_be_read() {
     assert!(text.starts_with("/no/such/file.toml: cannot be read: No such file"), "{text}");
     let errors = load(Path::new("/")).unwrap_err();
     assert!(errors.to_string().starts_with("/: cannot be read: "), "{errors}");
+    let errors = load(Path::new("/dev/zero")).unwrap_err();
+    assert!(errors.to_string().contains(": cannot be read: it is not a regular file"), "{errors}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for (bytes, expected) in [
+        (
+            vec![b'#'; (1 << 20) + 1],
+            ": is longer than a configuration may be: 1048577 bytes are over the limit of \
+             1048576; name the right file, or shorten this one",
+        ),
+        (
+            b"[agent]\nname = 'M\xfcller'\n".into(),
+            ":2: not UTF-8: byte 0xfc; save the file as UTF-8",
+        ),
+    ] {
+        fs::write(file.path(), bytes).unwrap();
+        let errors = load(file.path()).unwrap_err();
+        assert_eq!(errors.to_string(), format!("{}{expected}", file.path().display()));
+    }
 }
 
 #[test]

@@ -39,7 +39,7 @@ use crate::journal::Journal;
 use crate::listening::{PlannedListener, Surroundings};
 use crate::metrics::Hub;
 use crate::offload::{self, Threads};
-use crate::upstream::Traffic;
+use crate::traffic::Traffic;
 use crate::worker::{ListenerProtocol, ToWorker, Worker, WorkerSetup};
 
 /// How long an agent that ends waits for its access log to take the last lines.

@@ -35,7 +35,7 @@ use self::process::Process;
 use crate::gate::{DirectGates, GateFigures, SharedGate};
 use crate::journal::Journal;
 use crate::stages::{CallSide, StageTotals};
-use crate::upstream::Traffic;
+use crate::traffic::Traffic;
 
 pub use self::calls::{CallStats, CallTotals};
 pub use self::certificates::CertificateExpiry;

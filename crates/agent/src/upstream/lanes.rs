@@ -17,9 +17,9 @@ use wire::Conn;
 
 use super::dubbo::DubboPeer;
 use super::lane_group::{LaneGroup, Start, Unwell};
-use super::traffic::EndpointTraffic;
 use super::{PeerProtocol, SharedSetup, Standing, Upstream};
 use crate::error::CallError;
+use crate::traffic::EndpointTraffic;
 
 /// Connections for long messages that nobody has used for so long are closed.
 const IDLE_TIME: Duration = Duration::from_secs(60);

@@ -20,9 +20,9 @@ use wire::{Backoff, Connection, Destination, Meter, TcpInfo, jitter};
 
 use super::reconnects::{AttemptPermit, Down, Reconnects};
 use super::signs::Signs;
-use super::traffic::EndpointTraffic;
 use crate::connections::{Activity, Connections, Direction, Session};
 use crate::error::{CallError, Code};
+use crate::traffic::EndpointTraffic;
 
 /// First wait before another attempt; every further one in a row doubles it.
 const MIN_BACKOFF: Duration = Duration::from_millis(50);

@@ -23,7 +23,6 @@ mod share;
 mod signs;
 #[cfg(test)]
 mod testing;
-mod traffic;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -53,7 +52,6 @@ pub use self::sent_call::SentCall;
 pub use self::setup::{Setup, SetupShare, SharedSetup};
 pub use self::share::check_share;
 pub use self::signs::Signs;
-pub use self::traffic::Traffic;
 use crate::call::{Outcome, Payload, ProviderReply, RoutedCall, note_end};
 use crate::config::{AppCapacity, TlsClient};
 use crate::connections::Connections;
@@ -63,6 +61,7 @@ use crate::memory::{Memory, Metered};
 use crate::offload::Threads;
 use crate::stages::{Stage, StageClock};
 use crate::swept::Swept;
+use crate::traffic::Traffic;
 
 /// How a Dubbo provider wants calls written that are in no serialization yet. Over a link its
 /// agent knows that.

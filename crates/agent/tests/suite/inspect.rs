@@ -489,7 +489,7 @@ fn the_configuration_is_shown_without_secrets() {
     assert_eq!(shown["registry"][0]["endpoints"][0], "http://127.0.0.1:1");
     assert_eq!(shown["ingress"][0]["registry"], "one");
     assert_eq!(shown["export"][0]["app"]["headers"][0], "authorization");
-    assert_eq!(shown["export"][0]["app"]["methods"][0], "find");
+    assert_eq!(shown["export"][0]["app"]["method"][0]["name"], "find");
     assert_eq!(shown["defaults"]["max_attempts"], 3);
     assert_eq!(shown["log"]["level"], "info");
 }

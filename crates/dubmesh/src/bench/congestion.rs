@@ -1,7 +1,6 @@
 //! `dubmesh bench congestion`: how connections and socket buffers decide how long calls wait.
 
 use std::fs::OpenOptions;
-use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -139,7 +138,7 @@ pub(super) fn run(args: &CongestionArgs) -> Result<(), String> {
     for Buffer(buffer_len) in &args.buffers {
         if let Some(problem) = buffer_len.and_then(cut) {
             // Nobody need be there to read it.
-            let _ = writeln!(io::stderr(), "{problem}");
+            output::say(problem);
         }
         for connections in &args.connections {
             let setting = Setting { connections: *connections, buffer_len: *buffer_len };

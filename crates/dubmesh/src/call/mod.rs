@@ -9,7 +9,7 @@ mod outcome;
 mod tap;
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 use std::time::{Duration, Instant};
 
 use agent::args::{ArgumentList, parse_types};
@@ -193,7 +193,7 @@ enum CallFailure {
 pub(crate) fn call(args: &CallArgs) -> Exit {
     let failure = match value_of(args) {
         Ok(_) if args.is_one_way() => {
-            say("sent; a one-way call has no answer\n");
+            output::say("sent; a one-way call has no answer");
             return Exit::Ok;
         }
         Ok(json) => match print(args, &json) {
@@ -213,13 +213,14 @@ pub(crate) fn call(args: &CallArgs) -> Exit {
             let remedy = match error.code {
                 // A part of a message is of no use to anybody.
                 Code::Timeout if args.is_one_way() => "it will not be carried out",
+                Code::RegistryUnavailable => args.place.remedy(),
                 code => remedy(code, &error.message),
             };
             let message = format!("{error}{reason}; {remedy}{exception}");
             (exit_of(error.code), message)
         }
     };
-    say(&format!("dubmesh call: {message}\n"));
+    output::say(format_args!("dubmesh call: {message}"));
     exit
 }
 
@@ -229,12 +230,6 @@ fn shown(json: &str) -> String {
         true => String::from_utf8_lossy(&json_layout::pretty(json.as_bytes(), false)).into_owned(),
         false => json.to_owned(),
     }
-}
-
-/// Tells the user, also what the provider has said: a terminal obeys nothing of that. Nobody need be
-/// there to read it.
-fn say(text: &str) {
-    let _ = io::stderr().write_all(escaped(text).as_bytes());
 }
 
 fn print(args: &CallArgs, json: &[u8]) -> Result<OutputReader, String> {
@@ -254,8 +249,10 @@ fn print(args: &CallArgs, json: &[u8]) -> Result<OutputReader, String> {
 fn value_of(args: &CallArgs) -> Result<Vec<u8>, CallFailure> {
     let body = body(args)?;
     let list = ArgumentList::json(&body).map_err(|error| {
-        let remedy = r#"write an array such as '["a", 1]', or one value such as '"a"'"#;
-        CallFailure::Usage(format!("cannot read the arguments: {}; {remedy}", error.message))
+        // A shell takes quotes away.
+        let is_typed = args.arguments.as_ref().is_some_and(|it| it != "-" && !it.starts_with('@'));
+        let hint = if is_typed { ", all in single quotes" } else { "" };
+        CallFailure::Usage(format!("{}{hint}", error.message))
     })?;
     if let Some(types) = &args.types {
         parse_types(types).map_err(|error| CallFailure::Usage(error.message.into()))?;
@@ -351,12 +348,12 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, C
     }
     let took = began.elapsed();
     if let Some(tapped) = &tapped {
-        say(&tapped.show());
+        output::say(tapped.show().trim_end_matches('\n'));
     }
     if args.timing || args.verbose {
         let (took, before) = (ms(took), ms(began - started));
-        say(&format!(
-            "the call took {took} ms, connecting included; preparing it took {before} ms\n"
+        output::say(format_args!(
+            "the call took {took} ms, connecting included; preparing it took {before} ms"
         ));
     }
     result.map_err(|error| {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use agent::config::{Config, RegistryEntry};
 use agent::control::free_addresses;
+use doctor::counted;
 use registry::{Registry, RegistryConfig};
 use wire::Destination;
 
@@ -81,7 +82,7 @@ async fn registry(entry: &RegistryEntry) -> Result<String, String> {
         return Err(format!("not connected within {REGISTRY_TIMEOUT:?}: {why}"));
     }
     let took = started.elapsed().as_millis();
-    let n_interfaces = Cell::new(0);
+    let n_interfaces = Cell::new(0_u64);
     let count = |_: &str| {
         n_interfaces.set(n_interfaces.get() + 1);
         false
@@ -89,7 +90,9 @@ async fn registry(entry: &RegistryEntry) -> Result<String, String> {
     let read = tokio::time::timeout(REGISTRY_TIMEOUT, registry.catalogue(count)).await;
     match read {
         Ok(Ok(_)) => {
-            Ok(format!("connected in {took} ms; {} interfaces are registered", n_interfaces.get()))
+            let n = n_interfaces.get();
+            let registered = counted(n, "interface is registered", "interfaces are registered");
+            Ok(format!("connected in {took} ms; {registered}"))
         }
         Ok(Err(error)) => Err(format!("connected in {took} ms, but {error}")),
         Err(_) => Err(format!("connected in {took} ms, but not read within {REGISTRY_TIMEOUT:?}")),

@@ -187,7 +187,7 @@ async fn stopped() {
         }
         Err(error) => {
             // A signal then ends the process at once, as it does by itself.
-            eprintln!("dubmesh transfer fetch: cannot watch for signals: {error}");
+            output::say(format_args!("dubmesh transfer fetch: cannot watch for signals: {error}"));
             std::future::pending::<()>().await;
         }
     }

@@ -11,6 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use transfer::Source;
 
 use crate::Exit;
+use crate::output;
 use fetch::FetchArgs;
 use files::{GenerateArgs, LocalArgs, VerifyArgs};
 use serve::ServeArgs;
@@ -90,12 +91,12 @@ impl From<LineEnds> for transfer::LineEnds {
 fn advise(command: &str, path: &Path, ends: LineEnds) {
     let advice = Source::open_with(path, ends.into()).and_then(|source| source.advice());
     if let Ok(Some(advice)) = advice {
-        eprintln!("dubmesh transfer {command}: {advice}");
+        output::say(format_args!("dubmesh transfer {command}: {advice}"));
     }
 }
 
 /// Tells on standard error what went wrong.
 fn failed(command: &str, message: &dyn std::fmt::Display) -> Exit {
-    eprintln!("dubmesh transfer {command}: {message}");
+    output::say(format_args!("dubmesh transfer {command}: {message}"));
     Exit::Failure
 }

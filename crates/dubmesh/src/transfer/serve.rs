@@ -1,6 +1,7 @@
 //! `dubmesh transfer serve`: offers a file until a signal ends it.
 
 use std::io;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use transfer::{ServeOptions, Serving};
 
 use super::{LineEnds, advise, failed};
 use crate::Exit;
+use crate::from_one::from_one;
 use crate::logging::Logging;
 use crate::output;
 
@@ -48,8 +50,8 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7700")]
     listen: String,
     /// Transfers at the same time; further ones are refused
-    #[arg(long, value_name = "N", default_value = "2048", value_parser = clap::value_parser!(u32).range(1..))]
-    max_transfers: u32,
+    #[arg(long, value_name = "N", default_value = "2048", value_parser = from_one::<NonZeroU32>)]
+    max_transfers: NonZeroU32,
 }
 
 /// Serves until a signal.
@@ -57,7 +59,9 @@ pub(super) fn serve(args: &ServeArgs) -> Exit {
     let _logging =
         Logging::start(&LogConfig { filter: "warn".to_owned(), format: LogFormat::Text });
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        eprintln!("dubmesh transfer serve: cannot raise the limit of open files: {error}");
+        output::say(format_args!(
+            "dubmesh transfer serve: cannot raise the limit of open files: {error}"
+        ));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.map_err(|error| error.to_string()).and_then(|runtime| runtime.block_on(run(args)))
@@ -71,7 +75,7 @@ async fn run(args: &ServeArgs) -> Result<(), String> {
     let no_signals = |error: io::Error| format!("cannot watch for signals: {error}");
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
-    let max_transfers = usize::try_from(args.max_transfers).unwrap_or(usize::MAX);
+    let max_transfers = usize::try_from(args.max_transfers.get()).unwrap_or(usize::MAX);
     let options =
         ServeOptions { max_transfers, ends: args.lines.into(), ..ServeOptions::default() };
     advise("serve", &args.file, args.lines);

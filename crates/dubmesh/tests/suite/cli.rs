@@ -107,7 +107,7 @@ fn check_tries_what_a_file_names() {
     let (status, out, err) = check("127.0.0.1:0", &app.to_string());
     assert_eq!(status, Some(1), "{out}{err}");
     assert!(out.contains("registry inside (file): connected in "), "{out}");
-    assert!(out.contains("; 1 interfaces are registered"), "{out}");
+    assert!(out.contains("; 1 interface is registered\n"), "{out}");
     assert!(out.contains(&format!("app {app} of com.acme.Echo: connected in ")), "{out}");
     assert!(out.contains("address 127.0.0.1:0: can be listened on"), "{out}");
     assert!(err.contains("registry main (etcd): not connected within 5s: "), "{err}");
@@ -232,9 +232,32 @@ fn a_missing_file_and_wrong_arguments() {
     }
 }
 
+/// A pipe that nobody writes into is not waited for, and a device has no end.
+#[test]
+fn a_configuration_is_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe.toml");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for path in [pipe.to_str().unwrap(), "/dev/zero"] {
+        for command in ["check", "run", "reload"] {
+            let refused = output(&[command, "--config", path]);
+            assert_eq!(refused.status.code(), Some(2), "{command} {path}");
+            let said = format!("{path}: cannot be read: it is not a regular file; ");
+            assert!(text(&refused.stderr).starts_with(&said), "{}", text(&refused.stderr));
+        }
+    }
+}
+
 #[test]
 fn a_full_disk_is_told_and_a_closed_pipe_is_none() {
-    for args in [&["completions", "bash"][..], &["check", "--config", "-"], &["demo", "--plain"]] {
+    for args in [
+        &["completions", "bash"][..],
+        &["check", "--config", "-"],
+        &["demo", "--plain"],
+        &["--help"],
+        &["call", "--help"],
+        &["--version"],
+    ] {
         let example = example("consumer.toml");
         let args = args.iter().map(|it| if *it == "-" { example.as_os_str() } else { it.as_ref() });
         let args: Vec<_> = args.collect();
@@ -247,6 +270,49 @@ fn a_full_disk_is_told_and_a_closed_pipe_is_none() {
         drop(reader);
         let status = dubmesh().args(&args).stdout(writer).status().unwrap();
         assert_eq!(status.code(), Some(0), "{args:?}");
+    }
+}
+
+/// The exit status of a command is what it would be if somebody read its standard error.
+#[test]
+fn standard_error_may_be_full_or_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let in_folder = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.into_os_string().into_string().unwrap()
+    };
+    // Good, but its list of endpoints does not exist yet, which is told.
+    let ingress = "[[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n";
+    let registry = "[[registry]]\nkind = 'file'\npath = 'none.toml'\n";
+    let good = in_folder("good.toml", &format!("{registry}{ingress}"));
+    let empty = format!("file:{}", in_folder("empty.toml", "service = []\n"));
+    let commands: [(&[&str], _); 16] = [
+        (&["check", "--config", &good], 0),
+        (&["check", "--config", "/no/file.toml"], 2),
+        (&["run", "--config", "/no/file.toml"], 2),
+        (&["reload", "--config", "/no/file.toml"], 2),
+        (&["reload", "--config", &good], 1),
+        (&["list", "--registry", &empty], 0),
+        (&["describe", "a.B", "--registry", &empty], 3),
+        (&["explain", "a.B", "c", "--registry", "file:/no", "--tags", "/no"], 2),
+        (&["call", "a.B", "c", "--registry", &empty], 3),
+        (&["top", "--once", "--every", "100ms", "--admin", "127.0.0.1:1"], 1),
+        (&["tap", "--admin", "127.0.0.1:1"], 1),
+        (&["doctor", "--for", "1ms", "--every", "1s"], 2),
+        (&["provider", "--listen", "192.0.2.1:1"], 1),
+        (&["transfer", "serve", "/no/file"], 1),
+        (&["chekc"], 2),
+        (&["list", "--registry", "zookeeper://u:secret@h:1"], 2),
+    ];
+    for (args, status) in commands {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        for (stderr, what) in [(Stdio::from(full), "full"), (Stdio::from(closed), "closed")] {
+            let ended = dubmesh().args(args).stdout(Stdio::null()).stderr(stderr).status().unwrap();
+            assert_eq!(ended.code(), Some(status), "{args:?} with {what} standard error");
+        }
     }
 }
 
@@ -301,19 +367,23 @@ fn the_end_does_not_wait_for_a_reload_that_hangs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.toml");
     fs::write(folder.path().join("endpoints.toml"), "").unwrap();
-    let text = "[[registry]]\nkind = 'file'\npath = 'endpoints.toml'\n\
-                [[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n";
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "a").unwrap();
+    let text = "[admin]\nenabled = false\n[[registry]]\nname = 'main'\nkind = 'file'\n\
+                path = 'endpoints.toml'\n[[registry]]\nname = 'other'\nkind = 'zookeeper'\n\
+                endpoints = ['127.0.0.1:1']\nuser = 'u'\npassword_file = 'secret'\n\
+                [[ingress]]\nregistry = 'main'\nprotocol = 'http'\nlisten = '127.0.0.1:0'\n";
     fs::write(&path, text).unwrap();
     let mut agent = LoggedAgent::start(&path);
     agent.wait_for("started");
-    fs::remove_file(&path).unwrap();
-    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    fs::remove_file(&secret).unwrap();
+    assert!(Command::new("mkfifo").arg(&secret).status().unwrap().success());
     agent.signal("HUP");
     // The next one counts once the agent reads: two that come together are one.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     let _entered = runtime.enter();
     let _writer = loop {
-        if let Ok(writer) = tokio::net::unix::pipe::OpenOptions::new().open_sender(&path) {
+        if let Ok(writer) = tokio::net::unix::pipe::OpenOptions::new().open_sender(&secret) {
             break writer;
         }
         std::thread::yield_now();

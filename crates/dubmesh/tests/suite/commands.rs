@@ -201,6 +201,14 @@ fn failures_have_their_exit_status() {
     assert!(err.contains("service_not_found"), "{err}");
     let (status, _, err) = provider.call(&["hash", "\"a\"", "--group", "none"]);
     assert_eq!(status, 3, "{err}");
+    // The provider has the method, and says that these are not its arguments.
+    for args in [&["hash", "[]"], &["hash", "[\"a\",\"b\"]"], &["hash", "1"]] {
+        let (status, _, err) = provider.call(args);
+        assert_eq!(status, 2, "{args:?}: {err}");
+        assert!(err.contains("bad_arguments"), "{args:?}: {err}");
+    }
+    let (status, out, err) = provider.call(&["hash", "\"a\"", "--generic", "gson"]);
+    assert_eq!((status, out.as_str()), (0, "97\n"), "{err}");
     // What was written wrong.
     for args in [
         &["hash", "{", "--types", "int"][..],
@@ -210,10 +218,16 @@ fn failures_have_their_exit_status() {
         &["ha sh", "1"],
         &["hash", "1", "--serialization", "kryo"],
         &["hash", "1", "--attachment", "a"],
+        &["hash", "1", "--definitions", "/no/folder"],
     ] {
         let (status, _, err) = provider.call(args);
         assert_eq!(status, 2, "{args:?}: {err}");
     }
+    let (_, _, err) = provider.call(&["hash", "[1"]);
+    let said =
+        r#"; write an array such as ["a", 1], or one value such as "a", all in single quotes"#;
+    assert!(err.starts_with("dubmesh call: the arguments are not JSON: "), "{err}");
+    assert!(err.ends_with(&format!("{said}\n")) && err.matches("write").count() == 1, "{err}");
     assert_eq!(run(&["call", HELLO, "hash"]).0, 2, "neither --url nor --registry");
     assert_eq!(provider.stop(), Some(0));
 }
@@ -331,7 +345,16 @@ fn the_demo_ends_by_ctrl_c() {
 fn wrong_demos_and_providers_are_refused() {
     assert_eq!(run(&["demo", "--for", "soon"]).0, 2);
     assert_eq!(run(&["demo", "--rate", "1", "--concurrency", "1"]).0, 2);
-    assert_eq!(run(&["provider", "--threads", "0"]).0, 2);
+    for args in [
+        &["provider", "--threads", "0"][..],
+        &["demo", "--rate", "0"],
+        &["tap", "--count", "0"],
+        &["transfer", "serve", "a", "--max-transfers", "0"],
+    ] {
+        let (status, _, err) = run(args);
+        assert_eq!(status, 2, "{args:?}: {err}");
+        assert!(err.contains(": write a whole number, at least 1\n"), "{args:?}: {err}");
+    }
     assert_eq!(run(&["provider", "--serialization", "fastjson"]).0, 2, "of no use alone");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

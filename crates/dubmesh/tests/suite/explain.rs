@@ -128,6 +128,14 @@ fn wrong_rules_are_told_with_their_place() {
 
 /// A running agent is asked for what it would do.
 #[test]
+fn headers_are_for_agents() {
+    let folder = folder();
+    let (status, out, err) = explain(folder.path(), &["--header", "x=y"]);
+    assert_eq!((status, out.as_str()), (2, ""), "{err}");
+    assert!(err.contains("--header works only with --admin"), "{err}");
+}
+
+#[test]
 fn a_running_agent_explains_itself() {
     let folder = folder();
     // Nobody listens there.

@@ -126,6 +126,7 @@ fn of_a_file() {
         err.contains("read: cannot read /no/such/file.toml") && err.contains("No such"),
         "{err}"
     );
+    assert!(err.ends_with("; check the path of --registry\n"), "{err}");
 }
 
 #[test]
@@ -134,6 +135,8 @@ fn of_nobody() {
     for wrong in [&["list"][..], &["list", "--registry", "redis://h:1"]] {
         assert_eq!(dubmesh(wrong).0, Some(2), "{wrong:?}");
     }
+    let said = dubmesh(&["list"]).2;
+    assert!(said.contains("<--registry <URL>|--admin <ADDRESS>>"), "{said}");
     let (status, _, err) = dubmesh(&["describe", "a.B", "--registry", &url]);
     assert_eq!(status, Some(1), "{err}");
 }

@@ -4,7 +4,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
@@ -37,6 +37,11 @@ fn call(http: SocketAddr, method: &str) {
 
 /// What `dubmesh tap` prints while calls of two methods are made: its status, output and errors.
 fn tap(agent: &agent::Agent, args: &[&str]) -> (i32, String, String) {
+    tap_into(Stdio::piped(), agent, args)
+}
+
+/// The same into another output.
+fn tap_into(stdout: Stdio, agent: &agent::Agent, args: &[&str]) -> (i32, String, String) {
     let admin = agent.addresses().admin.unwrap().to_string();
     let (http, ended) = (agent.addresses().http[0], AtomicBool::new(false));
     let output = thread::scope(|scope| {
@@ -49,6 +54,7 @@ fn tap(agent: &agent::Agent, args: &[&str]) -> (i32, String, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_dubmesh"))
             .args(["tap", "--admin", &admin])
             .args(args)
+            .stdout(stdout)
             .output();
         ended.store(true, Relaxed);
         output.unwrap()
@@ -73,6 +79,16 @@ fn calls_are_shown_as_text_and_as_json() {
     assert_eq!((status, calls.len()), (0, 4), "{text}");
     assert!(calls.iter().any(|call| call["method"] == "other"), "{text}");
     assert!(calls.iter().all(|call| call.get("arguments").is_none()), "{text}");
+}
+
+#[test]
+fn a_full_disk_is_not_the_agents_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = agent(&folder, "");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let (status, _, err) = tap_into(full.into(), &agent, &[]);
+    assert_eq!(status, 1, "{err}");
+    assert!(err.starts_with("dubmesh tap: cannot write to standard output: "), "{err}");
 }
 
 #[test]

@@ -392,9 +392,11 @@ impl ProviderWorker {
         if *threads <= busy.fetch_add(1, Ordering::Relaxed) {
             busy.fetch_sub(1, Ordering::Relaxed);
             counts.rejected.fetch_add(1, Ordering::Relaxed);
-            let text = format!(
-                "the thread pool of {addr} is exhausted: all of its {threads} threads are busy"
-            );
+            let all = match threads {
+                1 => "its only thread is busy".to_owned(),
+                n => format!("all of its {n} threads are busy"),
+            };
+            let text = format!("the thread pool of {addr} is exhausted: {all}");
             let status = Status::ServerThreadpoolExhausted;
             if two_way {
                 reply(conn, now, to, &Err(RequestRefusal { status, text }), &[]);

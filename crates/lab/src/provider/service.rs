@@ -25,6 +25,9 @@ const ONE_OBJECT: &str = "Ljava/lang/Object;";
 const GENERIC: &str = "Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/Object;";
 /// What the generic call names their parameter.
 const TEXT_NAME: &str = "java.lang.String";
+/// Where Dubbo refuses what a generic call asks for. Callers tell such a refusal by this frame.
+const FILTER_FRAME: &str =
+    "\n\tat org.apache.dubbo.rpc.filter.GenericFilter.invoke(GenericFilter.java)";
 /// How many arguments `$invoke` has.
 const N_GENERIC_ARGS: usize = 3;
 
@@ -46,6 +49,32 @@ pub(crate) struct RequestRefusal {
     pub status: Status,
     /// What the caller is told.
     pub text: String,
+}
+
+/// How a caller writes the argument and reads the result.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum CallForm {
+    /// Not by a generic call.
+    Plain,
+    /// As they are; `true` and `raw.return`, which are one where nothing is an object.
+    Map,
+    /// As JSON in strings.
+    Gson,
+}
+
+impl CallForm {
+    /// What the attachment `generic` of a generic call asks for. As in Dubbo, a word that it does
+    /// not know is none.
+    fn of_generic(request: &Request) -> Result<Self, RequestRefusal> {
+        match request.attachment("generic") {
+            Some("gson") => Ok(Self::Gson),
+            Some(other @ ("bean" | "nativejava" | "protobuf-json")) => Err(bad_generic(&format!(
+                "org.apache.dubbo.rpc.RpcException: Generic serialization [{other}] is not \
+                 supported by this provider; use generic=true or gson"
+            ))),
+            _ => Ok(Self::Map),
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -97,7 +126,7 @@ impl HelloService {
                 let text = values.read_string(raw).map_err(|error| bad_argument(&error))?;
                 Ok(match (method, &text) {
                     (ProviderMethod::Echo, Some(_)) => give_back(values, raw, out),
-                    _ => run(method, text.as_deref(), false, values, out),
+                    _ => run(method, text.as_deref(), CallForm::Plain, values, out),
                 })
             }
             _ if is_generic => self.generic(request, values, out),
@@ -154,6 +183,7 @@ impl HelloService {
         values: &dyn ValueCodec,
         out: &mut Vec<u8>,
     ) -> Result<ReplyKind, RequestRefusal> {
+        let form = CallForm::of_generic(request)?;
         let options = ReadOptions { json: &JsonOptions::default(), schema: None };
         let texts = values
             .read_args(request.args(), N_GENERIC_ARGS, None, options)
@@ -171,15 +201,25 @@ impl HelloService {
             return Err(RequestRefusal { status: Status::ServiceError, text });
         };
         let [raw] = call.args[..] else {
-            let text = format!("{} takes 1 argument, not {}", call.method, call.args.len());
-            return Err(RequestRefusal { status: Status::ServiceError, text });
+            return Err(bad_generic(&format!(
+                "org.apache.dubbo.rpc.RpcException: GenericFilter#invoke args.length != \
+                 types.length; {} takes 1 argument, not {}",
+                call.method,
+                call.args.len()
+            )));
         };
-        let mut reader = JsonReader::new(raw, Limits::default());
-        let text = match reader.peek() {
-            Ok(JsonKind::Null) => None,
-            _ => Some(reader.read_string().map_err(|error| bad_argument(&error))?),
+        let text = match form {
+            CallForm::Plain | CallForm::Map => text_of(raw),
+            CallForm::Gson => text_in_text(raw),
         };
-        Ok(run(method, text.as_deref(), true, values, out))
+        let text = text.map_err(|error| {
+            let class = "java.lang.IllegalArgumentException";
+            bad_generic(&format!(
+                "{class}: the argument of {} is no {TEXT_NAME}: {error}",
+                call.method
+            ))
+        })?;
+        Ok(run(method, text.as_deref(), form, values, out))
     }
 }
 
@@ -217,6 +257,38 @@ impl<'a> GenericCall<'a> {
     }
 }
 
+/// A text, or null.
+fn text_of(json: &[u8]) -> Result<Option<Cow<'_, str>>, json::JsonError> {
+    let mut reader = JsonReader::new(json, Limits::default());
+    match reader.peek()? {
+        JsonKind::Null => Ok(None),
+        _ => reader.read_string().map(Some),
+    }
+}
+
+/// The same in the JSON that a text holds. Gson takes a number and a boolean for a text, too.
+fn text_in_text(json: &[u8]) -> Result<Option<Cow<'_, str>>, json::JsonError> {
+    let inner = JsonReader::new(json, Limits::default()).read_string()?;
+    let mut reader = JsonReader::new(inner.as_bytes(), Limits::default());
+    let text = match reader.peek()? {
+        JsonKind::Number | JsonKind::Bool => {
+            Some(String::from_utf8_lossy(reader.skip_value()?).into_owned())
+        }
+        JsonKind::Null => {
+            reader.skip_value()?;
+            None
+        }
+        _ => Some(reader.read_string()?.into_owned()),
+    };
+    reader.finish()?;
+    Ok(text.map(Cow::Owned))
+}
+
+/// A generic call that Dubbo refuses before it looks at the method's own code.
+fn bad_generic(text: &str) -> RequestRefusal {
+    RequestRefusal { status: Status::ServiceError, text: format!("{text}{FILTER_FRAME}") }
+}
+
 /// In the words of a Java provider that does not permit a serialization.
 fn unexpected(serialization: Serialization) -> RequestRefusal {
     let text = format!(
@@ -235,33 +307,47 @@ fn bad_argument(error: &dyn std::fmt::Display) -> RequestRefusal {
 fn run(
     method: ProviderMethod,
     text: Option<&str>,
-    is_generic: bool,
+    form: CallForm,
     values: &dyn ValueCodec,
     out: &mut Vec<u8>,
 ) -> ReplyKind {
     match (method, text) {
-        (ProviderMethod::Echo, Some(text)) => values.write_string(text, out),
-        (ProviderMethod::Twice, Some(text)) => values.write_string(&text.repeat(2), out),
+        (ProviderMethod::Echo, Some(text)) => write_text(text, form, values, out),
+        (ProviderMethod::Twice, Some(text)) => write_text(&text.repeat(2), form, values, out),
         (ProviderMethod::Sized, Some(number)) => match number.parse() {
-            Ok(len @ 0..=MAX_SIZED_LEN) => values.write_string(&"x".repeat(len), out),
+            Ok(len @ 0..=MAX_SIZED_LEN) => write_text(&"x".repeat(len), form, values, out),
             _ => {
                 let exception = "java.lang.IllegalArgumentException";
                 let message = format!("sized() takes a number from 0 to {MAX_SIZED_LEN}");
-                write_exception(values, exception, &message, is_generic, out);
+                write_exception(values, exception, &message, form, out);
                 return ReplyKind::Exception;
             }
         },
         (ProviderMethod::Echo | ProviderMethod::Twice | ProviderMethod::Sized, None) => {
             return ReplyKind::Null;
         }
-        (ProviderMethod::Hash, Some(text)) => values.write_int(java_hash(text), out),
+        (ProviderMethod::Hash, Some(text)) => match form {
+            CallForm::Plain | CallForm::Map => values.write_int(java_hash(text), out),
+            CallForm::Gson => values.write_string(&java_hash(text).to_string(), out),
+        },
         (ProviderMethod::Hash, None) => {
             let exception = "java.lang.NullPointerException";
-            write_exception(values, exception, "hash() has no hash code for null", is_generic, out);
+            write_exception(values, exception, "hash() has no hash code for null", form, out);
             return ReplyKind::Exception;
         }
     }
     ReplyKind::Value
+}
+
+fn write_text(text: &str, form: CallForm, values: &dyn ValueCodec, out: &mut Vec<u8>) {
+    match form {
+        CallForm::Plain | CallForm::Map => values.write_string(text, out),
+        CallForm::Gson => {
+            let mut json = Vec::new();
+            json::write_string(&mut json, text);
+            values.write_string(&String::from_utf8_lossy(&json), out);
+        }
+    }
 }
 
 /// Gives an argument back as it is.
@@ -279,13 +365,15 @@ fn write_exception(
     values: &dyn ValueCodec,
     class: &str,
     message: &str,
-    is_generic: bool,
+    form: CallForm,
     out: &mut Vec<u8>,
 ) {
     const WRAPPER: &str = "org.apache.dubbo.rpc.service.GenericException";
-    let (class, fields): (_, &[(&str, &str)]) = match is_generic {
-        true => (WRAPPER, &[("exceptionClass", class), ("exceptionMessage", message)]),
-        false => (class, &[]),
+    let (class, fields): (_, &[(&str, &str)]) = match form {
+        CallForm::Plain => (class, &[]),
+        CallForm::Map | CallForm::Gson => {
+            (WRAPPER, &[("exceptionClass", class), ("exceptionMessage", message)])
+        }
     };
     values.write_exception(ThrownTexts { class, message, fields }, out);
 }

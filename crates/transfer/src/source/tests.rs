@@ -97,6 +97,10 @@ fn what_is_no_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let error = Source::open(folder.path()).unwrap_err();
     assert!(matches!(error, TransferError::NotAFile { .. }), "{error}");
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let error = Source::open(&pipe).unwrap_err();
+    assert!(matches!(error, TransferError::NotAFile { .. }), "{error}");
     let error = Source::open(&folder.path().join("none")).unwrap_err();
     assert!(error.to_string().starts_with("cannot open "), "{error}");
 }

@@ -253,6 +253,13 @@ impl Methods {
         overloads.iter().any(|known| known.descriptor == method.descriptor)
     }
 
+    /// All of them, by their names in the order of the alphabet.
+    pub fn all(&self) -> Vec<&MappedMethod> {
+        let mut all: Vec<&MappedMethod> = self.0.values().flatten().collect();
+        all.sort_by(|a, b| (&a.name, &a.descriptor).cmp(&(&b.name, &b.descriptor)));
+        all
+    }
+
     /// Their names, in the order of the alphabet.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.0.keys().map(ToString::to_string).collect();

@@ -63,11 +63,11 @@ pub(super) fn fault(section: &mut Section<'_>) -> Option<FaultSettings> {
     let codes = Code::ALL.into_iter().filter(|code| code.row().fault != Fault::Downstream);
     let codes: Vec<(&str, Code)> = codes.map(|code| (code.row().name, code)).collect();
     let code = section.choice("fault_abort_code", &codes);
-    if delay_percent.is_some() && delay.is_none() {
+    if delay_percent.is_some() && !section.has("fault_delay_ms") {
         let problem = "is set, but fault_delay_ms is not";
         section.wrong("fault_delay_percent", problem, "add fault_delay_ms, or remove this key");
     }
-    if code.is_some() && abort_percent.is_none() {
+    if code.is_some() && !section.has("fault_abort_percent") {
         let problem = "is set, but fault_abort_percent is not";
         section.wrong("fault_abort_code", problem, "add fault_abort_percent, or remove this key");
     }

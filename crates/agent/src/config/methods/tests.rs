@@ -64,6 +64,35 @@ fn what_makes_no_sense_is_refused_with_its_place() {
 }
 
 #[test]
+fn one_call_is_no_calls() {
+    let words = |n: u32| {
+        let config = read(&format!("[[defaults.method]]\nrate_limit = {n}\n")).unwrap();
+        config.clusters.default.methods[0].words().concat()
+    };
+    assert_eq!(words(1), "rate_limit: 1 call a second, 1 at once");
+    assert_eq!(words(2), "rate_limit: 2 calls a second, 2 at once");
+}
+
+/// What is wrong is said once, and nothing of what would follow from it.
+#[test]
+fn a_mistake_is_told_alone() {
+    for keys in [
+        "rate_limit = 0",
+        "rate_limit = 0\nrate_burst = 5",
+        "rate_burst = 5",
+        "rate_limt = 5",
+        "caller_rate_limit = 0\ncaller = 'address'",
+        "mirror_percent = 0\nmirror_tag = 'a'",
+        "fault_delay_ms = 'a'\nfault_delay_percent = 5",
+        "fault_abort_percent = 0\nfault_abort_code = 'internal'",
+        "mock = 'maybe'",
+    ] {
+        let error = read(&format!("[[defaults.method]]\n{keys}\n")).unwrap_err();
+        assert_eq!(error.lines().count(), 1, "{keys}: {error}");
+    }
+}
+
+#[test]
 fn a_wider_section_may_follow_a_narrower_one() {
     let keys = "names = ['find']\nrate_limit = 5\n[[defaults.method]]\nnames = ['find*']\n";
     assert!(read(&format!("[[defaults.method]]\n{keys}rate_limit = 5\n")).is_ok());

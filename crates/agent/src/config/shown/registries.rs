@@ -62,7 +62,9 @@ pub(super) fn registry(entry: &RegistryEntry) -> Value {
     shown["kind"] = entry.kind().into();
     let folder = definitions.folder.as_ref();
     shown["definitions"] = folder.map(|path| path.display().to_string()).into();
-    shown["metadata_root"] = definitions.report_root.clone().into();
+    if applications.is_some() {
+        shown["metadata_root"] = definitions.report_root.clone().into();
+    }
     shown["ask_providers"] = definitions.ask_providers.into();
     shown
 }
@@ -94,11 +96,11 @@ fn etcd_shown(config: &EtcdConfig) -> Value {
 
 fn zookeeper_shown(config: &ZooKeeperConfig) -> Value {
     let servers = config.servers.iter().map(|server| without_user(server));
-    let acl = config.acl.map(|acl| match acl {
-        ZooKeeperAcl::Open => "open",
-        ZooKeeperAcl::Creator => "creator",
-        ZooKeeperAcl::CreatorAndReaders => "creator-and-readers",
-    });
+    let acl = match (config.acl, &config.user) {
+        (Some(ZooKeeperAcl::Open), _) | (None, None) => "open",
+        (Some(ZooKeeperAcl::Creator), _) | (None, Some(_)) => "creator",
+        (Some(ZooKeeperAcl::CreatorAndReaders), _) => "creator-and-readers",
+    };
     json!({
         "endpoints": servers.collect::<Vec<_>>(),
         "chroot": format!("/{}", config.chroot),
@@ -142,9 +144,11 @@ fn kubernetes_shown(config: &KubernetesConfig) -> Value {
         let of = [namespace.unwrap_or_default(), it.name.clone(), port.unwrap_or_default()];
         (it.service.to_string(), Value::from(of.concat()))
     });
+    // In a cluster it is that of the pod.
+    let of_server = config.server.is_some().then_some("default");
     json!({
         "server": config.server.as_deref().map(without_user),
-        "namespace": config.namespace,
+        "namespace": config.namespace.as_deref().or(of_server),
         "token_file": config.token_file.as_ref().map(|path| path.display().to_string()),
         "tls": registry_tls(&config.tls),
         "label_selector": config.label_selector,

@@ -21,9 +21,13 @@ fn request(
 ) -> Request {
     let head = RequestHead { path, version: "", method, descriptor };
     let template = RequestTemplate::new(serialization, &head, &[("path", path)]).unwrap();
+    sent(serialization, &template, args)
+}
+
+fn sent(serialization: Serialization, template: &RequestTemplate, args: &[u8]) -> Request {
     let mut client = dubbo_proto::ClientConnection::new(Default::default(), start());
     let deadline = start() + std::time::Duration::from_secs(1);
-    client.send(start(), &template, args, &[], deadline, ()).unwrap();
+    client.send(start(), template, args, &[], deadline, ()).unwrap();
     let mut bytes = client.transmit().split();
     let frame = dubbo_proto::frame::decode(&mut bytes, 1 << 20).unwrap().unwrap();
     Request::decode(serialization, frame.body, &BodyLimits::default()).unwrap()
@@ -144,6 +148,59 @@ fn generic_calls_may_leave_the_types_out() {
     }
     let broken = refusal(&request(Serialization::Fastjson, invoke, b"1\nnull\nnull"));
     assert_eq!(broken.status, Status::BadRequest);
+}
+
+/// The same with the attachment `generic`.
+fn generic_request(form: &str, args: &[u8]) -> Request {
+    let head = RequestHead { path: INTERFACE, version: "", method: "$invoke", descriptor: GENERIC };
+    let attachments = [("path", INTERFACE), ("generic", form)];
+    let template = RequestTemplate::new(Serialization::Fastjson, &head, &attachments).unwrap();
+    sent(Serialization::Fastjson, &template, args)
+}
+
+#[test]
+fn generic_calls_come_in_the_forms_that_they_name() {
+    let value = |json: &str| Ok((ReplyKind::Value, json.as_bytes().to_vec()));
+    for (form, args, expected) in [
+        ("true", r#"["a"]"#, value("97")),
+        ("raw.return", r#"["a"]"#, value("97")),
+        // JSON in texts, in both directions. Gson makes a text of a number.
+        ("gson", r#"["\"a\""]"#, value("\"97\"")),
+        ("gson", r#"["7"]"#, value("\"55\"")),
+        ("gson", r#"["true"]"#, value("\"3569038\"")),
+        ("gson", r#"["{}"]"#, Err("the argument of hash is no java.lang.String: ")),
+        ("gson", r#"["\"a\" 1"]"#, Err("the argument of hash is no java.lang.String: ")),
+        ("gson", "[1]", Err("the argument of hash is no java.lang.String: ")),
+        ("true", "[1]", Err("the argument of hash is no java.lang.String: ")),
+        ("true", "[]", Err("args.length != types.length; hash takes 1 argument, not 0")),
+        ("gson", r#"["1","2"]"#, Err("args.length != types.length; hash takes 1 argument, not 2")),
+        ("bean", r#"["a"]"#, Err("[bean] is not supported by this provider; use generic=true ")),
+        ("nativejava", r#"["a"]"#, Err("[nativejava] is not supported")),
+        ("protobuf-json", r#"["a"]"#, Err("[protobuf-json] is not supported")),
+    ] {
+        let request = generic_request(form, format!("\"hash\"\nnull\n{args}").as_bytes());
+        let mut out = Vec::new();
+        match (service().answer(&request, &mut out), expected) {
+            (Ok(kind), expected) => assert_eq!(Ok((kind, out)), expected, "{form} {args}"),
+            (Err(refused), Err(words)) => {
+                assert_eq!(refused.status, Status::ServiceError, "{refused:?}");
+                assert!(refused.text.contains(words), "{refused:?}");
+                // By this frame callers see that nothing was begun.
+                let frame = "\n\tat org.apache.dubbo.rpc.filter.GenericFilter.invoke(";
+                assert!(refused.text.contains(frame), "{refused:?}");
+            }
+            (Err(refused), Ok(_)) => panic!("{form} {args}: {refused:?}"),
+        }
+    }
+    let echoed = generic_request(
+        "gson",
+        br#""echo"
+null
+["\"a\\nb\""]"#,
+    );
+    assert_eq!(answer(&echoed).1, br#""\"a\\nb\"""#);
+    let null = generic_request("gson", b"\"echo\"\nnull\n[\"null\"]");
+    assert_eq!(answer(&null).0, ReplyKind::Null);
 }
 
 /// A generic call that a real consumer sent; its method is not one of ours.

@@ -26,18 +26,18 @@ struct Endpoints {
 pub struct EndpointTraffic {
     address: String,
     /// Bytes that came and went on those that have short messages.
-    pub(super) short: Arc<AtomicU64>,
+    pub(crate) short: Arc<AtomicU64>,
     /// The same of those that have long ones.
-    pub(super) long: Arc<AtomicU64>,
+    pub(crate) long: Arc<AtomicU64>,
     n_open: AtomicU64,
 }
 
 /// One connection that is open.
-pub(super) struct OpenConnection<'a>(&'a EndpointTraffic);
+pub(crate) struct OpenConnection<'a>(&'a EndpointTraffic);
 
 impl EndpointTraffic {
     /// One more is open, until the result is dropped.
-    pub(super) fn open(&self) -> OpenConnection<'_> {
+    pub(crate) fn open(&self) -> OpenConnection<'_> {
         self.n_open.fetch_add(1, Relaxed);
         OpenConnection(self)
     }
@@ -52,7 +52,7 @@ impl Drop for OpenConnection<'_> {
 impl Traffic {
     /// That of the endpoint at `address`; `key` is what those have in common that share
     /// connections.
-    pub(super) fn of(&self, key: String, address: String) -> Arc<EndpointTraffic> {
+    pub(crate) fn of(&self, key: String, address: String) -> Arc<EndpointTraffic> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(traffic) = all.known.get(&key).and_then(Weak::upgrade) {
             return traffic;
