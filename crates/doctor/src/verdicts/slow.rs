@@ -44,19 +44,8 @@ pub(super) fn of_endpoint(
     seen: &EndpointLooks<'_>,
     told: &HashSet<SocketAddr>,
 ) -> Vec<Finding> {
-    match unanswered(looks, seen) {
-        Some(finding) => vec![finding],
-        None => slow_answers(looks, seen, told),
-    }
-}
-
-fn slow_answers(
-    looks: &[AgentLook],
-    seen: &EndpointLooks<'_>,
-    told: &HashSet<SocketAddr>,
-) -> Vec<Finding> {
-    let took = Took::of(seen);
-    if !is_usually_slow(seen) || !took.is_slow() {
+    let (silence, took) = (unanswered(looks, seen), Took::of(seen));
+    if silence.is_none() && !(is_usually_slow(seen) && took.is_slow()) {
         return Vec::new();
     }
     let is_told = seen.last.address.parse().is_ok_and(|address| told.contains(&address));
@@ -64,10 +53,14 @@ fn slow_answers(
     let hold_up = (!is_told).then(|| hold_up(looks, seen.last)).flatten();
     let is_held_up = is_told || hold_up.is_some();
     let mut findings: Vec<Finding> = hold_up.map(|it| of_hold_up(seen, it)).into_iter().collect();
-    if took.is_mean_slow() {
-        findings.extend(slow_mean(looks, seen, &took, is_held_up).into_iter().flatten());
-    } else if !is_held_up || took.n_ok == 0 {
-        findings.push(late::of_timeouts(looks, seen, &took));
+    match silence {
+        None if took.is_mean_slow() => {
+            findings.extend(slow_mean(looks, seen, &took, is_held_up).into_iter().flatten());
+        }
+        // Who has not got the calls cannot answer them.
+        _ if is_held_up => {}
+        None => findings.push(late::of_timeouts(looks, seen, &took)),
+        Some(silence) => findings.push(silence),
     }
     findings
 }

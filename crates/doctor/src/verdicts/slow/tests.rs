@@ -339,7 +339,8 @@ fn work_is_no_cause_where_messages_do_not_flow() {
     let slow: Vec<_> = (0..20).map(|nth| endpoint(9 * nth, 500.0, &[])).collect();
     let some_late: Vec<_> =
         (0..20).map(|nth| endpoint(100 * nth, 3.0, &[("timeout", nth)])).collect();
-    for at in [&slow, &some_late] {
+    let silent = vec![endpoint(3, 1.0, &[]); 20];
+    for at in [&slow, &some_late, &silent] {
         assert_eq!(causes(&full(10_000, at)), [Cause::SlowProvider]);
         // On the machine of the agent, its sockets say it; elsewhere, only its page does.
         let looks = full(495_000, at);
