@@ -148,7 +148,7 @@ impl Cluster {
             let is_ready = |member: &Member| {
                 standing(member) == Standing::Ready && !at_limit.contains(&member.id())
             };
-            let slot = self.preference.pick(&mut balancer, now, point, is_ready);
+            let slot = self.pick(&mut balancer, now, point, is_ready);
             let Some(slot) = slot else { break };
             let Some(member) = balancer.key(slot).cloned() else { break };
             let _counts_in_the_copy = balancer.begin(slot);
