@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use flow::queue::CallerId;
 use flow::{AttemptLimits, Attempts, Next, Retry};
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 
 use super::methods::MethodRule;
 use super::splits::CallDraw;
@@ -120,6 +120,7 @@ impl Cluster {
                     if is_hedge {
                         self.count_event(MethodEvent::HedgeWon);
                     }
+                    self.end_answered(&mut running);
                     return Ok(reply);
                 }
                 Some(Ended { attempt, outcome: Err(error), .. }) => {
@@ -149,6 +150,14 @@ impl Cluster {
                 // Nobody else may be asked; those under way may still answer.
                 (None, None) => delay = Duration::MAX,
             }
+        }
+    }
+
+    /// Ends the attempts whose outcomes have come together with the one that counts: those have
+    /// nothing to cancel.
+    fn end_answered(&self, running: &mut Running<'_>) {
+        while let Some(Some(Ended { attempt, outcome, .. })) = running.next().now_or_never() {
+            let _does_not_count = self.end(attempt, outcome);
         }
     }
 
