@@ -101,6 +101,8 @@ pub struct AppGate {
     allowed: Cell<u32>,
     lending: RefCell<Option<Box<Lending>>>,
     is_lending: Cell<bool>,
+    /// Calls by credits may have been answered a moment ago.
+    settles_lent: Cell<bool>,
     /// What this worker has may be lent.
     may_be_lent: Cell<bool>,
     pauses: AppPauses,
@@ -150,6 +152,7 @@ impl AppGate {
             allowed: Cell::new(allowance.limit),
             lending: RefCell::default(),
             is_lending: Cell::new(false),
+            settles_lent: Cell::new(false),
             may_be_lent: Cell::new(allowance.may_be_lent),
             pauses: AppPauses::default(),
         })
@@ -233,11 +236,11 @@ impl AppGate {
 
     /// The capacity may be another one.
     pub fn look_again(&self) {
-        self.set_allowance(self.shared.allowance(self.worker));
+        self.set_allowance(Instant::now(), self.shared.allowance(self.worker));
     }
 
-    fn set_allowance(&self, allowance: Allowance) {
-        self.allow(Instant::now(), allowance);
+    fn set_allowance(&self, now: Instant, allowance: Allowance) {
+        self.allow(now, allowance);
         self.is_refused.set(false);
         self.tell_room();
     }
@@ -339,15 +342,15 @@ impl AppGate {
     }
 
     fn leave(&self, mut pass: Pass, now: Instant, left: Left) {
+        let lent_to = self.gate.borrow().lent_to(&pass);
         if let Left::Answered(latency) = left
-            && (pass.lent_to().is_some() || self.gate.borrow().is_full())
+            && (lent_to.is_some() || self.gate.borrow().is_full())
         {
             match self.settle(pass, now, latency) {
                 Some(free) => pass = free,
                 None => return,
             }
         }
-        let lent_to = pass.lent_to();
         let is_waited_for = {
             let mut gate = self.gate.borrow_mut();
             let is_full = gate.is_full();

@@ -90,6 +90,11 @@ impl<T> ClientConnection<T> {
         self.pending.take(id.get())
     }
 
+    /// Counts a reply that was handed over, and that nobody waited for any more.
+    pub const fn reply_was_late(&mut self) {
+        self.stats.stale_replies += 1;
+    }
+
     /// Gives back the tokens of all calls in flight, for a connection that broke.
     pub fn drain_pending(&mut self) -> impl Iterator<Item = T> {
         self.pending.drain()

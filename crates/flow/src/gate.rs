@@ -8,7 +8,8 @@
 //! break, the queue only keeps the app busy, and whoever would wait longer is shed at once.
 //!
 //! Invariants:
-//! - No call is let in while as many as the limit, or more, are in the app.
+//! - No call is let in while as many are in the app as it can take, or more, whoever made them.
+//! - Nor is a call without a credit while as many of those are there as may be.
 //! - No call is let in after its deadline, or when not even the fastest answer seen lately would
 //!   come by then.
 //! - Each call that waits is let in, shed or cancelled, once.
@@ -33,16 +34,11 @@ pub struct Pass {
     n_others: u32,
     /// The link by whose credit the call was let in.
     lent_to: Option<NonZeroU64>,
+    /// How many lendings had ended then.
+    n_lendings: u32,
 }
 
 impl Pass {
-    /// The link by whose credit the call was let in, if it was.
-    #[inline]
-    #[must_use]
-    pub fn lent_to(&self) -> Option<NonZeroU64> {
-        self.lent_to
-    }
-
     /// How long the call has been in the app.
     #[inline]
     #[must_use]
@@ -80,6 +76,9 @@ pub struct GateStats {
 /// One worker's gate before an app, and the calls that wait there.
 #[derive(Debug)]
 pub struct Gate<T> {
+    /// How many calls may be in the app.
+    capacity: u32,
+    /// How many of them may have no credit.
     limit: u32,
     /// How many calls may be in the app when this gate has got what it can get.
     reach: f64,
@@ -87,6 +86,8 @@ pub struct Gate<T> {
     in_flight: u32,
     /// Calls in the app by credits.
     n_lent: u32,
+    /// How many lendings have ended. Passes of those before are like those without a credit.
+    n_lendings: u32,
     /// What a call usually takes, in nanoseconds; zero until one was answered.
     usual_ns: u64,
     floor: WindowedMin,
@@ -124,10 +125,12 @@ impl<T> Gate<T> {
     #[must_use]
     pub fn new(policy: LinePolicy, limit: u32, now: Instant) -> Self {
         Self {
+            capacity: limit,
             limit,
             reach: f64::from(limit),
             in_flight: 0,
             n_lent: 0,
+            n_lendings: 0,
             usual_ns: 0,
             floor: WindowedMin::new(FLOOR_WINDOW, now),
             answers: Answers::default(),
@@ -142,8 +145,29 @@ impl<T> Gate<T> {
     /// `reach` is what it may be soon if calls wait: its share of the capacity, and what is free
     /// of it. It is less than 1 if there are more gates than capacity.
     pub fn set_limit(&mut self, limit: u32, reach: f64) {
+        self.capacity = limit;
         self.limit = limit;
         self.reach = reach.max(f64::from(limit));
+    }
+
+    /// Lets only so many of them in without a credit, until [`Gate::set_limit`]. Those who wait may
+    /// hope for one place even if they have none now.
+    pub fn set_own_limit(&mut self, limit: u32) {
+        self.limit = limit;
+        self.reach = limit.max(1).into();
+    }
+
+    /// Nothing is lent any more. Calls that came by credits count like all others from now on.
+    pub fn end_lending(&mut self) {
+        self.in_flight += std::mem::take(&mut self.n_lent);
+        self.n_lendings = self.n_lendings.wrapping_add(1);
+    }
+
+    /// The link by whose credit a call was let in, if that is still lent.
+    #[inline]
+    #[must_use]
+    pub fn lent_to(&self, pass: &Pass) -> Option<NonZeroU64> {
+        pass.lent_to.filter(|_| pass.n_lendings == self.n_lendings)
     }
 
     /// Calls wait by `policy` from now on; how many may wait stays as it is.
@@ -171,11 +195,18 @@ impl<T> Gate<T> {
         !self.line.is_empty()
     }
 
-    /// Whether as many calls are in the app as may be.
+    /// Whether a call without a credit would find no room.
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.limit <= self.in_flight
+        self.limit <= self.in_flight || self.is_app_full()
+    }
+
+    /// Whether as many calls are in the app as may be, with and without credits.
+    #[inline]
+    #[must_use]
+    pub fn is_app_full(&self) -> bool {
+        self.capacity <= self.n_in_app()
     }
 
     /// What was seen of the app since the last time.
@@ -205,18 +236,27 @@ impl<T> Gate<T> {
     /// Lets a call in at once, if there is room and nobody waits.
     #[inline]
     pub fn enter(&mut self, now: Instant) -> Option<Pass> {
-        if self.limit <= self.in_flight || !self.line.is_empty() {
+        if self.is_full() || !self.line.is_empty() {
             return None;
         }
         Some(self.pass(now))
     }
 
-    /// Lets a call in by a credit of that link, which counts for itself.
-    pub fn enter_lent(&mut self, now: Instant, link: NonZeroU64) -> Pass {
-        let pass = Pass { began: now, n_others: self.n_in_app(), lent_to: Some(link) };
+    /// Lets a call in by a credit of that link, if `has_credit` says that it has one. Without room
+    /// in the app a credit is of no use: it was lent before the capacity fell.
+    pub fn enter_lent(
+        &mut self,
+        now: Instant,
+        link: NonZeroU64,
+        has_credit: impl FnOnce() -> bool,
+    ) -> Option<Pass> {
+        if self.is_app_full() || !has_credit() {
+            return None;
+        }
+        let pass = Pass { lent_to: Some(link), ..self.new_pass(now) };
         self.n_lent += 1;
         self.note_in_flight();
-        pass
+        Some(pass)
     }
 
     /// Lets a call wait that [`Gate::enter`] did not let in.
@@ -263,8 +303,11 @@ impl<T> Gate<T> {
 
     /// Gives a pass back: the call is no longer in the app.
     #[inline]
-    pub fn leave(&mut self, Pass { began, n_others, lent_to }: Pass, now: Instant, left: Left) {
-        let n = if lent_to.is_none() { &mut self.in_flight } else { &mut self.n_lent };
+    #[expect(clippy::needless_pass_by_value, reason = "a pass is given back once")]
+    pub fn leave(&mut self, pass: Pass, now: Instant, left: Left) {
+        let is_lent = self.lent_to(&pass).is_some();
+        let Pass { began, n_others, .. } = pass;
+        let n = if is_lent { &mut self.n_lent } else { &mut self.in_flight };
         debug_assert!(0 < *n, "a pass was given back twice");
         *n = n.saturating_sub(1);
         self.n_left = self.n_left.saturating_add(1);
@@ -291,7 +334,7 @@ impl<T> Gate<T> {
     /// The next call that waited and is let in. Ask until there is none, after each step that made
     /// room.
     pub fn poll_admitted(&mut self, now: Instant) -> Option<(T, Pass)> {
-        if self.limit <= self.in_flight {
+        if self.is_full() {
             return None;
         }
         let item = self.line.poll_next(now)?;
@@ -342,10 +385,16 @@ impl<T> Gate<T> {
 
     #[inline]
     fn pass(&mut self, now: Instant) -> Pass {
-        let n_others = self.n_in_app();
+        let pass = self.new_pass(now);
         self.in_flight += 1;
         self.note_in_flight();
-        Pass { began: now, n_others, lent_to: None }
+        pass
+    }
+
+    #[inline]
+    fn new_pass(&self, now: Instant) -> Pass {
+        let (n_others, n_lendings) = (self.n_in_app(), self.n_lendings);
+        Pass { began: now, n_others, lent_to: None, n_lendings }
     }
 
     #[inline]

@@ -37,6 +37,13 @@ impl Allowed {
         self.kept.as_ref().is_none_or(is_kept)
     }
 
+    /// Whether it is one endpoint, whatever the breakers of a method say.
+    pub(super) fn is_only(&self, member: &Member) -> bool {
+        let is_it =
+            |kept: &Rc<[Member]>| matches!(&**kept, [only] if Rc::ptr_eq(&only.0, &member.0));
+        self.circuits.is_none() && self.kept.as_ref().is_some_and(is_it)
+    }
+
     /// If there is no endpoint: what has removed them.
     pub fn nobody(&self) -> Option<&str> {
         self.reason.as_deref()

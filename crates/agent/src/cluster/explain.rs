@@ -127,8 +127,9 @@ impl Cluster {
         self.rules.switched_off_by(listed.endpoints.get(at)?)
     }
 
-    /// Who would get how many percent of calls that come at once. `balancer` is copied. It is asked
-    /// in `n_ways`.
+    /// Who would get how many percent of calls that come at once, if those who are not full now had
+    /// room for all of them: how soon calls end, and who else is waiting, would be guessed.
+    /// `balancer` is copied. It is asked in `n_ways`.
     fn shares(
         &self,
         now: Instant,
@@ -148,7 +149,7 @@ impl Cluster {
             let is_ready = |member: &Member| {
                 standing(member) == Standing::Ready && !at_limit.contains(&member.id())
             };
-            let slot = self.preference.pick(&mut balancer, now, point, is_ready);
+            let slot = self.pick(&mut balancer, now, point, is_ready);
             let Some(slot) = slot else { break };
             let Some(member) = balancer.key(slot).cloned() else { break };
             let _counts_in_the_copy = balancer.begin(slot);

@@ -92,6 +92,14 @@ impl Lines {
         self.is_used.get() && self.find(allowed).is_some_and(|it| !it.line.borrow().is_empty())
     }
 
+    /// Stands for an endpoint alone. Those who wait for it alone are in one line.
+    pub(super) fn alone(&self, member: &Member) -> Rc<Allowed> {
+        let lines = self.lines.borrow();
+        let mut known = lines.iter().filter_map(|line| line.allowed.as_ref());
+        let alone = known.find(|it| it.is_only(member)).cloned();
+        alone.unwrap_or_else(|| Rc::new(Allowed::new(vec![member.clone()], || None)))
+    }
+
     fn find(&self, allowed: Option<&Rc<Allowed>>) -> Option<Rc<CallLine>> {
         self.lines.borrow().iter().find(|line| line.is_for(allowed)).cloned()
     }

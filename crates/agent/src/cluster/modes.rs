@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 
 use flow::queue::CallerId;
 use flow::{AttemptLimits, Attempts, Next, Retry};
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 
 use super::methods::MethodRule;
+use super::offering::Choice;
 use super::splits::CallDraw;
 use super::{Attempt, Cluster, Doubt, Member, Standing};
 use crate::call::{Outcome, RoutedCall, Times};
@@ -57,7 +58,7 @@ impl Cluster {
                 let limits = AttemptLimits { max_attempts: 1, ..all.limits() };
                 self.call_with(Attempts::new(limits).with_draw(all.draw()), call, caller).await
             }
-            CallMode::Broadcast => self.broadcast(call).await,
+            CallMode::Broadcast => self.broadcast(call, caller).await,
             CallMode::Forking(n) if !call.one_way && self.is_idempotent(call) => {
                 self.race(rule, call, caller, n, Duration::MAX).await
             }
@@ -120,6 +121,7 @@ impl Cluster {
                     if is_hedge {
                         self.count_event(MethodEvent::HedgeWon);
                     }
+                    self.end_answered(&mut running);
                     return Ok(reply);
                 }
                 Some(Ended { attempt, outcome: Err(error), .. }) => {
@@ -149,6 +151,14 @@ impl Cluster {
                 // Nobody else may be asked; those under way may still answer.
                 (None, None) => delay = Duration::MAX,
             }
+        }
+    }
+
+    /// Ends the attempts whose outcomes have come together with the one that counts: those have
+    /// nothing to cancel.
+    fn end_answered(&self, running: &mut Running<'_>) {
+        while let Some(Some(Ended { attempt, outcome, .. })) = running.next().now_or_never() {
+            let _does_not_count = self.end(attempt, outcome);
         }
     }
 
@@ -206,7 +216,7 @@ impl Cluster {
 
     /// Makes a call at all endpoints. The first failure is its outcome, or else the last answer. A
     /// failure after which nobody would have begun the call is told as such only if nobody has.
-    async fn broadcast(self: &Rc<Self>, call: &RoutedCall<'_>) -> Outcome {
+    async fn broadcast(self: &Rc<Self>, call: &RoutedCall<'_>, caller: CallerId) -> Outcome {
         let deadline = call.times.deadline;
         self.budget.borrow_mut().call();
         // It may not be known yet who there is.
@@ -215,32 +225,18 @@ impl Cluster {
         self.last_call.set(now);
         let allowed = self.allowed(call, self.rules.draw());
         let is_allowed = |member: &Member| allowed.as_ref().is_none_or(|it| it.has(member));
-        let slots: Vec<_> = {
+        let members: Vec<_> = {
             let balancer = self.balancer.borrow();
             let stats =
                 balancer.stats().filter(|it| !it.leaving && it.weight != 0 && is_allowed(it.key));
             stats.map(|stats| stats.key.clone()).collect()
         };
-        let mut running = Running::default();
-        let mut failure: Option<CallError> = None;
-        for member in slots {
-            let is_there = self.standing(&member) != Standing::Down;
-            let slot = self.balancer.borrow_mut().pick(now, &mut rand::rng(), |it| *it == member);
-            match slot.filter(|_| is_there).and_then(|slot| self.attempt(slot, now, None)) {
-                Some(attempt) => running.push(Box::pin(self.run(attempt, now, call, false))),
-                None => {
-                    let message = format!(
-                        "a call to all endpoints of {} could not be sent to all of them",
-                        self.service
-                    );
-                    let error = CallError::new(Code::NoEndpoint, message);
-                    failure = failure.or(Some(error.at(member.0.upstream.address())));
-                }
-            }
-        }
-        let (mut last, mut doubt) = (None, Doubt::default());
-        while let Some(Ended { attempt, outcome, .. }) = running.next().await {
-            match self.end(attempt, outcome) {
+        let is_behind = self.lines.has_waiting(allowed.as_ref());
+        let calls = members.iter().map(|it| self.call_at(it, is_behind, call, caller));
+        let mut running: FuturesUnordered<_> = calls.collect();
+        let (mut failure, mut last, mut doubt) = (None, None, Doubt::default());
+        while let Some(outcome) = running.next().await {
+            match outcome {
                 Ok(reply) => last = Some(reply),
                 Err(error) => {
                     doubt.note(&error);
@@ -259,6 +255,51 @@ impl Cluster {
                 Err(error)
             }
         }
+    }
+
+    /// Makes a call at this endpoint and no other, and waits for room there if need be.
+    async fn call_at(
+        self: &Rc<Self>,
+        member: &Member,
+        is_behind: bool,
+        call: &RoutedCall<'_>,
+        caller: CallerId,
+    ) -> Outcome {
+        let attempt = self.begin_alone(member, is_behind, call, caller).await;
+        let attempt = attempt.map_err(|error| error.at(member.0.upstream.address()))?;
+        let outcome = self.send(&attempt, call, attempt.started).await;
+        self.end(attempt, outcome)
+    }
+
+    /// Begins a call at this endpoint, `is_behind` others that wait or not.
+    async fn begin_alone(
+        self: &Rc<Self>,
+        member: &Member,
+        is_behind: bool,
+        call: &RoutedCall<'_>,
+        caller: CallerId,
+    ) -> Result<Attempt, CallError> {
+        let now = Instant::now();
+        let alone = self.lines.alone(member);
+        let is_behind = is_behind || self.lines.has_waiting(Some(&alone));
+        let begun = match self.standing_for(member, now, None) {
+            Standing::Ready | Standing::Connecting if !is_behind => {
+                let is_it = |it: &Member| it == member;
+                let slot = self.balancer.borrow_mut().pick(now, &mut rand::rng(), is_it);
+                slot.and_then(|slot| self.attempt(slot, now, None))
+            }
+            Standing::Ready | Standing::Connecting | Standing::Full => {
+                let choice = Choice { allowed: Some(alone), point: None };
+                return self.queue(now, caller, call.times.deadline, call, &choice).await;
+            }
+            Standing::Down => None,
+        };
+        begun.ok_or_else(|| {
+            let service = &self.service;
+            let message =
+                format!("a call to all endpoints of {service} could not be sent to all of them");
+            CallError::new(Code::NoEndpoint, message)
+        })
     }
 }
 

@@ -222,7 +222,7 @@ impl Cluster {
     }
 
     /// Has a call wait in the line of its endpoints.
-    async fn queue(
+    pub(super) async fn queue(
         self: &Rc<Self>,
         now: Instant,
         caller: CallerId,

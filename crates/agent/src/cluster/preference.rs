@@ -96,7 +96,10 @@ impl Preference {
         usable: &dyn Fn(&Member) -> bool,
     ) -> Option<Slot> {
         let state = self.state.borrow();
-        let mut pick = |usable: &dyn Fn(&Member) -> bool| match (&state.affinity, point) {
+        let pick = |balancer: &mut Balancer<Member>, usable: &dyn Fn(&Member) -> bool| match (
+            &state.affinity,
+            point,
+        ) {
             (Some(affinity), Some(point)) => {
                 balancer.pick_at(now, &mut rand::rng(), affinity, point, usable)
             }
@@ -105,8 +108,12 @@ impl Preference {
         let near = state.routing.zone.as_deref().and_then(|zone| {
             let is_near =
                 |member: &Member| member.0.endpoint.params.get(ZONE).is_some_and(|it| it == zone);
-            pick(&|member| is_near(member) && usable(member))
+            pick(balancer, &|member| is_near(member) && usable(member))
         });
-        near.or_else(|| pick(usable))
+        match near {
+            // One that is ejected takes calls only if nobody else does, in whatever zone.
+            Some(slot) if !balancer.is_last_choice(slot, now) => near,
+            _ => pick(balancer, usable),
+        }
     }
 }

@@ -12,6 +12,7 @@ use super::member::TOKEN;
 use super::offering::Choice;
 use super::*;
 use crate::call::{Outcome, ProviderReply, Times};
+use crate::config::RoutingPolicy;
 use crate::invocation::THIS_AGENT;
 use crate::testing::{NOWHERE, NoFacts, on_worker, pool};
 
@@ -65,6 +66,22 @@ async fn offer(
     let outcome = outcome.await;
     assert_eq!(in_flight(cluster), 0, "everything is given back");
     (outcome, asked.into_inner())
+}
+
+/// The port of the endpoint that a call at `now` goes to, which answers or fails.
+fn ask(cluster: &Rc<Cluster>, now: Instant, point: Option<u32>, failing: &[u16]) -> u16 {
+    let choice = Choice { point, ..Choice::default() };
+    let slot = match cluster.next(&cluster.attempts(now + LONG), now, &choice) {
+        Next::Offer(slot) => slot,
+        other => panic!("{other:?}"),
+    };
+    let attempt = cluster.attempt(slot, now, None).unwrap();
+    let port = attempt.member.0.endpoint.port;
+    match failing.contains(&port) {
+        true => attempt.failed(now, &CallError::from_provider(Status::ServerError, "no")),
+        false => drop(attempt.answered(now, Serialization::Hessian2, b"")),
+    }
+    port
 }
 
 const LONG: Duration = Duration::from_secs(3600);
@@ -377,4 +394,30 @@ fn a_caller_is_told_of_some_endpoints_and_how_many_more_there_are() {
             }
         }
     });
+}
+
+/// An endpoint that is ejected can take calls if need be. It must not keep them in its zone.
+#[test]
+fn another_zone_stands_in_for_one_whose_endpoints_are_ejected() {
+    let zones = ["north", "south"];
+    for (balance, point) in [(Policy::RoundRobin, None), (Policy::ConsistentHash, Some(7))] {
+        on_worker(async || {
+            let routing = RoutingPolicy { zone: Some("north".into()), ..RoutingPolicy::default() };
+            let policy = ClusterPolicy { balance, routing: Arc::new(routing), ..policy(2) };
+            let cluster = cluster(&policy);
+            let mut snapshot = list(2);
+            let endpoints = snapshot.endpoints.iter().zip(zones);
+            let endpoints = endpoints.map(|(it, zone)| it.with_params([("zone", zone)].into()));
+            snapshot.endpoints = endpoints.collect();
+            cluster.update(&snapshot);
+            let start = Instant::now();
+            let ports = |failing: &'static [u16], from: u64| {
+                let at = move |n: u64| start + Duration::from_millis(from + 5 * n);
+                (0..40).map(|n| ask(&cluster, at(n), point, failing)).collect::<Vec<u16>>()
+            };
+            assert_eq!(ports(&[], 0), [1; 40], "the own zone comes first");
+            let failing = ports(&[1], 200);
+            assert_eq!(failing[35..], [2; 5], "{failing:?}");
+        });
+    }
 }

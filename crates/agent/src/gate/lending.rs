@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use flow::capacity::Allowance;
-use flow::gate::{Gate, Pass};
+use flow::gate::Pass;
 use flow::lender::{Demand, Lender};
 use link_proto::Credits;
 
@@ -77,10 +77,10 @@ impl AppGate {
 
     /// Lets a call of a link in by a credit, if the link has one for it.
     pub(super) fn enter_lent(&self, now: Instant, caller: u64) -> Option<Pass> {
+        let link = NonZeroU64::new(caller)?;
         let mut lending = self.lending.borrow_mut();
-        let is_lent = lending.as_mut().is_some_and(|it| it.lender.begin(caller));
-        let link = NonZeroU64::new(caller).filter(|_| is_lent)?;
-        Some(self.gate.borrow_mut().enter_lent(now, link))
+        let it = lending.as_mut()?;
+        self.gate.borrow_mut().enter_lent(now, link, || it.lender.begin(caller))
     }
 
     /// A call has ended that had a credit.
@@ -93,10 +93,7 @@ impl AppGate {
         self.allowed.set(allowance.limit);
         self.may_be_lent.set(allowance.may_be_lent);
         self.gate.borrow_mut().set_line_policy(allowance.line);
-        if !self.is_lending.get() {
-            self.gate.borrow_mut().set_limit(allowance.limit, allowance.reach);
-            return;
-        }
+        self.gate.borrow_mut().set_limit(allowance.limit, allowance.reach);
         self.change(|lender| lender.set_capacity(allowance.limit, now));
     }
 
@@ -119,7 +116,11 @@ impl AppGate {
         let Some(Lending { lender, mut borrowers }) = ended.map(|it| *it) else { return };
         self.is_lending.set(false);
         let open: Vec<_> = lender.end().filter_map(|link| borrowers.remove(&link)).collect();
-        self.gate.borrow_mut().set_limit(self.allowed.get(), self.allowed.get().into());
+        {
+            let mut gate = self.gate.borrow_mut();
+            gate.end_lending();
+            gate.set_limit(self.allowed.get(), self.allowed.get().into());
+        }
         open.iter().for_each(|borrower| borrower.tell(Credits::Open));
     }
 
@@ -160,7 +161,7 @@ impl AppGate {
         let Some(limit) = limit else { return };
         let is_wanted = {
             let mut gate = self.gate.borrow_mut();
-            set_own_limit(&mut gate, limit);
+            gate.set_own_limit(limit);
             gate.has_waiting() && !gate.is_full()
         };
         if is_wanted {
@@ -175,9 +176,4 @@ fn credits_of(source: Source, n: u32) -> Credits {
         Source::Configured | Source::Registered => Credits::Limited(n),
         Source::Found => Credits::Measured(n),
     }
-}
-
-/// Those who wait at the gate may hope for one place even if they have none now.
-fn set_own_limit<T>(gate: &mut Gate<T>, limit: u32) {
-    gate.set_limit(limit, limit.max(1).into());
 }

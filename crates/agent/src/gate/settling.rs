@@ -63,8 +63,9 @@ impl AppGate {
         if !is_of_dubbo || !is_long || self.shared.source() == Source::Found {
             return Some(pass);
         }
-        if pass.lent_to().is_some() {
+        if self.gate.borrow().lent_to(&pass).is_some() {
             self.lingering.borrow_mut().settling_lent.add(now + MOMENT);
+            self.settles_lent.set(true);
             return Some(pass);
         }
         self.gate.borrow_mut().answered(latency);
@@ -77,13 +78,13 @@ impl AppGate {
     /// When a call may be sent that has just been let in by a credit; `None` means at once.
     #[inline]
     pub fn sent_at(&self, now: Instant) -> Option<Instant> {
-        if self.is_lending.get() { self.all_free_at(now, 0) } else { None }
+        if self.settles_lent.get() { self.all_free_at(now, 0) } else { None }
     }
 
     /// Whether threads are free for certain for one more call.
     #[inline]
     pub(super) fn is_settled(&self, now: Instant) -> bool {
-        !self.is_lending.get() || self.all_free_at(now, 1).is_none()
+        !self.settles_lent.get() || self.all_free_at(now, 1).is_none()
     }
 
     /// When threads are free for certain for the calls in the app, and so many more.
@@ -91,6 +92,7 @@ impl AppGate {
     fn all_free_at(&self, now: Instant, n_more: u32) -> Option<Instant> {
         let settling = &mut self.lingering.borrow_mut().settling_lent;
         settling.forget(now);
+        self.settles_lent.set(settling.len() != 0);
         let in_flight = self.gate.borrow().stats().in_flight;
         settling.all_free_at(in_flight.saturating_add(n_more), self.allowed.get())
     }

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use flow::lender::Demand;
+use link_proto::Credits;
+use proptest::prelude::*;
+
 use super::*;
 use crate::config::AppCapacity;
 use crate::testing::on_worker;
@@ -222,4 +226,118 @@ fn the_configuration_counts_before_what_an_app_registers() {
     // An app that registers no threads still takes a call.
     gate.set_registered(0);
     assert_eq!(gate.capacity(), 1);
+}
+
+/// A link that hears what it may have in flight.
+struct Link {
+    number: u64,
+    n_told: Cell<u32>,
+}
+
+impl Borrower for Link {
+    fn n_told(&self) -> u32 {
+        self.n_told.get()
+    }
+
+    fn tell(&self, _: Credits) {
+        self.n_told.set(self.n_told.get() + 1);
+    }
+
+    fn tell_pause(&self, _: bool) {}
+}
+
+/// The calls of a few links and of others at one gate.
+struct Calls {
+    gate: Rc<AppGate>,
+    links: Vec<Rc<Link>>,
+    inside: Vec<Admitted>,
+    waiting: Vec<Waiting>,
+    now: Instant,
+}
+
+impl Calls {
+    fn new(capacity: u32) -> Self {
+        let gate = AppGate::new(&shared(capacity, 1), 0);
+        let links = (1..4).map(|number| Rc::new(Link { number, n_told: Cell::new(0) })).collect();
+        Self { gate, links, inside: Vec::new(), waiting: Vec::new(), now: Instant::now() }
+    }
+
+    /// A call is let in: there is room for it.
+    fn has_begun(&mut self, call: Admitted) {
+        self.inside.push(call);
+        let (n_calls, capacity) = (self.inside.len(), self.gate.allowed.get());
+        assert!(n_calls <= capacity as usize, "{n_calls} calls, and a capacity of {capacity}");
+    }
+
+    fn call(&mut self, caller: u64) {
+        let deadline = self.now + PATIENCE;
+        match self.gate.admit(self.now, CallerId::known(caller), deadline, Priority::default) {
+            Admission::In(admitted) => self.has_begun(admitted),
+            Admission::Waits(waiting) => self.waiting.push(waiting),
+            Admission::Shed(_) => {}
+        }
+    }
+
+    fn end(&mut self, n: u32) {
+        let Some(last) = self.inside.len().checked_sub(1) else { return };
+        let call = self.inside.swap_remove(n as usize % (last + 1));
+        match n % 4 {
+            0 => call.unused(self.now),
+            1 => call.failed(self.now, &CallError::new(Code::ThreadPoolExhausted, "")),
+            _ => call.answered(self.now),
+        }
+    }
+
+    fn step(&mut self, step: u8, caller: u64, n: u32) {
+        let (gate, now) = (Rc::clone(&self.gate), self.now);
+        let link = self.links.iter().find(|it| it.number == caller).cloned();
+        match (step, link) {
+            (0..=4, _) => self.call(caller),
+            (5..=6, _) => self.end(n),
+            (7, Some(link)) => gate.lend(now, caller, &(link as Rc<dyn Borrower>)),
+            (8, Some(link)) => {
+                let n_seen = link.n_told.get() - n.min(link.n_told.get()) % 2;
+                gate.demanded(now, caller, Demand { n_waiting: n % 6, n_seen });
+            }
+            (9, Some(_)) => gate.lost(now, caller),
+            (10, _) => {
+                gate.shared.configure(AppCapacity::Known(1 + n % 8));
+                gate.look_again();
+            }
+            (11, _) => gate.look_at_lending(now, n.is_multiple_of(2)),
+            (12, _) => drop((!self.waiting.is_empty()).then(|| self.waiting.remove(0))),
+            _ => self.now += n * Duration::from_millis(3),
+        }
+        gate.report(self.now);
+        gate.poll(self.now);
+        for mut waiting in std::mem::take(&mut self.waiting) {
+            match waiting.outcome.try_recv() {
+                Ok(Ok(admitted)) => self.has_begun(admitted),
+                Err(oneshot::error::TryRecvError::Empty) => self.waiting.push(waiting),
+                Ok(Err(_)) | Err(oneshot::error::TryRecvError::Closed) => {}
+            }
+        }
+        assert_eq!(self.gate.gate.borrow().stats().in_flight as usize, self.inside.len());
+    }
+}
+
+proptest! {
+    /// Whatever is lent meanwhile, and however often the capacity changes, no call begins while
+    /// the app has as many as it can take. All calls are forgotten with their ends.
+    #[test]
+    fn the_app_never_gets_more_calls_than_it_can_take(
+        capacity in 1..8u32,
+        steps in prop::collection::vec((0..14u8, 1..6u64, 0..60u32), 1..200),
+    ) {
+        on_worker(async || {
+            let mut calls = Calls::new(capacity);
+            for (step, caller, n) in steps {
+                calls.step(step, caller, n);
+            }
+            calls.waiting.clear();
+            calls.inside.drain(..).for_each(|call| call.unused(calls.now));
+            calls.gate.look_at_lending(calls.now, true);
+            assert!(calls.gate.has_room(calls.now));
+        });
+    }
 }

@@ -46,7 +46,7 @@ impl AppGate {
         }
     }
 
-    fn poll(self: &Rc<Self>, now: Instant) {
+    pub(super) fn poll(self: &Rc<Self>, now: Instant) {
         loop {
             let shed = self.gate.borrow_mut().poll_shed(now);
             let Some((task, shed)) = shed else { break };
@@ -64,7 +64,7 @@ impl AppGate {
     }
 
     /// Says what was seen since the last time, and learns what may be let in from now on.
-    fn report(&self, now: Instant) {
+    pub(super) fn report(&self, now: Instant) {
         let n_elsewhere = self.n_waiting_elsewhere();
         let (demand, sample) = {
             let mut gate = self.gate.borrow_mut();
@@ -77,7 +77,7 @@ impl AppGate {
         let report = Report { demand, in_flight: self.n_held(now), n_ended, sample };
         let n_waiting = self.gate.borrow().stats().n_waiting;
         let allowance = self.shared.report(now, self.worker, &report, n_waiting);
-        self.set_allowance(allowance);
+        self.set_allowance(now, allowance);
         // The next call starts a task again.
         self.is_active.set(report.demand != 0 || self.is_paused());
     }
@@ -90,7 +90,7 @@ impl AppGate {
         let own = Own { in_flight, demand };
         let n_ended = self.gate.borrow_mut().take_n_left();
         if let Some(allowance) = self.shared.returned(now, self.worker, own, n_ended) {
-            self.set_allowance(allowance);
+            self.set_allowance(now, allowance);
         }
     }
 

@@ -14,6 +14,7 @@ use wire::Conn;
 use super::dubbo::DubboClient;
 use super::link::LinkClient;
 use crate::call::{Outcome, forgotten};
+use crate::error::Code;
 
 /// A call that was sent. Dropped before its outcome is there, it is given up at its peer.
 pub struct SentCall {
@@ -71,9 +72,22 @@ impl Drop for SentCall {
         match self.at.take() {
             None => {}
             Some(SentBy::Link(conn, id)) => drop(conn.with(|link| link.cancel(id))),
-            // Its place in the table of pending calls is free again.
-            Some(SentBy::Dubbo(conn, id)) => drop(conn.with(|machine| machine.0.cancel(id))),
+            Some(SentBy::Dubbo(conn, id)) => match is_answered(&mut self.outcome) {
+                // It is too late for whoever waited, as one that is read later would be.
+                true => conn.with(|machine| machine.0.reply_was_late()),
+                // Its place in the table of pending calls is free again.
+                false => drop(conn.with(|machine| machine.0.cancel(id))),
+            },
         }
+    }
+}
+
+/// Whether the peer has answered a call, and nobody has looked at that yet.
+fn is_answered(outcome: &mut oneshot::Receiver<Outcome>) -> bool {
+    match outcome.try_recv() {
+        Ok(Ok(_)) => true,
+        Ok(Err(error)) => error.provider_status.is_some() || error.code == Code::ReplyTooLarge,
+        Err(_) => false,
     }
 }
 
@@ -84,15 +98,16 @@ mod tests {
     use std::task::Waker;
     use std::time::{Duration, Instant};
 
-    use dubbo_proto::{RequestHead, RequestTemplate, Serialization};
+    use bytes::Bytes;
+    use dubbo_proto::{RequestHead, RequestTemplate, Serialization, Status};
     use wire::{Budget, Group};
 
     use super::super::dubbo::DubboPeer;
     use super::super::{PeerProtocol, Setup, SharedSetup};
     use super::*;
-    use crate::call::ReplyTo;
+    use crate::call::{ProviderReply, ReplyTo};
     use crate::config::ClusterPolicy;
-    use crate::error::{CallError, Code};
+    use crate::error::CallError;
     use crate::memory::Memory;
     use crate::offload::Threads;
 
@@ -126,6 +141,26 @@ mod tests {
         assert_eq!((in_flight(&conn), sent.used()), (1, Some(USED)));
         drop(sent);
         assert_eq!(in_flight(&conn), 0);
+    }
+
+    /// Whoever counts what the endpoint still works on must not wait for a further answer.
+    #[test]
+    fn an_answer_that_nobody_looks_at_any_more_is_a_late_one() {
+        let refused = || CallError::from_provider(Status::ServerThreadpoolExhausted, "full");
+        let reply = || ProviderReply::new(USED, Bytes::new(), "h:1".into());
+        for (outcome, n_late) in [
+            (Ok(reply()), 1),
+            (Err(refused()), 1),
+            (Err(CallError::new(Code::ReplyTooLarge, "")), 1),
+            (Err(CallError::new(Code::Timeout, "it may come yet")), 0),
+            (Err(CallError::new(Code::ConnectionBroken, "it never will")), 0),
+        ] {
+            let (conn, sent) = sent();
+            let token = conn.with(|machine| machine.0.drain_pending().next().unwrap());
+            token.complete(outcome);
+            drop(sent);
+            assert_eq!(conn.look(|machine| machine.0.stats().stale_replies), n_late);
+        }
     }
 
     #[test]

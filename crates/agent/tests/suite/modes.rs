@@ -146,6 +146,21 @@ fn broadcast_reaches_all_and_fails_if_one_does() {
     assert!(answer.body.contains(&broken.addr.to_string()), "{}", answer.body);
 }
 
+#[test]
+fn broadcast_waits_where_an_endpoint_is_full() {
+    let hub = MemoryHub::new();
+    let (providers, _registered) = registered_providers(&hub, [Behaviour::Hang, Behaviour::Good]);
+    let method = "[[defaults.method]]\nnames = [\"echo\"]\ncluster = \"broadcast\"\n";
+    let agent = consumer_with_metrics(&hub, &format!("{BASE}endpoint_capacity = 1\n{method}"));
+    let n_had = || providers.each_ref().map(FakeProvider::n_requests);
+    let mut http = Http::to(&agent);
+    let headers = [STRING, "x-dubbo-timeout-ms: 30000"];
+    http.send(support::request(&format!("/{SERVICE}/echo"), &headers, "[\"a\"]"));
+    wait_until("both have it", || (n_had() == [1, 1]).then_some(()));
+    assert_ne!(echo_within(&agent, 200).status, 200);
+    assert_eq!(n_had(), [1, 2], "one of them has no room");
+}
+
 /// "retryable" invites to make the call again: not where an endpoint may have carried it out.
 #[test]
 fn what_an_endpoint_may_have_carried_out_is_not_called_unbegun() {

@@ -72,7 +72,7 @@ proptest! {
     /// Whatever happens, no more calls are in the app than may be; each call ends once.
     #[test]
     fn never_over_the_limit_and_each_call_ends_once(
-        steps in prop::collection::vec((0..8u8, 0..4u64, 0..120u32), 1..300),
+        steps in prop::collection::vec((0..11u8, 1..4u64, 0..120u32), 1..300),
         max_waiting in 0..20usize,
     ) {
         let start = crate::test_start();
@@ -87,7 +87,10 @@ proptest! {
                     let deadline = now + n * MS;
                     deadlines.push(deadline);
                     match gate.enter(now) {
-                        Some(pass) => inside.push((came, pass)),
+                        Some(pass) => {
+                            inside.push((came, pass));
+                            prop_assert!(inside.len() <= limit);
+                        }
                         None => match gate.wait(now, arrival(caller, deadline), came) {
                             Ok(key) => keys.push(key),
                             Err((_, item)) => ended.push(item),
@@ -105,6 +108,14 @@ proptest! {
                     limit = n as usize % 6;
                     gate.set_limit(n % 6, f64::from(n % 6));
                 }
+                7 => gate.set_own_limit(n % 6),
+                8 => gate.end_lending(),
+                9 => if let Some(pass) = gate.enter_lent(now, NonZeroU64::MIN, || 0 < n % 3) {
+                    deadlines.push(now + 1000 * MS);
+                    inside.push((came, pass));
+                    came += 1;
+                    prop_assert!(inside.len() <= limit);
+                },
                 _ => {
                     now += n * MS;
                     ended.extend(keys.pop().and_then(|key| gate.cancel(key)));
