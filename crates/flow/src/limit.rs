@@ -417,8 +417,8 @@ impl Limiter {
         Reopening { to, carried, was_opening: false, from, pause }
     }
 
-    /// The app has rejected nothing lately. To be called between samples, too: a limit that fell far
-    /// is not to wait until enough is answered for the next one.
+    /// The app has rejected nothing lately. To be called between samples, too: a limit that fell
+    /// far is not to wait until enough is answered for the next one.
     pub fn reopen(&mut self, now: Instant, sample: &Sample) {
         let Some(again) = self.reopening.as_deref_mut() else { return };
         if now < again.from || sample.n_answers == 0 || 0 < sample.n_rejected {

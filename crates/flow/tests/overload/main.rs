@@ -18,6 +18,7 @@
 )]
 
 mod links;
+mod turns;
 mod world;
 
 use std::ops::Range;
