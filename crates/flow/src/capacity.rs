@@ -285,6 +285,7 @@ impl Capacity {
             || MAX_SAMPLE_TIME <= time
             || SAMPLE_TIME <= time && SAMPLE_ANSWERS <= sample.n_answers;
         if !is_due {
+            self.limiter.reopen(now, &sample);
             return;
         }
         self.sample_since = now;

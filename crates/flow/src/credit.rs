@@ -7,11 +7,13 @@
 //! free only once the holder has returned it, since calls may still be in flight on it.
 //!
 //! Where more holders want credits than there are, credits rotate: those who have waited longest
-//! get theirs next.
+//! get theirs next. So does what is left over where few credits cannot be divided.
 //!
 //! All that a holder has may be in use by slow calls. Then one of its credits counts as nobody's,
 //! and the holder has its part of the others: one slow call must not keep the holder's other calls
-//! waiting. More than one does not count, so that slow calls do not take everything.
+//! waiting. More than one does not count, so that slow calls do not take everything. A holder that
+//! gets no part of the others returns that one, too, when its call ends: slow or not, its turn is
+//! over. Who has waited longest gets it then, and does not have to wait for the next deal.
 //!
 //! Invariants:
 //! - Credits are granted only while those held, with those not yet returned, are below the
@@ -39,6 +41,8 @@ struct CreditHolder {
     demand: u32,
     /// The deal in which it last held a credit.
     served: u64,
+    /// Its last turn to have one more than what all have: such turns are counted, of all.
+    had_more: u64,
     /// What the deal that is being made gives it.
     share: u32,
     /// All that it holds is in use by calls that do not end: it has one more than its share, of
@@ -53,15 +57,24 @@ pub struct Allocator<K> {
     n_held: u32,
     n_deals: u64,
     holders: BTreeMap<K, CreditHolder>,
+    /// Turns to have one more, of all holders, and those when they last changed.
+    n_more: u64,
+    n_more_before: u64,
     /// At the last deal more was wanted than free.
     is_scarce: bool,
     /// Those who are to get more as credits are returned, in their order.
     due: VecDeque<K>,
+    /// Those who get one each if more is returned than is due, in their order.
+    next: VecDeque<K>,
     changes: VecDeque<Change<K>>,
 }
 
 /// Of what nobody wants, one half is headroom of those who hold credits.
 const HEADROOM_PART: u32 = 2;
+/// Where each has so many, one more makes no difference, and nobody is told anything for it.
+const ONE_MORE_MATTERS: u32 = 16;
+/// Who has one more than others keeps it for so many deals: what changes hands lies idle meanwhile.
+const DEALS_WITH_MORE: u64 = 10;
 
 impl<K: Ord + Copy> Allocator<K> {
     /// Nobody holds anything yet.
@@ -71,9 +84,12 @@ impl<K: Ord + Copy> Allocator<K> {
             capacity,
             n_held: 0,
             n_deals: 0,
+            n_more: 0,
+            n_more_before: 0,
             holders: BTreeMap::new(),
             is_scarce: false,
             due: VecDeque::new(),
+            next: VecDeque::new(),
             changes: VecDeque::new(),
         }
     }
@@ -113,7 +129,7 @@ impl<K: Ord + Copy> Allocator<K> {
             (it.told, it.demand, it.share, it.is_stuck) = (0, 0, 0, false);
         }
         self.changes.retain(|change| change.holder != holder);
-        self.due.retain(|due| *due != holder);
+        self.forget_turns(holder);
     }
 
     /// A holder is gone for good, and what it held is free.
@@ -122,6 +138,7 @@ impl<K: Ord + Copy> Allocator<K> {
             self.n_held -= gone.held;
         }
         self.changes.retain(|change| change.holder != holder);
+        self.forget_turns(holder);
         self.grant_due();
     }
 
@@ -164,7 +181,7 @@ impl<K: Ord + Copy> Allocator<K> {
         let Some(it) = self.holders.get_mut(&holder) else { return };
         (it.share, it.demand) = (it.share.min(credits), it.demand.min(credits));
         let has_more = credits < it.told;
-        self.due.retain(|due| *due != holder);
+        self.forget_turns(holder);
         if has_more {
             self.tell(holder, credits);
         }
@@ -174,6 +191,7 @@ impl<K: Ord + Copy> Allocator<K> {
     /// A holder gets one more, if there is one. For who decides itself who gets what.
     pub fn grant_one(&mut self, holder: K) -> bool {
         self.due.clear();
+        self.next.clear();
         let is_free = 0 < self.free() && self.holders.contains_key(&holder);
         if is_free {
             self.grant(holder, 1);
@@ -193,10 +211,10 @@ impl<K: Ord + Copy> Allocator<K> {
     /// free.
     pub fn deal(&mut self) {
         self.n_deals += 1;
-        let n_left = self.share_out();
-        self.share_headroom(n_left);
+        self.share_out();
         let wanted: u64 = self.holders.values().map(|it| u64::from(it.missing())).sum();
-        self.is_scarce = u64::from(self.free()) < wanted || self.capacity < self.n_held;
+        self.is_scarce =
+            !self.next.is_empty() || u64::from(self.free()) < wanted || self.capacity < self.n_held;
         let changed: Vec<(K, u32)> = self
             .holders
             .iter()
@@ -226,29 +244,48 @@ impl<K: Ord + Copy> Allocator<K> {
         self.capacity.saturating_sub(self.n_held)
     }
 
-    /// Gives each holder what it wants, or an equal share if that is less. Returns what is left.
-    fn share_out(&mut self) -> u32 {
+    /// Gives each holder what it wants, or an equal share if that is less.
+    fn share_out(&mut self) {
         let n_stuck: u32 = self.holders.values().map(CreditHolder::n_stuck).sum();
         let mut left = self.capacity.saturating_sub(n_stuck);
         let level = self.level(left);
         let mut short = Vec::new();
+        let is_kept = !self.n_deals.is_multiple_of(DEALS_WITH_MORE);
+        if !is_kept {
+            self.n_more_before = self.n_more;
+        }
         for (holder, it) in &mut self.holders {
             let wanted = it.demand.saturating_sub(it.n_stuck());
-            let share = level.min(wanted);
-            it.share = share + it.n_stuck();
-            left -= share;
-            if share < wanted {
-                short.push((it.served, *holder));
+            it.share = level.min(wanted);
+            left -= it.share;
+            if it.share < wanted {
+                let turn = match (ONE_MORE_MATTERS <= level, is_kept) {
+                    (true, _) => 0,
+                    (_, true) => u64::MAX - it.had_more,
+                    _ => it.had_more,
+                };
+                short.push((it.served, turn, *holder));
             }
         }
         // The division leaves less than one for each: those who have waited longest get it.
         short.sort_unstable();
-        for (_, holder) in short {
-            let Some(it) = self.holders.get_mut(&holder).filter(|_| 0 < left) else { break };
-            it.share += 1;
-            left -= 1;
+        let mut short = short.into_iter().map(|(.., holder)| holder);
+        for holder in short.by_ref().take(usize::try_from(left).unwrap_or(usize::MAX)) {
+            if let Some(it) = self.holders.get_mut(&holder) {
+                it.share += 1;
+                left -= 1;
+                if it.had_more <= self.n_more_before {
+                    self.n_more += 1;
+                    it.had_more = self.n_more;
+                }
+            }
         }
-        left
+        self.next = short.collect();
+        let is_enough = self.next.is_empty();
+        for it in self.holders.values_mut().filter(|it| is_enough || 0 < it.share) {
+            it.share += it.n_stuck();
+        }
+        self.share_headroom(left);
     }
 
     /// The greatest share that everybody who wants as much can have.
@@ -287,6 +324,11 @@ impl<K: Ord + Copy> Allocator<K> {
         self.due = due.into_iter().map(|(_, holder)| holder).collect();
     }
 
+    fn forget_turns(&mut self, holder: K) {
+        self.due.retain(|due| *due != holder);
+        self.next.retain(|next| *next != holder);
+    }
+
     /// Grants what is free to those who are to get more.
     fn grant_due(&mut self) {
         while let Some(holder) = self.due.front().copied().filter(|_| 0 < self.free()) {
@@ -298,6 +340,15 @@ impl<K: Ord + Copy> Allocator<K> {
             }
             if more == missing {
                 self.due.pop_front();
+            }
+        }
+        while 0 < self.free() {
+            let Some(holder) = self.next.pop_front() else { return };
+            let Some(it) = self.holders.get_mut(&holder) else { continue };
+            let n_stuck = if it.share == 0 { u32::from(it.is_stuck) } else { 0 };
+            if it.held <= it.share + n_stuck {
+                it.share += n_stuck + 1;
+                self.grant(holder, 1);
             }
         }
     }

@@ -177,6 +177,11 @@ impl Lender {
         self.allocator.join(CreditOwner::Link(link));
         self.allocator.demand(CreditOwner::Link(link), 1);
         self.take_changes(now);
+        if let Some(it) = self.links.get_mut(&link).filter(|it| it.n_told == n_told) {
+            // It has to know that it needs credits. Otherwise it never says how many calls wait.
+            it.n_told = it.n_told.wrapping_add(1);
+            self.told.push_back(CreditNotice { link, credits: 0 });
+        }
     }
 
     /// Whether the link was told how many calls it may have in flight.

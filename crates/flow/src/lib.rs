@@ -40,6 +40,7 @@ mod attempt_end;
 mod attempts;
 pub mod breaker;
 pub mod capacity;
+mod carried;
 pub mod connection_count;
 pub mod credit;
 pub mod fault;

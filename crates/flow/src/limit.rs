@@ -18,8 +18,14 @@
 //! until the app rejects one. A rejection comes back much sooner than an answer.
 //!
 //! What the app rejects tells how much it had then. A limit above that falls there at once, however
-//! often, as long as the app rejects most calls. Where it has rejected a few, the limit stays a
-//! little below for a while: each try to get more costs calls.
+//! often, as long as the app rejects most calls. Where it has rejected a few, the limit falls to a
+//! little below what the app takes otherwise, and stays there for a while: each try to get more
+//! costs calls.
+//!
+//! An app may also reject a call for a reason of that call, such as the quota of one caller. It
+//! says nothing of the pool if the app has much less to do than it has just been seen to take. It
+//! has to reject many calls then, before the limit falls. If the pool is full after all, these
+//! calls are what it costs to find that out; it takes milliseconds where callers are many.
 //!
 //! Others may have filled the pool, and go again. A limit that fell far is opened again once a call
 //! is answered and none is rejected. Each time that this was too early, it waits longer, and one
@@ -33,6 +39,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::carried::Carried;
 use crate::throughput::BestThroughput;
 use crate::windowed_min::WindowedMin;
 
@@ -158,6 +165,8 @@ impl Sample {
     }
 }
 
+/// So many calls, in the app or rejected, make a load. Fewer never show that most are rejected.
+const LEAST_LOAD: u32 = 4;
 /// Of what the app had when it rejected calls, so much is left.
 const AFTER_REJECTION: f64 = 0.9;
 /// It does not get more than so much of that again
@@ -172,6 +181,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const OPENING_STEP: Duration = Duration::from_millis(10);
 /// A lower limit shows after about as long as a call takes, within these bounds.
 const SETTLING: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+/// Rejections and answers are counted for about as long as a call takes, within these bounds.
+const COUNTING: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 /// So many times the floor is not a queue yet.
 const TOLERANCE: f64 = 1.2;
 /// What a limit grows by in a sample that has not fallen yet.
@@ -186,15 +197,18 @@ pub struct Limiter {
     limit: f64,
     floor: WindowedMin,
     best: BestThroughput,
+    /// How many calls it had at a time and did not reject. It may have queued some of them.
+    carried: Carried,
     /// Since the app rejected calls, no more is proven than this. It grows as a limit does.
     proven_max: f64,
     /// What calls took of late.
     usual: Duration,
     /// A few rejections until then say nothing new: the limit was lowered just now.
     settles_until: Instant,
-    /// Answers and rejections since then.
+    /// Answers and rejections since the app rejected something, and until the limit falls.
     n_answers: u32,
     n_rejected: u32,
+    counts_until: Instant,
     /// It has not fallen yet, and may grow fast.
     is_eager: bool,
     growth: Growth,
@@ -217,6 +231,10 @@ enum Growth {
 #[derive(Clone, Copy, Debug)]
 struct Reopening {
     to: f64,
+    /// What the app has carried before: more is not tried twice where the limit is measured.
+    carried: f64,
+    /// The app had not rejected anything before, and the limit was free to open further.
+    was_opening: bool,
     /// Not before this.
     from: Instant,
     /// The next one waits so long if this one comes too early.
@@ -229,6 +247,7 @@ impl Limiter {
     pub fn new(policy: LimitPolicy, now: Instant) -> Self {
         let floor = WindowedMin::new(policy.floor_window, now);
         let best = BestThroughput::new(policy.floor_window, now);
+        let carried = Carried::new(policy.floor_window, now);
         let (limit, is_eager) = (f64::from(policy.initial), policy.is_eager);
         let growth = match policy.initial < policy.opens_to {
             true => Growth::Opens { wanted_since: None },
@@ -239,11 +258,13 @@ impl Limiter {
             limit,
             floor,
             best,
+            carried,
             proven_max: f64::INFINITY,
             usual: SETTLING[0],
             settles_until: now,
             n_answers: 0,
             n_rejected: 0,
+            counts_until: now,
             is_eager,
             growth,
             reopening: None,
@@ -283,36 +304,32 @@ impl Limiter {
             return false;
         }
         *wanted_since = Some(now);
-        let again = self.reopening.as_deref();
+        let (before, again) = (self.limit, self.reopening.as_deref());
         let to = again.map_or_else(|| f64::from(self.policy.opens_to), |again| again.to);
+        let goes_on = again.is_some_and(|again| again.was_opening);
         self.set((self.limit * 2.0).min(to));
-        if to <= self.limit {
+        if to <= self.limit && !goes_on {
             (self.growth, self.reopening) = (Growth::Usual, None);
         }
-        true
+        before < self.limit
     }
 
     /// Learns from what was seen since the last time.
     pub fn take_in(&mut self, now: Instant, sample: &Sample) {
         self.best.take_in(now, sample.n_answers);
+        self.carried.take_in(now, sample.max_in_flight, sample.n_rejected);
         self.usual = sample.mean_latency().unwrap_or(self.usual);
+        if 0 < sample.n_rejected && self.counts_until <= now {
+            self.counts_until = now + self.usual.clamp(COUNTING[0], COUNTING[1]);
+            (self.n_answers, self.n_rejected) = (0, 0);
+        }
         self.n_answers = self.n_answers.saturating_add(sample.n_answers);
         self.n_rejected = self.n_rejected.saturating_add(sample.n_rejected);
         if 0 < sample.n_rejected {
-            self.is_eager = false;
-            let reopening = self.reopening_after_rejection(now);
-            if self.is_opening() {
-                self.growth = Growth::Usual;
-            }
-            if self.settles_until <= now || self.rejects_most_of(sample) {
-                self.settles_until = now + self.usual.clamp(SETTLING[0], SETTLING[1]);
-                self.fall(now, sample);
-            }
-            self.reopening = (2.0 * self.limit < reopening.to).then(|| Box::new(reopening));
-            return;
+            return self.take_in_rejections(now, sample);
         }
         self.reopen(now, sample);
-        let is_used_up = self.limit <= f64::from(sample.max_in_flight) + 1.0;
+        let is_used_up = self.is_used_up(sample);
         let allowance = self.limit.sqrt();
         let (Some(mean), Some(latency_min)) = (sample.mean_latency(), self.policy.latency_min)
         else {
@@ -348,63 +365,114 @@ impl Limiter {
         };
         let next = next.max(f64::from(latency_min).min(self.limit));
         self.set(match self.growth {
-            Growth::Held { below, until } if now < until => next.min(below.max(self.limit)),
+            // It rejects calls rather than have them wait.
+            Growth::Held { below, until } if now < until => {
+                next.clamp(self.limit, below.max(self.limit))
+            }
             _ => next,
         });
     }
 
-    /// What the limit may open to again, now that the app has rejected calls.
-    fn reopening_after_rejection(&self, now: Instant) -> Reopening {
-        let Some(Reopening { to, from, pause }) = self.reopening.as_deref().copied() else {
-            // A limit that is measured may be more than the app has ever had.
-            let to = if self.is_known() { self.limit } else { self.limit.min(self.proven()) };
-            return Reopening { to, from: now, pause: FIRST_PAUSE };
-        };
-        if !self.is_opening() {
-            return Reopening { to, from, pause };
-        }
-        let to = if self.is_known() { to } else { to / 2.0 };
-        Reopening { to, from: now + pause, pause: (2 * pause).min(LONGEST_PAUSE) }
-    }
-
-    /// The app has rejected nothing lately.
-    fn reopen(&mut self, now: Instant, sample: &Sample) {
-        let Some(Reopening { to, from, .. }) = self.reopening.as_deref_mut() else { return };
-        if now < *from || sample.n_answers == 0 {
+    fn take_in_rejections(&mut self, now: Instant, sample: &Sample) {
+        self.is_eager = false;
+        let in_flight = f64::from(sample.in_flight());
+        let carried = self.carried.most().max(self.proven());
+        let says_little = in_flight < carried / 2.0;
+        // A few threads of a large pool may be late.
+        let margin = carried / if says_little { 2.0 } else { 4.0 };
+        let rejects_most = LEAST_LOAD <= self.n_rejected.saturating_add(sample.in_flight())
+            && f64::from(self.n_answers).max(margin) < f64::from(self.n_rejected);
+        if !rejects_most && (says_little || sample.in_flight() == 0) {
             return;
         }
-        if *to <= self.limit || matches!(self.growth, Growth::Opens { .. }) {
+        let reopening = self.reopening_after_rejection(now);
+        if self.is_opening() {
+            self.growth = Growth::Usual;
+        }
+        if self.settles_until <= now || rejects_most && in_flight < self.limit {
+            self.settles_until = now + self.settling();
+            self.fall(now, sample, rejects_most);
+        }
+        self.reopening = (2.0 * self.limit < reopening.to).then(|| Box::new(reopening));
+    }
+
+    /// What the limit may open to again, now that the app has rejected calls.
+    fn reopening_after_rejection(&self, now: Instant) -> Reopening {
+        let Some(again) = self.reopening.as_deref().copied() else {
+            let carried = self.carried.most().max(self.proven());
+            // A limit that is measured may be more than the app has ever had.
+            let to = match self.is_known() {
+                true => self.limit,
+                false => self.limit.min(carried.max(self.policy.initial.into())),
+            };
+            let was_opening = self.is_opening();
+            return Reopening { to, carried, was_opening, from: now, pause: FIRST_PAUSE };
+        };
+        if !self.is_opening() {
+            return again;
+        }
+        let Reopening { to, carried, pause, .. } = again;
+        let to = if self.is_known() { to } else { (to / 2.0).min(carried) };
+        let (from, pause) = (now + pause, (2 * pause).min(LONGEST_PAUSE));
+        Reopening { to, carried, was_opening: false, from, pause }
+    }
+
+    /// The app has rejected nothing lately. To be called between samples, too: a limit that fell
+    /// far is not to wait until enough is answered for the next one.
+    pub fn reopen(&mut self, now: Instant, sample: &Sample) {
+        let Some(again) = self.reopening.as_deref_mut() else { return };
+        if now < again.from || sample.n_answers == 0 || 0 < sample.n_rejected {
+            return;
+        }
+        let was_opening = again.was_opening;
+        if again.to <= self.limit || matches!(self.growth, Growth::Opens { .. }) {
             // It has had its time.
-            (self.growth, self.reopening) = (Growth::Usual, None);
+            self.growth = match was_opening {
+                true => Growth::Opens { wanted_since: None },
+                false => Growth::Usual,
+            };
+            self.proven_max = self.proven_max.max(self.limit);
+            self.reopening = None;
             return;
         }
         self.growth = Growth::Opens { wanted_since: None };
-        *from = now + HOLD_TIME;
-    }
-
-    /// The limit has just fallen, and the app still rejects most of what was sent within the new
-    /// one. That has to be more than a few late threads of a large pool.
-    fn rejects_most_of(&self, sample: &Sample) -> bool {
-        let n_answers = f64::from(self.n_answers) + self.proven() / 2.0;
-        f64::from(sample.in_flight()) < self.limit && n_answers < f64::from(self.n_rejected)
+        again.from = now + HOLD_TIME;
     }
 
     /// The app rejected calls. Threads that have just answered may not be back yet, above all on
     /// a busy machine. So a few rejections do not show that the app can take less than it has
-    /// proven to need. Once it rejects most calls, they do.
-    fn fall(&mut self, now: Instant, sample: &Sample) {
-        let in_flight = f64::from(sample.in_flight());
-        let rejects_most = self.n_answers < self.n_rejected;
-        let shown = if rejects_most { in_flight } else { in_flight.max(self.proven()) };
+    /// proven to take. Once it rejects most calls, they do.
+    fn fall(&mut self, now: Instant, sample: &Sample, rejects_most: bool) {
+        let (in_flight, most) = (f64::from(sample.in_flight()), f64::from(sample.max_in_flight));
+        let carried = match self.is_used_up(sample) {
+            true => self.carried.most(),
+            // Callers want less by now.
+            false => self.carried.most().min(most),
+        };
+        let shown = match rejects_most {
+            true => in_flight,
+            false => in_flight.max(self.proven()).max(carried),
+        };
         (self.n_answers, self.n_rejected) = (0, 0);
-        let shown = shown.min(self.limit);
         // What most calls ran into may be far below what the app can take, so it is tried at once.
         self.growth = match rejects_most {
             true => Growth::Usual,
             false => Growth::Held { below: shown * HELD_AFTER_REJECTION, until: now + HOLD_TIME },
         };
+        if rejects_most {
+            self.carried.forget(now);
+        }
         self.proven_max = shown * AFTER_REJECTION;
-        self.set(self.proven_max);
+        self.set(self.limit.min(self.proven_max));
+    }
+
+    fn is_used_up(&self, sample: &Sample) -> bool {
+        self.limit <= f64::from(sample.max_in_flight) + 1.0
+    }
+
+    /// How long it takes until a lower limit shows.
+    fn settling(&self) -> Duration {
+        self.usual.clamp(SETTLING[0], SETTLING[1])
     }
 
     /// How many calls the app has worked on at a time lately, by Little's law.

@@ -99,6 +99,33 @@ fn credits_rotate_where_there_are_more_holders_than_credits() {
     assert!(n_served.iter().all(|n| 0 < *n), "{n_served:?}");
 }
 
+/// Two workers of an app with five threads, of which one would always have three.
+#[test]
+fn what_cannot_be_divided_rotates_too() {
+    for (capacity, n) in [(5, 2), (8, 3), (11, 7)] {
+        let demands = vec![20; n as usize];
+        let mut allocator = with_demands(capacity, &demands);
+        let mut sums = vec![0; n as usize];
+        let n_deals = 100 * n;
+        for _ in 0..n_deals {
+            rounds(&mut allocator, &demands, 1);
+            (0..).zip(&mut sums).for_each(|(holder, sum)| *sum += allocator.held_by(holder));
+        }
+        let fair = capacity * n_deals / n;
+        let is_fair = |sum: &u32| sum.abs_diff(fair) <= fair / 20;
+        assert!(sums.iter().all(is_fair), "{sums:?}, fair is {fair}");
+    }
+    // Where each has many, nobody is told anything for that.
+    let demands = [100; 3];
+    let mut allocator = with_demands(100, &demands);
+    rounds(&mut allocator, &demands, 3);
+    for _ in 0..30 {
+        (0..).zip(demands).for_each(|(holder, demand)| allocator.demand(holder, demand));
+        allocator.deal();
+        assert_eq!(allocator.poll_change(), None);
+    }
+}
+
 proptest! {
     /// No grant exceeds the capacity, whatever holders report, return late, or are lost.
     #[test]

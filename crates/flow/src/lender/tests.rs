@@ -87,6 +87,23 @@ impl LenderFixture {
     }
 }
 
+/// Whoever is not told that it needs credits never says how many calls wait.
+#[test]
+fn who_joins_is_told_also_if_there_is_nothing_for_it() {
+    let now = test_start();
+    let mut lender = Lender::new(1, Own { in_flight: 1, demand: 1 }, now);
+    for (link, n_told) in [(1, 0), (2, u32::MAX)] {
+        lender.join(now, link, n_told);
+        assert_eq!(lender.poll_told(), Some(CreditNotice { link, credits: 0 }));
+        assert_eq!(
+            (lender.poll_told(), lender.links[&link].n_told),
+            (None, n_told.wrapping_add(1))
+        );
+        lender.join(now, link, n_told);
+        assert_eq!(lender.poll_told(), None, "it knows");
+    }
+}
+
 #[test]
 fn capacity_goes_where_it_is_wanted() {
     let mut fixture = LenderFixture::new(200, &[10, 500, 500]);

@@ -222,6 +222,94 @@ fn a_limit_that_fell_because_of_others_comes_back_when_they_have_gone() {
     }
 }
 
+/// An app that has just taken 30 calls at a time rejects one or a few, with nothing else to do.
+/// That says nothing of its pool.
+#[test]
+fn a_few_rejections_of_an_app_that_has_little_to_do_change_nothing() {
+    for policy in [LimitPolicy::known(200), LimitPolicy::default(), LimitPolicy::direct()] {
+        for n_rejected in [1, 2, 5, 10] {
+            let start = crate::test_start();
+            let mut limiter = Limiter::new(policy, start);
+            let at = |n: u32| start + WINDOW * n;
+            (0..20).for_each(|n| limiter.take_in(at(n), &sample(30, Duration::from_millis(50))));
+            let (limit, is_opening) = (limiter.limit(), limiter.is_opening());
+            for n in 0..n_rejected {
+                let mut sample = Sample { max_in_flight: 1, ..Sample::default() };
+                sample.rejected(n % 3);
+                limiter.take_in(at(20) + Duration::from_millis(1) * n, &sample);
+            }
+            assert_eq!((limiter.limit(), limiter.is_opening()), (limit, is_opening));
+        }
+    }
+}
+
+/// The first call of all, and a caller that makes one call at a time.
+#[test]
+fn calls_one_at_a_time_fill_no_pool() {
+    for policy in [LimitPolicy::known(200), LimitPolicy::default(), LimitPolicy::direct()] {
+        let start = crate::test_start();
+        let mut limiter = Limiter::new(policy, start);
+        for n in 0..20 {
+            let mut sample = Sample { max_in_flight: 1, ..Sample::default() };
+            sample.rejected(0);
+            limiter.take_in(start + WINDOW * n, &sample);
+            assert_eq!(limiter.limit(), policy.initial);
+        }
+    }
+}
+
+/// Others fill a pool that has just taken 100 calls at a time, and leave nothing or a few threads.
+/// That takes no more rejections than it took calls.
+#[test]
+fn a_pool_that_others_have_filled_is_found_within_milliseconds() {
+    for policy in [LimitPolicy::known(200), open(), LimitPolicy::direct()] {
+        for n_left in [0, 10, 40, 60] {
+            let start = crate::test_start();
+            let mut limiter = Limiter::new(policy, start);
+            let at = |n: u32| start + WINDOW * n;
+            (0..20).for_each(|n| limiter.take_in(at(n), &sample(100, Duration::from_millis(50))));
+            let found_after = (0..100).find(|n| {
+                let mut sample = Sample { max_in_flight: n_left + 1, ..Sample::default() };
+                sample.rejected(n_left);
+                limiter.take_in(at(20) + Duration::from_millis(1) * *n, &sample);
+                limiter.limit() <= n_left.max(1)
+            });
+            let most = if n_left < 50 { 55 } else { 30 };
+            assert!(found_after.is_some_and(|n| n < most), "{n_left}: {found_after:?}, {policy:?}");
+        }
+    }
+}
+
+/// A limit that fell to nothing for a wrong reason is back within a second, under a load of fast
+/// and slow calls: it opens by one answer, and how late answers are says nothing by then.
+#[test]
+fn a_limit_that_fell_for_nothing_comes_back_under_a_mixed_load() {
+    for policy in [LimitPolicy::known(200), LimitPolicy::default(), LimitPolicy::direct()] {
+        let start = crate::test_start();
+        let mut limiter = Limiter::new(policy, start);
+        let ms = |n: u32| start + Duration::from_millis(1) * n;
+        for n in 0..50 {
+            let mut sample = Sample { max_in_flight: 1, ..Sample::default() };
+            sample.rejected(0);
+            limiter.take_in(ms(n), &sample);
+        }
+        assert_eq!(limiter.limit(), 1);
+        for n in 3..50 {
+            let in_flight = limiter.limit().min(30);
+            let mut sample = Sample { max_in_flight: in_flight, ..Sample::default() };
+            let latency = Duration::from_millis(if n % 4 == 0 { 300 } else { 5 });
+            (0..in_flight).for_each(|_| sample.answered(latency));
+            limiter.take_in(ms(n * 20), &sample);
+            limiter.open(ms(n * 20), 30);
+            assert!(n < 25 || 30 <= limiter.limit(), "{n}: {}, {policy:?}", limiter.limit());
+        }
+        (50..200).for_each(|n| {
+            limiter.take_in(ms(n * 20), &sample(30, Duration::from_millis(5 + u64::from(n))));
+        });
+        assert!(30 <= limiter.limit(), "{}", limiter.limit());
+    }
+}
+
 /// A small pool is not opened again and again.
 #[test]
 fn what_a_limit_never_had_it_does_not_open_to() {

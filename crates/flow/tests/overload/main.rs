@@ -18,8 +18,10 @@
 )]
 
 mod links;
+mod turns;
 mod world;
 
+use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
@@ -214,6 +216,61 @@ fn an_app_that_rejects_is_found_out_fast() {
     }
 }
 
+/// An app with room for all rejects the calls of one caller, such as one whose quota is used up:
+/// one, or some at once, while it has little to do, or now and then all the time. Others hardly
+/// notice: methods that take 0 to 20 ms, and one that takes 300.
+#[test]
+fn what_is_rejected_for_its_own_sake_shuts_nobody_out() {
+    let caller = SimConsumer {
+        timeout: 3000 * MS,
+        works: [1, 1, 2, 5, 10, 15, 20, 300].map(|ms| ms * MS).to_vec(),
+        ..SimConsumer::default()
+    };
+    let refused = |per_s, active: Range<u32>| SimConsumer {
+        per_s: Some(per_s),
+        is_refused: true,
+        active: Some(active.start * MS..active.end * MS),
+        ..caller.clone()
+    };
+    // Who is there when they come, and what others are to get in the second after that, of what
+    // they get without those calls.
+    let cases = [
+        ("one", refused(20.0, 1900..2000), true, 0.85),
+        ("one", refused(20.0, 1900..2000), false, 0.85),
+        ("some at once", refused(1500.0, 1980..1990), true, 0.6),
+        ("some at once", refused(1500.0, 1980..1990), false, 0.6),
+        // They show a full pool, and that has to be found wrong.
+        ("many", refused(500.0, 1700..1990), true, 0.35),
+        ("all the time", refused(20.0, 0..3000), true, 0.5),
+    ];
+    for policy in [LimitPolicy::known(200), LimitPolicy::default(), LimitPolicy::direct()] {
+        for (what, refused, is_warm, least) in &cases {
+            let goodput = |refused: Option<&SimConsumer>, n_workers, seed| {
+                let active = |active: Range<u32>| {
+                    let active = Some(active.start * MS..active.end * MS);
+                    vec![SimConsumer { active, ..caller.clone() }; 30]
+                };
+                let mut consumers = active(2000..3000);
+                consumers.extend(refused.cloned());
+                if *is_warm {
+                    consumers.extend(active(0..1500));
+                }
+                let threads = 200;
+                let provider = Provider { threads, ..provider(policy, false, n_workers) };
+                let (providers, faults, time) = (vec![provider], Vec::new(), 3000 * MS);
+                let plan = OverloadPlan { providers, consumers, faults, time };
+                World::new(plan, seed).run().answered().take(30).sum::<u64>() as f64
+            };
+            for (n_workers, seed) in [(1, 0), (1, 1), (1, 2), (2, 3), (2, 4), (2, 5)] {
+                let share =
+                    goodput(Some(refused), n_workers, seed) / goodput(None, n_workers, seed);
+                println!("{what}, warm {is_warm}, {n_workers} workers, seed {seed}: {share:.2}");
+                assert!(*least < share, "{what}, warm {is_warm}: {share} with {policy:?}");
+            }
+        }
+    }
+}
+
 /// Room goes round among the workers, and calls of the first one are slow. Its other callers get
 /// their turns, and it does not get all.
 #[test]
@@ -236,7 +293,7 @@ fn slow_calls_of_a_worker_starve_nobody_where_room_goes_round() {
             worker: Some(worker),
             ..SimConsumer::default()
         };
-        let slow = SimConsumer { work: Some(4000 * MS), timeout: 60_000 * MS, ..caller(0) };
+        let slow = SimConsumer { works: vec![4000 * MS], timeout: 60_000 * MS, ..caller(0) };
         let mut callers = vec![slow; n_slow];
         (0..2 * n_workers).for_each(|n| callers.push(caller(n % n_workers)));
         let world = run(provider, callers, 20);

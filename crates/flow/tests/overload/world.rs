@@ -1,6 +1,7 @@
 //! Consumers, agents with their workers, and apps; and what happens to them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use flow::capacity::{Capacity, REPORT_INTERVAL, Report};
@@ -57,8 +58,22 @@ pub(crate) struct SimConsumer {
     pub(crate) timeout: Duration,
     /// The worker that has its calls; `None` if each may have them.
     pub(crate) worker: Option<usize>,
-    /// What its calls take; `None` if they take what others take.
-    pub(crate) work: Option<Duration>,
+    /// What its calls take, each one of these; what others take if there are none.
+    pub(crate) works: Vec<Duration>,
+    /// It makes calls between these times after the start; `None` if it always does.
+    pub(crate) active: Option<Range<Duration>>,
+    /// The app rejects all its calls, however little it has to do.
+    pub(crate) is_refused: bool,
+}
+
+impl SimConsumer {
+    fn begins(&self) -> Duration {
+        self.active.as_ref().map_or(Duration::ZERO, |active| active.start)
+    }
+
+    fn ends(&self) -> Duration {
+        self.active.as_ref().map_or(Duration::MAX, |active| active.end)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -170,9 +185,11 @@ impl World {
             by_consumer: vec![(0, 0); plan.consumers.len()],
             plan,
         };
-        (0..world.plan.consumers.len()).for_each(|consumer| world.plan_call(consumer));
         for consumer in 0..world.plan.consumers.len() {
-            world.plan_next(consumer, START_TIME);
+            world.plan_call(consumer, world.plan.consumers[consumer].begins());
+        }
+        for consumer in 0..world.plan.consumers.len() {
+            world.plan_next(consumer, START_TIME, world.plan.consumers[consumer].begins());
         }
         for (after, fault, time) in world.plan.faults.clone() {
             world.plan_event(after, WorldEvent::Begin(fault, time));
@@ -216,21 +233,24 @@ impl World {
         self.events.insert((self.now + after, self.n_planned), event);
     }
 
-    /// Who makes one call after the other makes the next within that time.
-    fn plan_next(&mut self, consumer: usize, within: Duration) {
+    /// Who makes one call after the other makes the next within that time, not before `after`.
+    fn plan_next(&mut self, consumer: usize, within: Duration, after: Duration) {
         if self.plan.consumers[consumer].per_s.is_none() {
-            let after = within.mul_f64(self.rng.random());
-            if self.now + after < self.start + self.plan.time {
-                self.plan_event(after, WorldEvent::Call(consumer));
-            }
+            let after = after + within.mul_f64(self.rng.random());
+            self.plan_call_after(consumer, after);
         }
     }
 
-    fn plan_call(&mut self, consumer: usize) {
+    fn plan_call(&mut self, consumer: usize, begins: Duration) {
         let Some(per_s) = self.plan.consumers[consumer].per_s else { return };
         let mean = 1.0 / per_s;
         let after = Duration::from_secs_f64(-mean * (1.0 - self.rng.random::<f64>()).ln());
-        if self.now + after < self.start + self.plan.time {
+        self.plan_call_after(consumer, begins + after);
+    }
+
+    fn plan_call_after(&mut self, consumer: usize, after: Duration) {
+        let ends = self.plan.time.min(self.plan.consumers[consumer].ends());
+        if self.now + after < self.start + ends {
             self.plan_event(after, WorldEvent::Call(consumer));
         }
     }
@@ -238,7 +258,7 @@ impl World {
     fn handle(&mut self, event: &WorldEvent) {
         match *event {
             WorldEvent::Call(consumer) => {
-                self.plan_call(consumer);
+                self.plan_call(consumer, Duration::ZERO);
                 self.call(consumer);
             }
             WorldEvent::Done { call, life } => self.done(call, life),
@@ -338,7 +358,7 @@ impl World {
             Err((_, id)) => {
                 self.tally.shed += 1;
                 self.calls.remove(&id);
-                self.plan_next(consumer, SHED_PAUSE);
+                self.plan_next(consumer, SHED_PAUSE, Duration::ZERO);
             }
         }
     }
@@ -353,7 +373,7 @@ impl World {
             assert!(self.now <= call.deadline + PRECISION, "it waited for too long");
             self.tally.shed += 1;
             self.tally.displaced += u64::from(shed == Shed::Full);
-            self.plan_next(call.consumer, SHED_PAUSE);
+            self.plan_next(call.consumer, SHED_PAUSE, Duration::ZERO);
         }
         loop {
             let gate = &mut self.apps[provider].workers[worker].gate;
@@ -376,28 +396,40 @@ impl World {
     fn send_in(&mut self, id: u64, pass: Pass) {
         let call = self.calls.get_mut(&id).expect("it begins");
         call.pass = Some(pass);
-        let provider = call.provider;
+        let (provider, is_refused) = (call.provider, self.plan.consumers[call.consumer].is_refused);
         let app = &mut self.apps[provider];
         if !app.is_up {
             return self.left(id, Left::Unknown);
+        }
+        if is_refused {
+            return self.reject(id, provider);
         }
         if app.running.len() < app.plan.threads as usize {
             return self.work(id);
         }
         assert!(!app.plan.is_known, "the app got more than its capacity");
         if app.plan.queue <= app.queue.len() {
-            app.n_rejecting += 1;
-            let after = app.plan.rejects_after;
-            return self.plan_event(after, WorldEvent::Rejected { call: id });
+            return self.reject(id, provider);
         }
         app.queue.push_back(id);
+    }
+
+    fn reject(&mut self, call: u64, provider: usize) {
+        let app = &mut self.apps[provider];
+        app.n_rejecting += 1;
+        let after = app.plan.rejects_after;
+        self.plan_event(after, WorldEvent::Rejected { call });
     }
 
     fn work(&mut self, id: u64) {
         let SimCall { provider, consumer, .. } = self.calls[&id];
         let app = &mut self.apps[provider];
         app.running.push(id);
-        let work = self.plan.consumers[consumer].work.unwrap_or(app.plan.work);
+        let works = &self.plan.consumers[consumer].works;
+        let work = match works.len() {
+            0 => app.plan.work,
+            n => works[self.rng.random_range(0..n)],
+        };
         let times = f64::from(app.slow) * self.rng.random_range(0.8..1.2);
         let (time, life) = (work.mul_f64(times), app.life);
         self.plan_event(time, WorldEvent::Done { call: id, life });
@@ -432,7 +464,7 @@ impl World {
             Left::Rejected => {}
             _ => self.tally.lost += 1,
         }
-        self.plan_next(call.consumer, PRECISION);
+        self.plan_next(call.consumer, PRECISION, Duration::ZERO);
         let app = &mut self.apps[provider];
         app.leave(worker, pass, self.now, left);
         if left == Left::Rejected {
