@@ -79,7 +79,7 @@ fn ask(cluster: &Rc<Cluster>, now: Instant, point: Option<u32>, failing: &[u16])
     let port = attempt.member.0.endpoint.port;
     match failing.contains(&port) {
         true => attempt.failed(now, &CallError::from_provider(Status::ServerError, "no")),
-        false => drop(attempt.answered(now, Serialization::Hessian2, b"")),
+        false => drop(attempt.answered(now, (Serialization::Hessian2, b""), &mut None)),
     }
     port
 }
