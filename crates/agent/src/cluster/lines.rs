@@ -2,7 +2,8 @@
 //!
 //! A cluster has one line for all its calls. If routing rules tell some of its calls apart, those
 //! that may go to the same endpoints have a line of their own: nobody waits behind a call that
-//! must go elsewhere. A task serves the lines while anybody waits.
+//! must go elsewhere. Calls to all endpoints wait for each of them alone. A task serves the lines
+//! while anybody waits.
 //!
 //! Invariants:
 //! - While somebody waits, nobody overtakes who may go to the same endpoints.

@@ -45,6 +45,25 @@ fn lets_in_makes_wait_and_sheds() {
     assert_eq!(gate.stats(), GateStats { limit: 1, in_flight: 0, n_own: 0, n_waiting: 0 });
 }
 
+/// Else the next lender would lend what they use, and take their ends for those of its own calls.
+#[test]
+fn calls_by_credits_are_like_all_others_once_nothing_is_lent_any_more() {
+    let now = crate::test_start();
+    let mut gate = gate(3, now);
+    let link = NonZeroU64::MIN;
+    let lent = [(); 2].map(|()| gate.enter_lent(now, link, || true).expect("room"));
+    gate.set_own_limit(1);
+    assert_eq!((gate.own().in_flight, gate.lent_to(&lent[0])), (0, Some(link)));
+    gate.end_lending();
+    gate.set_limit(3, 3.0);
+    assert_eq!((gate.own().in_flight, gate.lent_to(&lent[0])), (2, None));
+    let next = gate.enter_lent(now, link, || true).expect("room");
+    assert_eq!((gate.enter(now), gate.lent_to(&next)), (None, Some(link)));
+    lent.into_iter().for_each(|pass| gate.leave(pass, now, Left::Unknown));
+    assert_eq!((gate.stats().in_flight, gate.own().in_flight), (1, 0));
+    assert!(gate.enter(now).is_some());
+}
+
 #[test]
 fn a_burst_may_wait_longer_than_a_queue_that_stays() {
     let start = crate::test_start();
