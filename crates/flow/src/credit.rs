@@ -42,12 +42,20 @@ struct CreditHolder {
     /// The deal in which it last held a credit.
     served: u64,
     /// Its last turn to have one more than what all have: such turns are counted, of all.
-    had_more: u64,
+    had_more: u32,
     /// What the deal that is being made gives it.
     share: u32,
     /// All that it holds is in use by calls that do not end: it has one more than its share, of
     /// what goes round.
     is_stuck: bool,
+}
+
+/// A holder that is to get more as credits are returned.
+#[derive(Clone, Copy, Debug)]
+struct DueCredit<K> {
+    holder: K,
+    /// It has its share, and gets one more if more is returned than the others lack.
+    is_extra: bool,
 }
 
 /// One app's capacity, and who holds how much of it.
@@ -58,14 +66,12 @@ pub struct Allocator<K> {
     n_deals: u64,
     holders: BTreeMap<K, CreditHolder>,
     /// Turns to have one more, of all holders, and those when they last changed.
-    n_more: u64,
-    n_more_before: u64,
+    n_more: u32,
+    n_more_before: u32,
     /// At the last deal more was wanted than free.
     is_scarce: bool,
     /// Those who are to get more as credits are returned, in their order.
-    due: VecDeque<K>,
-    /// Those who get one each if more is returned than is due, in their order.
-    next: VecDeque<K>,
+    due: VecDeque<DueCredit<K>>,
     changes: VecDeque<Change<K>>,
 }
 
@@ -89,7 +95,6 @@ impl<K: Ord + Copy> Allocator<K> {
             holders: BTreeMap::new(),
             is_scarce: false,
             due: VecDeque::new(),
-            next: VecDeque::new(),
             changes: VecDeque::new(),
         }
     }
@@ -129,7 +134,7 @@ impl<K: Ord + Copy> Allocator<K> {
             (it.told, it.demand, it.share, it.is_stuck) = (0, 0, 0, false);
         }
         self.changes.retain(|change| change.holder != holder);
-        self.forget_turns(holder);
+        self.due.retain(|due| due.holder != holder);
     }
 
     /// A holder is gone for good, and what it held is free.
@@ -138,7 +143,7 @@ impl<K: Ord + Copy> Allocator<K> {
             self.n_held -= gone.held;
         }
         self.changes.retain(|change| change.holder != holder);
-        self.forget_turns(holder);
+        self.due.retain(|due| due.holder != holder);
         self.grant_due();
     }
 
@@ -181,7 +186,7 @@ impl<K: Ord + Copy> Allocator<K> {
         let Some(it) = self.holders.get_mut(&holder) else { return };
         (it.share, it.demand) = (it.share.min(credits), it.demand.min(credits));
         let has_more = credits < it.told;
-        self.forget_turns(holder);
+        self.due.retain(|due| due.holder != holder);
         if has_more {
             self.tell(holder, credits);
         }
@@ -191,7 +196,6 @@ impl<K: Ord + Copy> Allocator<K> {
     /// A holder gets one more, if there is one. For who decides itself who gets what.
     pub fn grant_one(&mut self, holder: K) -> bool {
         self.due.clear();
-        self.next.clear();
         let is_free = 0 < self.free() && self.holders.contains_key(&holder);
         if is_free {
             self.grant(holder, 1);
@@ -211,10 +215,10 @@ impl<K: Ord + Copy> Allocator<K> {
     /// free.
     pub fn deal(&mut self) {
         self.n_deals += 1;
-        self.share_out();
+        let short = self.share_out();
         let wanted: u64 = self.holders.values().map(|it| u64::from(it.missing())).sum();
         self.is_scarce =
-            !self.next.is_empty() || u64::from(self.free()) < wanted || self.capacity < self.n_held;
+            !short.is_empty() || u64::from(self.free()) < wanted || self.capacity < self.n_held;
         let changed: Vec<(K, u32)> = self
             .holders
             .iter()
@@ -223,7 +227,7 @@ impl<K: Ord + Copy> Allocator<K> {
         for (holder, credits) in changed {
             self.tell(holder, credits);
         }
-        self.set_due();
+        self.set_due(short);
         self.grant_due();
         let n_deals = self.n_deals;
         for it in self.holders.values_mut() {
@@ -244,8 +248,9 @@ impl<K: Ord + Copy> Allocator<K> {
         self.capacity.saturating_sub(self.n_held)
     }
 
-    /// Gives each holder what it wants, or an equal share if that is less.
-    fn share_out(&mut self) {
+    /// Gives each holder what it wants, or an equal share if that is less. Returns those who want
+    /// more, first those who have waited longest.
+    fn share_out(&mut self) -> Vec<K> {
         let n_stuck: u32 = self.holders.values().map(CreditHolder::n_stuck).sum();
         let mut left = self.capacity.saturating_sub(n_stuck);
         let level = self.level(left);
@@ -261,7 +266,7 @@ impl<K: Ord + Copy> Allocator<K> {
             if it.share < wanted {
                 let turn = match (ONE_MORE_MATTERS <= level, is_kept) {
                     (true, _) => 0,
-                    (_, true) => u64::MAX - it.had_more,
+                    (_, true) => u32::MAX - it.had_more,
                     _ => it.had_more,
                 };
                 short.push((it.served, turn, *holder));
@@ -275,17 +280,18 @@ impl<K: Ord + Copy> Allocator<K> {
                 it.share += 1;
                 left -= 1;
                 if it.had_more <= self.n_more_before {
-                    self.n_more += 1;
+                    self.n_more = self.n_more.saturating_add(1);
                     it.had_more = self.n_more;
                 }
             }
         }
-        self.next = short.collect();
-        let is_enough = self.next.is_empty();
+        let short: Vec<K> = short.collect();
+        let is_enough = short.is_empty();
         for it in self.holders.values_mut().filter(|it| is_enough || 0 < it.share) {
             it.share += it.n_stuck();
         }
         self.share_headroom(left);
+        short
     }
 
     /// The greatest share that everybody who wants as much can have.
@@ -312,8 +318,9 @@ impl<K: Ord + Copy> Allocator<K> {
         }
     }
 
-    /// Puts those who are to get more into their order: first those who have waited longest.
-    fn set_due(&mut self) {
+    /// Puts those who are to get more into their order: first those who have waited longest, then
+    /// those for whom nothing is left yet.
+    fn set_due(&mut self, short: Vec<K>) {
         let mut due: Vec<(u64, K)> = self
             .holders
             .iter()
@@ -321,34 +328,26 @@ impl<K: Ord + Copy> Allocator<K> {
             .map(|(holder, it)| (it.served, *holder))
             .collect();
         due.sort_unstable();
-        self.due = due.into_iter().map(|(_, holder)| holder).collect();
-    }
-
-    fn forget_turns(&mut self, holder: K) {
-        self.due.retain(|due| *due != holder);
-        self.next.retain(|next| *next != holder);
+        let due = due.into_iter().map(|(_, holder)| DueCredit { holder, is_extra: false });
+        let extra = short.into_iter().map(|holder| DueCredit { holder, is_extra: true });
+        self.due = due.chain(extra).collect();
     }
 
     /// Grants what is free to those who are to get more.
     fn grant_due(&mut self) {
-        while let Some(holder) = self.due.front().copied().filter(|_| 0 < self.free()) {
-            let missing =
-                self.holders.get(&holder).map_or(0, |it| it.share.saturating_sub(it.held));
+        while let Some(due) = self.due.front().copied().filter(|_| 0 < self.free()) {
+            let missing = self.holders.get_mut(&due.holder).map_or(0, |it| {
+                if due.is_extra {
+                    it.add_extra();
+                }
+                it.share.saturating_sub(it.held)
+            });
             let more = missing.min(self.free());
             if 0 < more {
-                self.grant(holder, more);
+                self.grant(due.holder, more);
             }
-            if more == missing {
+            if more == missing || due.is_extra {
                 self.due.pop_front();
-            }
-        }
-        while 0 < self.free() {
-            let Some(holder) = self.next.pop_front() else { return };
-            let Some(it) = self.holders.get_mut(&holder) else { continue };
-            let n_stuck = if it.share == 0 { u32::from(it.is_stuck) } else { 0 };
-            if it.held <= it.share + n_stuck {
-                it.share += n_stuck + 1;
-                self.grant(holder, 1);
             }
         }
     }
@@ -378,6 +377,14 @@ impl CreditHolder {
         let kept = self.share.min(self.held);
         let is_recalled = kept < self.told && (is_scarce || self.demand == 0);
         (self.told < kept || is_recalled).then_some(kept)
+    }
+
+    /// It gets one more, unless it has not returned yet what it had.
+    fn add_extra(&mut self) {
+        let n_stuck = u32::from(self.is_stuck && self.share == 0 && 0 < self.held);
+        if self.held <= self.share + n_stuck {
+            self.share += n_stuck + 1;
+        }
     }
 
     fn n_stuck(&self) -> u32 {

@@ -40,7 +40,6 @@ mod attempt_end;
 mod attempts;
 pub mod breaker;
 pub mod capacity;
-mod carried;
 pub mod connection_count;
 pub mod credit;
 pub mod fault;

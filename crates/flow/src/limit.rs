@@ -39,9 +39,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::carried::Carried;
+use self::carried::Lately;
 use crate::throughput::BestThroughput;
 use crate::windowed_min::WindowedMin;
+
+mod carried;
 
 /// Within which bounds a limit is looked for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -197,18 +199,12 @@ pub struct Limiter {
     limit: f64,
     floor: WindowedMin,
     best: BestThroughput,
-    /// How many calls it had at a time and did not reject. It may have queued some of them.
-    carried: Carried,
+    /// What it took and rejected, once it was called. Many endpoints are not.
+    lately: Option<Box<Lately>>,
     /// Since the app rejected calls, no more is proven than this. It grows as a limit does.
     proven_max: f64,
     /// What calls took of late.
     usual: Duration,
-    /// A few rejections until then say nothing new: the limit was lowered just now.
-    settles_until: Instant,
-    /// Answers and rejections since the app rejected something, and until the limit falls.
-    n_answers: u32,
-    n_rejected: u32,
-    counts_until: Instant,
     /// It has not fallen yet, and may grow fast.
     is_eager: bool,
     growth: Growth,
@@ -247,7 +243,6 @@ impl Limiter {
     pub fn new(policy: LimitPolicy, now: Instant) -> Self {
         let floor = WindowedMin::new(policy.floor_window, now);
         let best = BestThroughput::new(policy.floor_window, now);
-        let carried = Carried::new(policy.floor_window, now);
         let (limit, is_eager) = (f64::from(policy.initial), policy.is_eager);
         let growth = match policy.initial < policy.opens_to {
             true => Growth::Opens { wanted_since: None },
@@ -258,13 +253,9 @@ impl Limiter {
             limit,
             floor,
             best,
-            carried,
+            lately: None,
             proven_max: f64::INFINITY,
             usual: SETTLING[0],
-            settles_until: now,
-            n_answers: 0,
-            n_rejected: 0,
-            counts_until: now,
             is_eager,
             growth,
             reopening: None,
@@ -317,14 +308,11 @@ impl Limiter {
     /// Learns from what was seen since the last time.
     pub fn take_in(&mut self, now: Instant, sample: &Sample) {
         self.best.take_in(now, sample.n_answers);
-        self.carried.take_in(now, sample.max_in_flight, sample.n_rejected);
         self.usual = sample.mean_latency().unwrap_or(self.usual);
-        if 0 < sample.n_rejected && self.counts_until <= now {
-            self.counts_until = now + self.usual.clamp(COUNTING[0], COUNTING[1]);
-            (self.n_answers, self.n_rejected) = (0, 0);
-        }
-        self.n_answers = self.n_answers.saturating_add(sample.n_answers);
-        self.n_rejected = self.n_rejected.saturating_add(sample.n_rejected);
+        let window = self.policy.floor_window;
+        let lately = self.lately.get_or_insert_with(|| Box::new(Lately::new(window, now)));
+        let counting = self.usual.clamp(COUNTING[0], COUNTING[1]);
+        lately.take_in(now, sample, counting);
         if 0 < sample.n_rejected {
             return self.take_in_rejections(now, sample);
         }
@@ -376,12 +364,16 @@ impl Limiter {
     fn take_in_rejections(&mut self, now: Instant, sample: &Sample) {
         self.is_eager = false;
         let in_flight = f64::from(sample.in_flight());
-        let carried = self.carried.most().max(self.proven());
+        let (n_answers, n_rejected, is_settled) = self.lately.as_ref().map_or_else(
+            || (sample.n_answers, sample.n_rejected, true),
+            |it| (it.n_answers, it.n_rejected, it.settles_until <= now),
+        );
+        let carried = self.carried().max(self.proven());
         let says_little = in_flight < carried / 2.0;
         // A few threads of a large pool may be late.
         let margin = carried / if says_little { 2.0 } else { 4.0 };
-        let rejects_most = LEAST_LOAD <= self.n_rejected.saturating_add(sample.in_flight())
-            && f64::from(self.n_answers).max(margin) < f64::from(self.n_rejected);
+        let rejects_most = LEAST_LOAD <= n_rejected.saturating_add(sample.in_flight())
+            && f64::from(n_answers).max(margin) < f64::from(n_rejected);
         if !rejects_most && (says_little || sample.in_flight() == 0) {
             return;
         }
@@ -389,8 +381,7 @@ impl Limiter {
         if self.is_opening() {
             self.growth = Growth::Usual;
         }
-        if self.settles_until <= now || rejects_most && in_flight < self.limit {
-            self.settles_until = now + self.settling();
+        if is_settled || rejects_most && in_flight < self.limit {
             self.fall(now, sample, rejects_most);
         }
         self.reopening = (2.0 * self.limit < reopening.to).then(|| Box::new(reopening));
@@ -399,7 +390,7 @@ impl Limiter {
     /// What the limit may open to again, now that the app has rejected calls.
     fn reopening_after_rejection(&self, now: Instant) -> Reopening {
         let Some(again) = self.reopening.as_deref().copied() else {
-            let carried = self.carried.most().max(self.proven());
+            let carried = self.carried().max(self.proven());
             // A limit that is measured may be more than the app has ever had.
             let to = match self.is_known() {
                 true => self.limit,
@@ -445,22 +436,22 @@ impl Limiter {
     fn fall(&mut self, now: Instant, sample: &Sample, rejects_most: bool) {
         let (in_flight, most) = (f64::from(sample.in_flight()), f64::from(sample.max_in_flight));
         let carried = match self.is_used_up(sample) {
-            true => self.carried.most(),
+            true => self.carried(),
             // Callers want less by now.
-            false => self.carried.most().min(most),
+            false => self.carried().min(most),
         };
         let shown = match rejects_most {
             true => in_flight,
             false => in_flight.max(self.proven()).max(carried),
         };
-        (self.n_answers, self.n_rejected) = (0, 0);
         // What most calls ran into may be far below what the app can take, so it is tried at once.
         self.growth = match rejects_most {
             true => Growth::Usual,
             false => Growth::Held { below: shown * HELD_AFTER_REJECTION, until: now + HOLD_TIME },
         };
-        if rejects_most {
-            self.carried.forget(now);
+        let settling = self.usual.clamp(SETTLING[0], SETTLING[1]);
+        if let Some(lately) = &mut self.lately {
+            lately.fell(now, settling, rejects_most);
         }
         self.proven_max = shown * AFTER_REJECTION;
         self.set(self.limit.min(self.proven_max));
@@ -470,9 +461,9 @@ impl Limiter {
         self.limit <= f64::from(sample.max_in_flight) + 1.0
     }
 
-    /// How long it takes until a lower limit shows.
-    fn settling(&self) -> Duration {
-        self.usual.clamp(SETTLING[0], SETTLING[1])
+    /// How many calls the app had at a time lately and did not reject.
+    fn carried(&self) -> f64 {
+        self.lately.as_ref().map_or(0.0, |it| it.carried.most())
     }
 
     /// How many calls the app has worked on at a time lately, by Little's law.

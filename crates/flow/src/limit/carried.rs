@@ -1,10 +1,11 @@
-//! How many calls an app has taken at a time lately.
+//! What an app has taken and rejected lately, and how many calls it has taken at a time.
 //!
 //! A call that is not rejected has found room. A rejection comes back soon. So of the calls that
 //! were in flight a while ago, all have found room but for as many as were rejected since.
 
 use std::time::{Duration, Instant};
 
+use super::Sample;
 use crate::windowed_min::WindowedMin;
 
 /// A rejection has come back by then, even on a busy machine.
@@ -12,7 +13,7 @@ const PERIOD: Duration = Duration::from_millis(50);
 
 /// The most calls that an app had at a time and did not reject.
 #[derive(Clone, Debug)]
-pub(crate) struct Carried {
+pub(super) struct Carried {
     window: Duration,
     /// One divided by the calls, in seconds.
     least: WindowedMin,
@@ -29,14 +30,14 @@ struct PeriodCounts {
 
 impl Carried {
     /// The most of the last `window`.
-    pub(crate) fn new(window: Duration, now: Instant) -> Self {
+    pub(super) fn new(window: Duration, now: Instant) -> Self {
         let (last, current) = Default::default();
         let least = WindowedMin::new(window, now);
         Self { window, least, period_ends: now + PERIOD, last, current }
     }
 
     /// Takes in what was seen since the last time.
-    pub(crate) fn take_in(&mut self, now: Instant, max_in_flight: u32, n_rejected: u32) {
+    pub(super) fn take_in(&mut self, now: Instant, max_in_flight: u32, n_rejected: u32) {
         self.current.max_in_flight = self.current.max_in_flight.max(max_in_flight);
         self.current.n_rejected = self.current.n_rejected.saturating_add(n_rejected);
         if now < self.period_ends {
@@ -52,13 +53,52 @@ impl Carried {
     }
 
     /// The most calls at a time; 0 if there were none.
-    pub(crate) fn most(&self) -> f64 {
+    pub(super) fn most(&self) -> f64 {
         self.least.least().map_or(0.0, |each| each.as_secs_f64().recip())
     }
 
     /// What was carried before says nothing any more.
-    pub(crate) fn forget(&mut self, now: Instant) {
+    pub(super) fn forget(&mut self, now: Instant) {
         *self = Self::new(self.window, now);
+    }
+}
+
+/// What an app took and rejected of late.
+#[derive(Clone, Debug)]
+pub(super) struct Lately {
+    pub(super) carried: Carried,
+    /// A few rejections until then say nothing new: the limit was lowered just now.
+    pub(super) settles_until: Instant,
+    /// Answers and rejections since the app rejected something, and until the limit falls.
+    pub(super) n_answers: u32,
+    pub(super) n_rejected: u32,
+    counts_until: Instant,
+}
+
+impl Lately {
+    pub(super) fn new(window: Duration, now: Instant) -> Self {
+        let carried = Carried::new(window, now);
+        Self { carried, settles_until: now, n_answers: 0, n_rejected: 0, counts_until: now }
+    }
+
+    /// Takes in what was seen since the last time. It counts for so long if it is a rejection.
+    pub(super) fn take_in(&mut self, now: Instant, sample: &Sample, counting: Duration) {
+        self.carried.take_in(now, sample.max_in_flight, sample.n_rejected);
+        if 0 < sample.n_rejected && self.counts_until <= now {
+            self.counts_until = now + counting;
+            (self.n_answers, self.n_rejected) = (0, 0);
+        }
+        self.n_answers = self.n_answers.saturating_add(sample.n_answers);
+        self.n_rejected = self.n_rejected.saturating_add(sample.n_rejected);
+    }
+
+    /// The limit fell, and it takes so long until that shows.
+    pub(super) fn fell(&mut self, now: Instant, settling: Duration, rejects_most: bool) {
+        self.settles_until = now + settling;
+        (self.n_answers, self.n_rejected) = (0, 0);
+        if rejects_most {
+            self.carried.forget(now);
+        }
     }
 }
 
