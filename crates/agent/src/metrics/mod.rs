@@ -7,6 +7,7 @@
 mod calls;
 mod certificates;
 mod ejections;
+mod endpoints;
 mod events;
 mod family;
 mod gauges;

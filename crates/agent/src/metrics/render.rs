@@ -1,6 +1,5 @@
 //! All counts as OpenMetrics text, which Prometheus reads.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,6 +10,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::calls::{BOUNDS_US, CallTotals, LatencyTotals};
 use super::certificates::{CertificateExpiry, certificates};
+use super::endpoints::{ejections, holds, services, upstream_connections};
 use super::family::Family;
 use super::gauges::unix_seconds;
 use super::process::Process;
@@ -25,9 +25,6 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 const OK: &str = "ok";
 /// The label `outcome` of the latency of a call that failed.
 const FAILED: &str = "failed";
-
-/// Endpoints whose connections are shown, at most.
-const MAX_ENDPOINTS: usize = 1000;
 
 /// Names and words of one family of calls.
 pub(super) struct Words {
@@ -174,7 +171,11 @@ fn label<'a>(words: &Words, values: &'a [String]) -> Labels<'a> {
     words.labels.iter().copied().zip(values.iter().map(String::as_str)).collect()
 }
 
-fn counter(metric: &mut MetricEncoder<'_>, labels: &Labels<'_>, value: u64) -> fmt::Result {
+pub(super) fn counter(
+    metric: &mut MetricEncoder<'_>,
+    labels: &Labels<'_>,
+    value: u64,
+) -> fmt::Result {
     metric.encode_family(labels)?.encode_counter::<NoLabelSet, u64, f64>(&value, None)
 }
 
@@ -247,43 +248,6 @@ fn lags(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
     Ok(())
 }
 
-/// A service that several registries offer is shown once.
-fn services(out: &mut DescriptorEncoder<'_>, services: &[ServiceFigures]) -> fmt::Result {
-    let mut by_name: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
-    for service in services {
-        let ServiceFigures { service, n_ready, n_not_ready, n_waiting } = service;
-        let sums = by_name.entry(service).or_default();
-        for (sum, n) in sums.iter_mut().zip([n_ready, n_not_ready, n_waiting]) {
-            *sum += n;
-        }
-    }
-    let help = "Endpoints of a service that is called, by whether a worker is connected to them";
-    let mut metric = out.encode_descriptor("dubmesh_endpoints", help, None, MetricType::Gauge)?;
-    for (service, [n_ready, n_others, _]) in &by_name {
-        for (state, n) in [("ready", n_ready), ("not_ready", n_others)] {
-            let labels = [("service", *service), ("state", state)];
-            metric.encode_family(&labels)?.encode_gauge(&gauge(*n))?;
-        }
-    }
-    let help = "Calls that wait because all endpoints work on as many as they can take";
-    let name = "dubmesh_upstream_waiting";
-    let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (service, [.., n_waiting]) in &by_name {
-        metric.encode_family(&[("service", *service)])?.encode_gauge(&gauge(*n_waiting))?;
-    }
-    Ok(())
-}
-
-fn upstream_connections(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
-    let help = "Connections to an endpoint that are open now, of all workers";
-    let name = "dubmesh_upstream_connections";
-    let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (endpoint, n_open) in hub.n_upstream_connections().iter().take(MAX_ENDPOINTS) {
-        metric.encode_family(&[("endpoint", endpoint.as_str())])?.encode_gauge(n_open)?;
-    }
-    Ok(())
-}
-
 fn access_log(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
     let Some(journal) = hub.0.journal.get() else { return Ok(()) };
     let help = "Lines of the access log, by whether they were written or lost";
@@ -351,7 +315,7 @@ fn gates(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
     Ok(())
 }
 
-fn gauge(len: usize) -> i64 {
+pub(super) fn gauge(len: usize) -> i64 {
     i64::try_from(len).unwrap_or(i64::MAX)
 }
 
@@ -403,36 +367,6 @@ fn registries(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
         let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (registry, stats) in &all {
             counter(&mut metric, &vec![("registry", registry)], read(stats))?;
-        }
-    }
-    Ok(())
-}
-
-fn holds(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
-    let help = "Endpoints in use although the registry no longer lists them";
-    let name = "dubmesh_endpoints_held";
-    let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (service, n_held) in hub.0.holds.counts() {
-        metric.encode_family(&[("service", service.as_str())])?.encode_gauge(&n_held)?;
-    }
-    Ok(())
-}
-
-fn ejections(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
-    let services = hub.0.ejections.counts();
-    let help = "Endpoints that take no calls because of how their calls ended";
-    let name = "dubmesh_endpoints_ejected";
-    let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (service, n_out, _) in &services {
-        metric.encode_family(&[("service", service.as_str())])?.encode_gauge(n_out)?;
-    }
-    let help = "How often a worker ejected an endpoint";
-    let name = "dubmesh_endpoint_ejections";
-    let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for (service, _, counts) in &services {
-        for (reason, count) in counts {
-            let labels = vec![("service", service.as_str()), ("reason", reason.name())];
-            counter(&mut metric, &labels, *count)?;
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use dubbo_proto::application::{METADATA_CLASS, METADATA_METHOD, MetadataClasses}
 use dubbo_proto::{BodyLimits, ReplyKind, Request};
 use java_json::JavaType;
 
-use super::session::Received;
+use super::received::Received;
 use crate::error::{CallError, Code};
 use crate::worker::Worker;
 

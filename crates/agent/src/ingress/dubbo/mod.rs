@@ -13,6 +13,7 @@ mod flights;
 mod listener;
 mod machine;
 mod metadata;
+mod received;
 mod send;
 mod services;
 mod session;

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use flow::queue::{CallerId, Priority};
 
 use super::flights::{Again, CallCounter, Flight, Sent};
+use super::received::Received;
 use super::services::Export;
-use super::session::{DubboSession, Received};
+use super::session::DubboSession;
 use super::waiting::{Kept, Waiting, compact};
 use crate::backend::{self, App, HttpApp};
 use crate::call::{Consumer, DubboToken, Outcome, ReplyTo, Times, counted_as};

@@ -21,11 +21,11 @@ use super::DubboListener;
 use super::flights::{Again, CallCounter, Flight, Flights};
 use super::machine::DubboServer;
 use super::metadata::{self, MetadataResult};
+use super::received::Received;
 use super::services::{self, RequestTarget, ServiceTarget, Services};
 use super::waiting::Waiting;
 use crate::call::{
-    Call, Consumer, DubboAnswer, Outcome, ProviderReply, Times, Whole, failure_of, note_reply,
-    watch,
+    Consumer, DubboAnswer, Outcome, ProviderReply, Times, Whole, failure_of, note_reply, watch,
 };
 use crate::cluster::{Doubt, too_late};
 use crate::connections::{Activity, Session};
@@ -34,7 +34,7 @@ use crate::facts::WholeFacts;
 use crate::journal::{self, Entry};
 use crate::memory::{Metered, no_room_for_reply, write_timeout};
 use crate::metrics::CallStats;
-use crate::stages::{Stage, StageClock, enter};
+use crate::stages::{Stage, enter};
 use crate::worker::Worker;
 
 /// A connection that was asked to send nothing new closes after so much silence: requests that had
@@ -66,41 +66,11 @@ pub struct DubboSession {
     pub(super) is_known: Cell<bool>,
 }
 
-/// A request that came: what a [`Call`] borrows, and where the answer goes.
-pub(super) struct Received {
-    pub(super) to: ReplyTo,
-    pub(super) two_way: bool,
-    pub(super) body: Bytes,
-    pub(super) now: Instant,
-    /// What is to be told of the call, if anybody wants to know: whoever ends it takes it.
-    pub(super) entry: Cell<Option<Box<Entry>>>,
-    /// What stops the time of its stages, if anything does.
-    pub(super) clock: Option<Rc<StageClock>>,
-}
-
 /// What stays of a call that is sent again.
 struct Begun {
     to: ReplyTo,
     started: Instant,
     entry: Option<Box<Entry>>,
-}
-
-impl Received {
-    /// What routing rules can see of it.
-    #[inline]
-    pub(super) fn facts(&self) -> WholeFacts<'_> {
-        WholeFacts::new(Whole { serialization: self.to.serialization, body: &self.body })
-    }
-
-    /// The request as a call of what `method` says.
-    #[inline]
-    pub(super) fn call<M>(&self, method: M, deadline: Instant) -> Call<'_, M, Whole<'_>> {
-        let payload = Whole { serialization: self.to.serialization, body: &self.body };
-        let times = Times { now: self.now, deadline };
-        let (one_way, clock) = (!self.two_way, self.clock.as_ref());
-        let (attachments, headers, not_at) = (&[], None, None);
-        Call { method, payload, attachments, times, one_way, clock, headers, not_at }
-    }
 }
 
 impl DubboSession {

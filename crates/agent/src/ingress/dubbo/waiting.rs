@@ -12,8 +12,9 @@ use flow::queue::CallerId;
 use tokio::sync::oneshot;
 
 use super::flights::{CallCounter, Flight, Sent};
+use super::received::Received;
 use super::services::Export;
-use super::session::{DubboSession, Received};
+use super::session::DubboSession;
 use crate::backend::{self, App, Backend};
 use crate::call::{Call, Consumer, Outcome, Payload, Times, counted_as, wait};
 use crate::cluster::{Doubt, Member, MethodRule};

@@ -1,0 +1,43 @@
+//! A request of a consumer, as it came.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use dubbo_proto::ReplyTo;
+
+use crate::call::{Call, Times, Whole};
+use crate::facts::WholeFacts;
+use crate::journal::Entry;
+use crate::stages::StageClock;
+
+/// A request that came: what a [`Call`] borrows, and where the answer goes.
+pub(super) struct Received {
+    pub(super) to: ReplyTo,
+    pub(super) two_way: bool,
+    pub(super) body: Bytes,
+    pub(super) now: Instant,
+    /// What is to be told of the call, if anybody wants to know: whoever ends it takes it.
+    pub(super) entry: Cell<Option<Box<Entry>>>,
+    /// What stops the time of its stages, if anything does.
+    pub(super) clock: Option<Rc<StageClock>>,
+}
+
+impl Received {
+    /// What routing rules can see of it.
+    #[inline]
+    pub(super) fn facts(&self) -> WholeFacts<'_> {
+        WholeFacts::new(Whole { serialization: self.to.serialization, body: &self.body })
+    }
+
+    /// The request as a call of what `method` says.
+    #[inline]
+    pub(super) fn call<M>(&self, method: M, deadline: Instant) -> Call<'_, M, Whole<'_>> {
+        let payload = Whole { serialization: self.to.serialization, body: &self.body };
+        let times = Times { now: self.now, deadline };
+        let (one_way, clock) = (!self.two_way, self.clock.as_ref());
+        let (attachments, headers, not_at) = (&[], None, None);
+        Call { method, payload, attachments, times, one_way, clock, headers, not_at }
+    }
+}
