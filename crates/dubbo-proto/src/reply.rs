@@ -14,7 +14,7 @@ use crate::body::{AttachmentMap, BodyLimits};
 use crate::frame::{HEADER_LEN, Header};
 use crate::serialization::BodyCodec;
 use crate::serialization::codec::{MAX_FRONT_LEN, ReplyParts};
-use crate::values::{ReadOptions, ValueCodec, ValueError, values_of};
+use crate::values::{ReadOptions, ValueCodec, ValueError};
 use crate::{ProtoError, Serialization, Status};
 
 /// The longest error text that is written. A stack trace of ordinary depth fits.
@@ -258,13 +258,13 @@ impl<'a> Outcome<'a> {
         out: &mut Vec<u8>,
     ) -> Result<bool, ValueError> {
         match self.attachment_map(&BodyLimits::default())? {
-            Some(map) => map.write_json(self.serialization, options, out).map(|()| true),
+            Some(map) => map.write_json(self.values()?, options, out).map(|()| true),
             None => Ok(false),
         }
     }
 
     fn values(&self) -> Result<&'static dyn ValueCodec, ProtoError> {
-        values_of(self.serialization)
+        self.serialization.known_values()
     }
 
     /// Where the attachments are, for those who want them all, whatever they are.

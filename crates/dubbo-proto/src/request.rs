@@ -131,7 +131,10 @@ impl Request {
         let body = &self.parts.body;
         let parts = ReplyParts { body, n_values, value_start: 0, value_end: None };
         match self.serialization.bodies()?.find_attachments(&parts, &BodyLimits::default())? {
-            Some(map) => map.write_json(self.serialization, options, out).map(|()| true),
+            Some(map) => {
+                let values = self.serialization.known_values()?;
+                map.write_json(values, options, out).map(|()| true)
+            }
             None => Ok(false),
         }
     }

@@ -401,6 +401,11 @@ impl Serialization {
         self.row().map(|row| row.values)
     }
 
+    /// The same for what was read already.
+    pub(crate) fn known_values(self) -> Result<&'static dyn ValueCodec, ProtoError> {
+        self.values().ok_or(ProtoError::UnsupportedSerialization { id: self.id() })
+    }
+
     /// The number of a reply's kind, if it is one byte here, and the first of the body.
     #[inline]
     pub(crate) fn short_reply_number(self, body: &[u8]) -> Option<u8> {

@@ -11,7 +11,7 @@ use java_json::json::{JsonError, JsonReader, JsonRule};
 use java_json::{InputOptions, JavaType, JsonOptions, Limits, Schema};
 use jsonb::Rule as JsonbRule;
 
-use crate::{AttachmentMap, ProtoError, Serialization};
+use crate::{AttachmentMap, ProtoError};
 
 /// Why a value could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -420,19 +420,12 @@ pub fn text_of(value: &hessian::Value) -> Option<String> {
         Err(_) => String::from_utf8_lossy(&json).into_owned(),
     })
 }
-/// What reads and writes values of that serialization.
-pub(crate) fn values_of(
-    serialization: Serialization,
-) -> Result<&'static dyn ValueCodec, ProtoError> {
-    let id = serialization.id();
-    serialization.values().ok_or(ProtoError::UnsupportedSerialization { id })
-}
 
 impl AttachmentMap<'_> {
-    /// Appends the map as JSON.
+    /// Appends the map as JSON; `values` are those of its serialization.
     pub(crate) fn write_json(
         self,
-        serialization: Serialization,
+        values: &dyn ValueCodec,
         options: &JsonOptions,
         out: &mut Vec<u8>,
     ) -> Result<(), ValueError> {
@@ -440,7 +433,7 @@ impl AttachmentMap<'_> {
             Self::Hessian(mut decoder) => {
                 Ok(hessian::transcode::hessian_to_json(&mut decoder, out, options)?)
             }
-            Self::Text { text, .. } => values_of(serialization)?.read_untyped(text, options, out),
+            Self::Text { text, .. } => values.read_untyped(text, options, out),
         }
     }
 }
