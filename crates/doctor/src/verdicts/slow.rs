@@ -3,7 +3,7 @@
 
 mod late;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -38,29 +38,32 @@ const LOOK_AT_PROVIDER: &str = "look at the provider: its threads (jstack), its 
                                 and what its calls wait for";
 
 /// What the calls to an endpoint took, and why. `told` are the addresses to which messages do not
-/// flow; that was found where their sockets were seen.
+/// flow, and why; that was found where their sockets were seen.
 pub(super) fn of_endpoint(
     looks: &[AgentLook],
     seen: &EndpointLooks<'_>,
-    told: &HashSet<SocketAddr>,
+    told: &HashMap<SocketAddr, Cause>,
 ) -> Vec<Finding> {
     let (silence, took) = (unanswered(looks, seen), Took::of(seen));
     if silence.is_none() && !(is_usually_slow(seen) && took.is_slow()) {
         return Vec::new();
     }
-    let is_told = seen.last.address.parse().is_ok_and(|address| told.contains(&address));
+    let told = seen.last.address.parse().ok().and_then(|address| told.get(&address));
     // Sockets of another machine are only on the agent's page.
-    let hold_up = (!is_told).then(|| hold_up(looks, seen.last)).flatten();
-    let is_held_up = is_told || hold_up.is_some();
+    let hold_up = told.is_none().then(|| hold_up(looks, seen.last)).flatten();
+    let is_held_up = told.is_some() || hold_up.is_some();
+    // What a process does not read has arrived there.
+    let arrives = hold_up.is_none() && told.is_none_or(|cause| *cause == Cause::ReadsSlowly);
     let mut findings: Vec<Finding> = hold_up.map(|it| of_hold_up(seen, it)).into_iter().collect();
     match silence {
         None if took.is_mean_slow() => {
             findings.extend(slow_mean(looks, seen, &took, is_held_up).into_iter().flatten());
         }
-        // Who has not got the calls cannot answer them.
-        _ if is_held_up => {}
+        None if is_held_up => {}
         None => findings.push(late::of_timeouts(looks, seen, &took)),
-        Some(silence) => findings.push(silence),
+        Some(silence) if arrives => findings.push(silence),
+        // Who has not got the calls cannot answer them.
+        Some(_) => {}
     }
     findings
 }

@@ -1,6 +1,6 @@
 //! What the figures of sockets mean, whatever is spoken on them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
 use super::signs::{self, Symptom};
@@ -42,11 +42,18 @@ impl WatchedConnection {
 pub(super) const HELD_UP: [Cause; 3] =
     [Cause::SendBuffer, Cause::PeerReadsSlowly, Cause::ReadsSlowly];
 
-/// The services over whose connections messages do not flow, as either side shows.
-pub(super) fn held_up(connections: &[WatchedConnection]) -> HashSet<SocketAddr> {
-    let is_held_up =
-        |it: &&WatchedConnection| symptoms(it).iter().any(|it| HELD_UP.contains(&it.cause));
-    connections.iter().filter(is_held_up).map(WatchedConnection::service).collect()
+/// The services over whose connections messages do not flow, as either side shows, and why: the
+/// first of [`HELD_UP`] that was found.
+pub(super) fn held_up(connections: &[WatchedConnection]) -> HashMap<SocketAddr, Cause> {
+    let mut found = HashMap::new();
+    for cause in HELD_UP {
+        for connection in connections {
+            if symptoms(connection).iter().any(|it| it.cause == cause) {
+                found.entry(connection.service()).or_insert(cause);
+            }
+        }
+    }
+    found
 }
 
 /// A listening socket that was watched.
