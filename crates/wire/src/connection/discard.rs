@@ -10,10 +10,8 @@ use std::task::{Context, Poll, ready};
 
 use nix::libc::MSG_TRUNC;
 use socket2::SockRef;
-use tokio::io::Interest;
 
 use super::Connection;
-use super::stream::Socket;
 
 /// What is thrown away at a time.
 const PIECE_LEN: usize = 64 * 1024;
@@ -26,32 +24,11 @@ impl Connection {
     /// What the operating system says.
     pub fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let len = match self.stream.socket() {
-            Some(socket) => ready!(socket.poll_discard(cx))?,
+            Some(socket) => ready!(socket.poll_input(cx, discard))?,
             None => 0,
         };
         self.meter.add_read(len);
         Poll::Ready(Ok(len))
-    }
-}
-
-impl Socket {
-    fn poll_discard(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        loop {
-            let discarded = match self {
-                Self::Tcp(stream) => {
-                    ready!(stream.poll_read_ready(cx))?;
-                    stream.try_io(Interest::READABLE, || discard(&SockRef::from(stream)))
-                }
-                Self::Unix(stream) => {
-                    ready!(stream.poll_read_ready(cx))?;
-                    stream.try_io(Interest::READABLE, || discard(&SockRef::from(stream)))
-                }
-            };
-            match discarded {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                discarded => return Poll::Ready(discarded),
-            }
-        }
     }
 }
 

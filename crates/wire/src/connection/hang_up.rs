@@ -7,39 +7,16 @@ use std::mem::MaybeUninit;
 use std::task::{Context, Poll, ready};
 
 use socket2::SockRef;
-use tokio::io::Interest;
 
 use super::Connection;
-use super::stream::Socket;
 
 impl Connection {
     /// Waits until there is something to read, or nothing will come any more: whether it is the
     /// latter. Nothing is read. By TLS there may be something that is no word of the peer's.
     pub fn poll_hung_up(&self, cx: &mut Context<'_>) -> Poll<bool> {
         match self.stream.socket() {
-            Some(socket) => ready!(socket.poll_peek(cx)).map_or(true, |len| len == 0).into(),
+            Some(socket) => ready!(socket.poll_input(cx, peek)).map_or(true, |len| len == 0).into(),
             None => Poll::Ready(true),
-        }
-    }
-}
-
-impl Socket {
-    fn poll_peek(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        loop {
-            let peeked = match self {
-                Self::Tcp(stream) => {
-                    ready!(stream.poll_read_ready(cx))?;
-                    stream.try_io(Interest::READABLE, || peek(&SockRef::from(stream)))
-                }
-                Self::Unix(stream) => {
-                    ready!(stream.poll_read_ready(cx))?;
-                    stream.try_io(Interest::READABLE, || peek(&SockRef::from(stream)))
-                }
-            };
-            match peeked {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                peeked => return Poll::Ready(peeked),
-            }
         }
     }
 }

@@ -7,11 +7,10 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::pin::Pin;
-#[cfg(feature = "tls")]
-use std::task::ready;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 #[cfg(feature = "tls")]
 use tokio_rustls::TlsStream;
@@ -31,6 +30,31 @@ impl Socket {
         match self {
             Self::Tcp(stream) => Some(stream),
             Self::Unix(_) => None,
+        }
+    }
+
+    /// Waits until something has come, or nothing more will, and takes it in another way than by
+    /// reading.
+    pub(super) fn poll_input(
+        &self,
+        cx: &mut Context<'_>,
+        take: fn(&SockRef<'_>) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let taken = match self {
+                Self::Tcp(stream) => {
+                    ready!(stream.poll_read_ready(cx))?;
+                    stream.try_io(Interest::READABLE, || take(&SockRef::from(stream)))
+                }
+                Self::Unix(stream) => {
+                    ready!(stream.poll_read_ready(cx))?;
+                    stream.try_io(Interest::READABLE, || take(&SockRef::from(stream)))
+                }
+            };
+            match taken {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                taken => return Poll::Ready(taken),
+            }
         }
     }
 }
