@@ -480,4 +480,6 @@ impl Drop for Waiting {
 }
 
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;

@@ -102,10 +102,13 @@ pub(crate) async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A call of which rules see nothing.
-pub(crate) struct NoFacts;
+/// A call of which rules see no more than its headers.
+pub(crate) struct HeaderFacts(pub(crate) &'static [(&'static str, &'static str)]);
 
-impl CallFacts for NoFacts {
+/// A call of which rules see nothing.
+pub(crate) const NO_FACTS: HeaderFacts = HeaderFacts(&[]);
+
+impl CallFacts for HeaderFacts {
     fn method(&self) -> Cow<'_, str> {
         "echo".into()
     }
@@ -120,5 +123,9 @@ impl CallFacts for NoFacts {
 
     fn member(&self, _index: usize, _path: &[String]) -> Option<Cow<'_, str>> {
         None
+    }
+
+    fn header(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.0.iter().find(|(it, _)| *it == name).map(|(_, value)| (*value).into())
     }
 }

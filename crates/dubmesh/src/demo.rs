@@ -37,7 +37,8 @@ pub(crate) struct DemoArgs {
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
     /// Calls per second, no matter how long they take
-    #[arg(long, value_name = "N", conflicts_with = "concurrency", value_parser = from_one::<NonZeroU32>)]
+    #[arg(long, value_name = "N", value_parser = from_one::<NonZeroU32>)]
+    #[arg(conflicts_with = "concurrency")]
     rate: Option<NonZeroU32>,
     /// Callers that call without a pause; 200 by default
     #[arg(long, value_name = "N", value_parser = from_one::<NonZeroU32>)]

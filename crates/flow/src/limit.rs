@@ -361,6 +361,11 @@ impl Limiter {
         });
     }
 
+    /// How many calls it has shown that it can have, lately or ever.
+    fn most_shown(&self) -> f64 {
+        self.carried().max(self.proven())
+    }
+
     fn take_in_rejections(&mut self, now: Instant, sample: &Sample) {
         self.is_eager = false;
         let in_flight = f64::from(sample.in_flight());
@@ -368,7 +373,7 @@ impl Limiter {
             || (sample.n_answers, sample.n_rejected, true),
             |it| (it.n_answers, it.n_rejected, it.settles_until <= now),
         );
-        let carried = self.carried().max(self.proven());
+        let carried = self.most_shown();
         let says_little = in_flight < carried / 2.0;
         // A few threads of a large pool may be late.
         let margin = carried / if says_little { 2.0 } else { 4.0 };
@@ -390,7 +395,7 @@ impl Limiter {
     /// What the limit may open to again, now that the app has rejected calls.
     fn reopening_after_rejection(&self, now: Instant) -> Reopening {
         let Some(again) = self.reopening.as_deref().copied() else {
-            let carried = self.carried().max(self.proven());
+            let carried = self.most_shown();
             // A limit that is measured may be more than the app has ever had.
             let to = match self.is_known() {
                 true => self.limit,

@@ -29,6 +29,8 @@ mod discard;
 mod hang_up;
 mod meter;
 mod stream;
+#[cfg(test)]
+mod testing;
 #[cfg(feature = "tls")]
 pub mod tls;
 

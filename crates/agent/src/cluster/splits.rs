@@ -180,31 +180,7 @@ pub(super) fn steps(
 mod tests {
     use super::*;
     use crate::config::parse;
-
-    /// A call with one header.
-    struct CallOf(&'static str);
-
-    impl CallFacts for CallOf {
-        fn method(&self) -> Cow<'_, str> {
-            "echo".into()
-        }
-
-        fn attachment(&self, _: &str) -> Option<Cow<'_, str>> {
-            None
-        }
-
-        fn argument(&self, _: usize) -> Option<Cow<'_, str>> {
-            None
-        }
-
-        fn member(&self, _: usize, _: &[String]) -> Option<Cow<'_, str>> {
-            None
-        }
-
-        fn header(&self, name: &str) -> Option<Cow<'_, str>> {
-            (name == "x-user").then_some(self.0.into())
-        }
-    }
+    use crate::testing::HeaderFacts;
 
     #[test]
     fn a_split_takes_what_those_before_it_leave() {
@@ -215,18 +191,19 @@ mod tests {
         const ALL: (&str, &str) = ("all", "when = { 'header:x-user' = '*' }\nversion = '4.0'");
         const STICKY: (&str, &str) = (
             "sticky",
-            "percent = 50\nwhen = { 'header:x-user' = '*' }\nversion = '5.0'\nsticky = 'header:x-user'",
+            "percent = 50\nwhen = { 'header:x-user' = '*' }\nversion = '5.0'\n\
+             sticky = 'header:x-user'",
         );
         let service: ServiceKey = "a.B".parse().unwrap();
         for (user, splits, expected) in [
-            ("beta1", vec![BETA, CANARY], vec!["100% drawn", "60% none-left"]),
-            ("zoe", vec![BETA, CANARY], vec!["100% other-calls", "60% detour"]),
-            ("zoe", vec![SOME, CANARY], vec!["70% detour", "30% detour"]),
-            ("ann", vec![SOME, CANARY], vec!["70% other-calls", "60% detour"]),
-            ("zoe", vec![ALL, CANARY], vec!["100% drawn", "60% none-left"]),
+            (&[("x-user", "beta1")], vec![BETA, CANARY], vec!["100% drawn", "60% none-left"]),
+            (&[("x-user", "zoe")], vec![BETA, CANARY], vec!["100% other-calls", "60% detour"]),
+            (&[("x-user", "zoe")], vec![SOME, CANARY], vec!["70% detour", "30% detour"]),
+            (&[("x-user", "ann")], vec![SOME, CANARY], vec!["70% other-calls", "60% detour"]),
+            (&[("x-user", "zoe")], vec![ALL, CANARY], vec!["100% drawn", "60% none-left"]),
             // Users have points of their own.
-            ("ann", vec![STICKY, CANARY], vec!["50% not-drawn", "50% detour"]),
-            ("bob", vec![STICKY, CANARY], vec!["50% drawn", "50% not-drawn"]),
+            (&[("x-user", "ann")], vec![STICKY, CANARY], vec!["50% not-drawn", "50% detour"]),
+            (&[("x-user", "bob")], vec![STICKY, CANARY], vec!["50% drawn", "50% not-drawn"]),
         ] {
             let write = |(name, keys)| format!("[[cluster.split]]\nname = '{name}'\n{keys}\n");
             let keys: String = splits.into_iter().map(write).collect();
@@ -237,14 +214,14 @@ mod tests {
             );
             let config = parse(&text, "test.toml").unwrap();
             let splits = &config.clusters.policy("a.B").routing.splits;
-            let call = CallOf(user);
+            let call = HeaderFacts(user);
             let taken = (0..100).find_map(|n| of_call(splits, &call, &service, CallDraw(n)));
             let steps = steps(splits, &call, &service, taken);
             let shown = steps.iter().map(|step| match step.clause {
                 Clause::Share(percent) => format!("{percent}% {}", step.effect.name()),
                 _ => unreachable!("of a split"),
             });
-            assert_eq!(shown.collect::<Vec<_>>(), expected, "{user} {keys}");
+            assert_eq!(shown.collect::<Vec<_>>(), expected, "{user:?} {keys}");
         }
     }
 }

@@ -14,7 +14,7 @@ use super::*;
 use crate::call::{Outcome, ProviderReply, Times};
 use crate::config::RoutingPolicy;
 use crate::invocation::THIS_AGENT;
-use crate::testing::{NOWHERE, NoFacts, on_worker, pool};
+use crate::testing::{NO_FACTS, NOWHERE, on_worker, pool};
 
 fn cluster(policy: &ClusterPolicy) -> Rc<Cluster> {
     let service = ServiceKey::new("com.acme.Echo", "", "").unwrap();
@@ -57,7 +57,7 @@ async fn offer(
 ) -> (Outcome, Vec<Rc<str>>) {
     let (now, asked) = (Instant::now(), RefCell::new(Vec::new()));
     let attempts = cluster.attempts(now + time);
-    let outcome = cluster.offer(now, attempts, THIS_AGENT, &NoFacts, async |attempt, _| {
+    let outcome = cluster.offer(now, attempts, THIS_AGENT, &NO_FACTS, async |attempt, _| {
         asked.borrow_mut().push(Rc::clone(attempt.upstream().address()));
         let n_asked = asked.borrow().len();
         assert_eq!(in_flight(cluster), 1, "one attempt at a time");
@@ -251,7 +251,7 @@ fn endpoints_are_found_again_in_another_list() {
         let (now, attempts) = (Instant::now(), cluster.attempts(Instant::now() + LONG));
         let before = ids();
         cluster
-            .offer(now, attempts, THIS_AGENT, &NoFacts, async |attempt, _| {
+            .offer(now, attempts, THIS_AGENT, &NO_FACTS, async |attempt, _| {
                 cluster.update(&endpoints(&[9]));
                 cluster.update(&endpoints(&[1, 7, 9]));
                 answer(attempt)
@@ -276,10 +276,13 @@ fn an_attempt_that_is_dropped_is_given_back() {
         let cluster = cluster(&policy(2));
         cluster.update(&list(2));
         let now = Instant::now();
-        let never =
-            cluster.offer(now, cluster.attempts(now + LONG), THIS_AGENT, &NoFacts, async |_, _| {
-                std::future::pending().await
-            });
+        let never = cluster.offer(
+            now,
+            cluster.attempts(now + LONG),
+            THIS_AGENT,
+            &NO_FACTS,
+            async |_, _| std::future::pending().await,
+        );
         let mut never = Box::pin(never);
         let is_pending = std::future::poll_fn(|context| {
             std::task::Poll::Ready(never.as_mut().poll(context).is_pending())
@@ -297,7 +300,7 @@ fn a_call_begins_at_once_only_on_an_endpoint_that_is_connected() {
     on_worker(async || {
         let cluster = cluster(&policy(2));
         cluster.update(&list(2));
-        assert!(cluster.begin(Instant::now(), &NoFacts).is_none(), "all of them are connecting");
+        assert!(cluster.begin(Instant::now(), &NO_FACTS).is_none(), "all of them are connecting");
         assert!(cluster.has_choice());
         cluster.update(&list(1));
         assert!(!cluster.has_choice());
@@ -320,7 +323,7 @@ fn what_a_first_failure_leaves_to_try() {
         };
         let attempt = cluster.attempt(slot, now, None).unwrap();
         let after = |times, error: &CallError| {
-            cluster.after_first(&attempt, times, error, &NoFacts).map(|left| left.is_first())
+            cluster.after_first(&attempt, times, error, &NO_FACTS).map(|left| left.is_first())
         };
         let refused = CallError::new(Code::Refused, "");
         assert_eq!(after(times, &refused), Ok(false));

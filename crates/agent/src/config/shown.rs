@@ -4,8 +4,8 @@
 //! types are taken apart, so that a new key cannot be forgotten.
 //!
 //! Left out are: passwords, the values of headers (they hold tokens), what comes before an `@` in
-//! a URL, the paths of an HTTP app's methods (they may hold keys), and what is in files. The classes
-//! of an HTTP app are left out, too: they are long, and change nothing by themselves.
+//! a URL, the paths of an HTTP app's methods (they may hold keys), and what is in files. The
+//! classes of an HTTP app are left out, too: they are long, and change nothing by themselves.
 
 mod http_app;
 mod methods;

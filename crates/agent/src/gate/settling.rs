@@ -28,7 +28,8 @@ const LEAST_WORK: Duration = Duration::from_millis(40);
 /// not be.
 #[derive(Debug, Default)]
 pub(super) struct LentSettling {
-    /// When their threads are free for certain, the next one first.
+    /// When their threads are free for certain, the next one first. The gate's task forgets what
+    /// is over at every look, so these are the calls that were answered since the last one.
     free_at: VecDeque<Instant>,
 }
 
@@ -129,10 +130,10 @@ mod tests {
 
     use flow::lender::Demand;
     use flow::queue::{CallerId, Priority};
-    use link_proto::Credits;
 
     use super::*;
     use crate::config::AppCapacity;
+    use crate::gate::testing::TestBorrower;
     use crate::gate::{Admission, Admitted, Borrower, SharedGate};
     use crate::testing::on_worker;
 
@@ -188,19 +189,6 @@ mod tests {
         });
     }
 
-    /// A link that takes whatever credits it gets.
-    struct Link;
-
-    impl Borrower for Link {
-        fn n_told(&self) -> u32 {
-            0
-        }
-
-        fn tell(&self, _: Credits) {}
-
-        fn tell_pause(&self, _: bool) {}
-    }
-
     const LINK: u64 = 7;
 
     fn admit(gate: &Rc<AppGate>, now: Instant, caller: u64) -> Option<Admitted> {
@@ -214,7 +202,7 @@ mod tests {
     /// Two threads, whose credits a link has, and two calls by them that are answered together.
     fn answered_together(gate: &Rc<AppGate>) -> Instant {
         let start = Instant::now();
-        gate.lend(start, LINK, &(Rc::new(Link) as Rc<dyn Borrower>));
+        gate.lend(start, LINK, &(Rc::new(TestBorrower::default()) as Rc<dyn Borrower>));
         gate.demanded(start, LINK, Demand { n_waiting: 2, n_seen: 1 });
         gate.look_at_lending(start + Duration::from_millis(100), false);
         let calls = [(); 2].map(|()| admit(gate, start, LINK).unwrap());

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use flow::lender::Demand;
-use link_proto::Credits;
 use proptest::prelude::*;
 
+use super::testing::TestBorrower;
 use super::*;
 use crate::config::AppCapacity;
 use crate::testing::on_worker;
@@ -228,37 +228,20 @@ fn the_configuration_counts_before_what_an_app_registers() {
     assert_eq!(gate.capacity(), 1);
 }
 
-/// A link that hears what it may have in flight.
-struct Link {
-    number: u64,
-    n_told: Cell<u32>,
-}
-
-impl Borrower for Link {
-    fn n_told(&self) -> u32 {
-        self.n_told.get()
-    }
-
-    fn tell(&self, _: Credits) {
-        self.n_told.set(self.n_told.get() + 1);
-    }
-
-    fn tell_pause(&self, _: bool) {}
-}
-
 /// The calls of a few links and of others at one gate.
-struct Calls {
+struct CallsAtGate {
     gate: Rc<AppGate>,
-    links: Vec<Rc<Link>>,
+    /// By their numbers, from 1 on.
+    links: Vec<Rc<TestBorrower>>,
     inside: Vec<Admitted>,
     waiting: Vec<Waiting>,
     now: Instant,
 }
 
-impl Calls {
+impl CallsAtGate {
     fn new(capacity: u32) -> Self {
         let gate = AppGate::new(&shared(capacity, 1), 0);
-        let links = (1..4).map(|number| Rc::new(Link { number, n_told: Cell::new(0) })).collect();
+        let links = [(); 3].map(|()| Rc::default()).into();
         Self { gate, links, inside: Vec::new(), waiting: Vec::new(), now: Instant::now() }
     }
 
@@ -290,13 +273,13 @@ impl Calls {
 
     fn step(&mut self, step: u8, caller: u64, n: u32) {
         let (gate, now) = (Rc::clone(&self.gate), self.now);
-        let link = self.links.iter().find(|it| it.number == caller).cloned();
+        let link = usize::try_from(caller).ok().and_then(|it| self.links.get(it - 1)).cloned();
         match (step, link) {
             (0..=4, _) => self.call(caller),
             (5..=6, _) => self.end(n),
             (7, Some(link)) => gate.lend(now, caller, &(link as Rc<dyn Borrower>)),
             (8, Some(link)) => {
-                let n_seen = link.n_told.get() - n.min(link.n_told.get()) % 2;
+                let n_seen = link.n_told() - n.min(link.n_told()) % 2;
                 gate.demanded(now, caller, Demand { n_waiting: n % 6, n_seen });
             }
             (9, Some(_)) => gate.lost(now, caller),
@@ -330,7 +313,7 @@ proptest! {
         steps in prop::collection::vec((0..14u8, 1..6u64, 0..60u32), 1..200),
     ) {
         on_worker(async || {
-            let mut calls = Calls::new(capacity);
+            let mut calls = CallsAtGate::new(capacity);
             for (step, caller, n) in steps {
                 calls.step(step, caller, n);
             }

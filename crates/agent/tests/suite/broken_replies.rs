@@ -14,7 +14,8 @@ const BASE: &str = "[defaults]\nbalance = \"round-robin\"\nmax_attempts = 1\n";
 const NEVER_OUT: &str = "eject_max_percent = 0\n";
 const EJECTS: &str = "eject_failures = 2\neject_ms = 600000\neject_max_ms = 600000\n";
 const BREAKS: &str = "[[defaults.method]]\nnames = [\"echo\"]\nbreaker = true\n\
-                      breaker_failures = 2\nbreaker_open_ms = 600000\nbreaker_max_open_ms = 600000\n";
+                      breaker_failures = 2\nbreaker_open_ms = 600000\n\
+                      breaker_max_open_ms = 600000\n";
 
 fn echo(agent: &Agent) -> u16 {
     Http::to(agent).post(&format!("/{SERVICE}/echo"), &[STRING], "[\"a\"]").status

@@ -22,7 +22,7 @@ const REST: Duration = Duration::from_millis(4);
 /// A network where each connection carries two megabytes a second towards its client, however many
 /// there are.
 fn narrow(provider: SocketAddr) -> SocketAddr {
-    network(provider, REST).address
+    network(provider, [Duration::ZERO, REST]).address
 }
 
 /// A network to one place.
@@ -32,9 +32,12 @@ struct Network {
     n_made: Arc<AtomicUsize>,
 }
 
-/// Each connection rests for so long after each portion towards its client.
-fn network(server: SocketAddr, rest: Duration) -> Network {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+/// Each connection rests for so long after each portion from its client, and towards it.
+fn network(server: SocketAddr, rests: [Duration; 2]) -> Network {
+    network_of(TcpListener::bind("127.0.0.1:0").unwrap(), server, rests)
+}
+
+fn network_of(listener: TcpListener, server: SocketAddr, [there, back]: [Duration; 2]) -> Network {
     let address = listener.local_addr().unwrap();
     let n_made = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&n_made);
@@ -43,8 +46,8 @@ fn network(server: SocketAddr, rest: Duration) -> Network {
             let (client, server) = (client.unwrap(), TcpStream::connect(server).unwrap());
             count.fetch_add(1, Ordering::SeqCst);
             let (from, to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-            thread::spawn(move || pass_on(from, to, rest));
-            thread::spawn(move || pass_on(client, server, Duration::ZERO));
+            thread::spawn(move || pass_on(from, to, back));
+            thread::spawn(move || pass_on(client, server, there));
         }
     });
     Network { address, n_made }
@@ -128,16 +131,7 @@ fn slow_connections_are_joined_by_others_while_messages_wait_for_each_other() {
 fn slow_to_take(server: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     SockRef::from(&listener).set_recv_buffer_size(8 * 1024).unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for client in listener.incoming() {
-            let (client, server) = (client.unwrap(), TcpStream::connect(server).unwrap());
-            let (from, to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-            thread::spawn(move || pass_on(from, to, Duration::ZERO));
-            thread::spawn(move || pass_on(client, server, Duration::from_millis(40)));
-        }
-    });
-    address
+    network_of(listener, server, [Duration::from_millis(40), Duration::ZERO]).address
 }
 
 /// The socket takes most requests at once, so that nothing but the kernel shows what is slow.
@@ -169,7 +163,7 @@ fn linked(
 ) -> (agent::Agent, Network, agent::Agent, impl Sized) {
     let (near, far) = (MemoryHub::default(), MemoryHub::default());
     let providers = provider_agent(&far, provider.addr);
-    let network = network(providers.addresses().link.unwrap(), rest);
+    let network = network(providers.addresses().link.unwrap(), [Duration::ZERO, rest]);
     let registered = register_link(&near, network.address);
     let consumers = one_worker(&near, "");
     is_called(&consumers);

@@ -1,6 +1,8 @@
 //! Apps that speak HTTP, behind the interface of a Java service: over a link, as other agents call
 //! them.
 
+use std::net::SocketAddr;
+
 use crate::support::dubbo::{DubboConsumer, body};
 use crate::support::http_app::{Does, TestApp};
 use crate::support::{
@@ -36,6 +38,13 @@ impl HttpAppMesh {
         let types = format!("x-dubbo-parameter-types: {types}");
         call(&self.consumer, method, &[&types, "x-dubbo-timeout-ms: 30000"], body)
     }
+}
+
+/// A consumer by Dubbo, once the app answers its method `ready`.
+fn connected(address: SocketAddr) -> DubboConsumer {
+    let mut consumer = DubboConsumer::connect(address);
+    wait_until("the app", || (consumer.call("ready", "x", &[]).status == Status::Ok).then_some(()));
+    consumer
 }
 
 #[test]
@@ -139,10 +148,7 @@ fn one_way_calls_are_made_and_not_answered() {
     let exporting = dubbo_exporting(&hub, &export);
     let ingress = dubbo_consumer(&hub, "");
     for address in [exporting.addresses().dubbo_exports.unwrap(), ingress.addresses().dubbo[0]] {
-        let mut consumer = DubboConsumer::connect(address);
-        wait_until("the app", || {
-            (consumer.call("ready", "x", &[]).status == Status::Ok).then_some(())
-        });
+        let mut consumer = connected(address);
         for method in ["note", "fail"] {
             let noted = || app.requests().iter().filter(|it| it.path.ends_with(method)).count();
             let before = noted();
@@ -168,10 +174,7 @@ fn an_app_gets_attachments_that_are_no_texts() {
     let ingress = dubbo_consumer(&hub, "");
     let typed = [("traceId", "aB"), ("\u{1}n", "5"), ("\u{1}d", "1.5"), ("\u{1}yes", "true")];
     for address in [exporting.addresses().dubbo_exports.unwrap(), ingress.addresses().dubbo[0]] {
-        let mut consumer = DubboConsumer::connect(address);
-        wait_until("the app", || {
-            (consumer.call("ready", "x", &[]).status == Status::Ok).then_some(())
-        });
+        let mut consumer = connected(address);
         assert_eq!(consumer.call("echo", "x", &typed).status, Status::Ok);
         let expected = r#"{"traceId":"aB","n":5,"d":1.5,"yes":true}"#;
         assert_eq!(app.last().header("x-dubbo-attachments"), Some(expected));
@@ -196,10 +199,7 @@ fn a_timeout_that_comes_as_a_reply_is_told_as_it_is() {
     let exporting = dubbo_exporting(&hub, &export);
     let ingress = dubbo_consumer(&hub, "");
     for address in [exporting.addresses().dubbo_exports.unwrap(), ingress.addresses().dubbo[0]] {
-        let mut consumer = DubboConsumer::connect(address);
-        wait_until("the app", || {
-            (consumer.call("ready", "x", &[]).status == Status::Ok).then_some(())
-        });
+        let mut consumer = connected(address);
         for (method, words) in [("late", "the disk is slow"), ("hang", "within 50 ms (timeout_ms")]
         {
             let answer = consumer.call(method, "x", &[("timeout", "5000")]);

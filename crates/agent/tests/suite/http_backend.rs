@@ -172,7 +172,8 @@ fn errors_become_what_the_table_says() {
     let lines = "errors = { 404 = 'null', 409 = 'com.acme.Conflict', '4xx' = 'com.acme.Bad', 503 = 'busy', 504 = 'timeout', 501 = 'failed' }\n\
         [[export.method]]\nname = 'status'\ntypes = ['int']\npath = 'GET /status/{0}'\n\
         returns = 'java.lang.Integer'\nerrors = { 410 = 'null' }\n\
-        [[export.method]]\nname = 'count'\ntypes = ['int']\npath = 'GET /status/{0}'\nreturns = 'int'\n";
+        [[export.method]]\nname = 'count'\ntypes = ['int']\npath = 'GET /status/{0}'\n\
+        returns = 'int'\n";
     with(&app, lines, async |http| {
         let call =
             async |status| BackendCall::new("status", "I", &[Value::Int(status)]).make(&http).await;

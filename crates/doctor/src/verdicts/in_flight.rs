@@ -63,16 +63,17 @@ mod tests {
     use super::*;
     use crate::watched::Watched;
 
+    fn id(local: &str, remote: &str) -> SocketId {
+        SocketId { local: local.parse().unwrap(), remote: remote.parse().unwrap() }
+    }
+
+    fn connection(id: SocketId, role: Role) -> WatchedConnection {
+        let (owner, watched) = (None, Watched::default());
+        WatchedConnection { id, role, owner, watched, is_awaited: None }
+    }
+
     #[test]
     fn an_agent_says_whether_anybody_waits_for_an_answer() {
-        let id = |local: &str, remote: &str| SocketId {
-            local: local.parse().unwrap(),
-            remote: remote.parse().unwrap(),
-        };
-        let connection = |id, role| {
-            let (owner, watched) = (None, Watched::default());
-            WatchedConnection { id, role, owner, watched, is_awaited: None }
-        };
         let to_endpoint = id("10.0.0.5:40000", "10.0.0.7:20880");
         let to_registry = id("10.0.0.5:40001", "10.0.0.9:2379");
         let of_another = id("10.0.0.5:40002", "10.0.0.7:20880");
@@ -101,20 +102,13 @@ mod tests {
     /// Its callers may have hung up before their time was over.
     #[test]
     fn an_agent_is_not_blamed_for_what_its_callers_are_not_answered() {
-        let id = SocketId {
-            local: "10.0.0.5:9900".parse().unwrap(),
-            remote: "10.0.0.7:20880".parse().unwrap(),
-        };
+        let id = id("10.0.0.5:9900", "10.0.0.7:20880");
         let looks = looks(10, |_| {
             let mut look = look(endpoint(0, 0.0, &[]), 200);
             (look.connections[0].direction, look.connections[0].in_flight) =
                 (DOWNSTREAM.to_owned(), 3);
             look
         });
-        let connection = |id, role| {
-            let (owner, watched) = (None, Watched::default());
-            WatchedConnection { id, role, owner, watched, is_awaited: None }
-        };
         let mut all = [connection(id, Role::Server), connection(id.reversed(), Role::Client)];
         note_in_flight(&mut all, &[id].into(), &looks);
         assert_eq!(all.map(|it| it.is_awaited), [Some(false), Some(false)]);

@@ -126,7 +126,6 @@ fn wrong_rules_are_told_with_their_place() {
     assert!(err.contains("none.yaml: No such file"), "{err}");
 }
 
-/// A running agent is asked for what it would do.
 #[test]
 fn headers_are_for_agents() {
     let folder = folder();
@@ -135,6 +134,7 @@ fn headers_are_for_agents() {
     assert!(err.contains("--header works only with --admin"), "{err}");
 }
 
+/// A running agent is asked for what it would do.
 #[test]
 fn a_running_agent_explains_itself() {
     let folder = folder();

@@ -42,8 +42,8 @@ mod tests {
     use std::future::poll_fn;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::{TcpListener, TcpStream, UnixStream};
 
+    use super::super::testing::{tcp_pair, unix_pair};
     use super::*;
 
     /// Sends much, which is thrown away, and then something, which is read.
@@ -67,19 +67,15 @@ mod tests {
 
     #[tokio::test]
     async fn what_comes_is_thrown_away_to_its_end() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let stream = TcpStream::connect(address).await.unwrap();
-        let (peer, _) = listener.accept().await.unwrap();
-        check(Connection::outgoing(stream, "test").unwrap(), peer).await;
-        let (ours, peer) = UnixStream::pair().unwrap();
-        check(Connection::outgoing_unix(ours, "test"), peer).await;
+        let (connection, peer) = tcp_pair().await;
+        check(connection, peer).await;
+        let (connection, peer) = unix_pair();
+        check(connection, peer).await;
     }
 
     #[tokio::test]
     async fn what_is_read_before_is_not_lost() {
-        let (ours, mut peer) = UnixStream::pair().unwrap();
-        let mut connection = Connection::outgoing_unix(ours, "test");
+        let (mut connection, mut peer) = unix_pair();
         peer.write_all(b"abc").await.unwrap();
         let mut start = [0];
         connection.read_exact(&mut start).await.unwrap();

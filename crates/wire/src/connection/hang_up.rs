@@ -30,8 +30,8 @@ mod tests {
     use std::future::poll_fn;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::{TcpListener, TcpStream, UnixStream};
 
+    use super::super::testing::{tcp_pair, unix_pair};
     use super::*;
 
     async fn check(mut connection: Connection, mut peer: impl AsyncWriteExt + Unpin) {
@@ -52,12 +52,9 @@ mod tests {
 
     #[tokio::test]
     async fn who_has_gone_is_noticed_and_what_has_come_stays() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let stream = TcpStream::connect(address).await.unwrap();
-        let (peer, _) = listener.accept().await.unwrap();
-        check(Connection::outgoing(stream, "test").unwrap(), peer).await;
-        let (ours, peer) = UnixStream::pair().unwrap();
-        check(Connection::outgoing_unix(ours, "test"), peer).await;
+        let (connection, peer) = tcp_pair().await;
+        check(connection, peer).await;
+        let (connection, peer) = unix_pair();
+        check(connection, peer).await;
     }
 }

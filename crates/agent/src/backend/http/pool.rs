@@ -8,6 +8,7 @@
 //! - Calls that run and calls that wait for a connection are bounded together.
 
 use std::cell::{Cell, RefCell};
+use std::error::Error as _;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
@@ -362,16 +363,15 @@ impl HttpPool {
 
     /// An error of the connection with what is behind it.
     fn said(&self, error: &hyper::Error) -> String {
-        use std::error::Error;
         let Some(source) = error.source() else {
-            return match () {
-                () if error.is_parse_too_large() => format!(
+            if error.is_parse_too_large() {
+                return format!(
                     "the head of the app's answer has more than {MAX_HEAD_LEN} bytes, or more than \
                      {MAX_HEADERS} fields"
-                ),
-                () if is_bad_answer(error) => format!("the app's answer is not HTTP: {error}"),
-                () => error.to_string(),
-            };
+                );
+            }
+            let what = if is_bad_answer(error) { "the app's answer is not HTTP: " } else { "" };
+            return format!("{what}{error}");
         };
         let broken = source.downcast_ref::<std::io::Error>();
         match broken.map(|broken| (broken.kind(), wire::tls::words(broken, "app"))) {
@@ -402,7 +402,6 @@ fn buffer_len(len: usize, arrived_len: usize, is_copied: bool) -> usize {
 
 /// Whether the app answered, and not by HTTP.
 fn is_bad_answer(error: &hyper::Error) -> bool {
-    use std::error::Error;
     let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
     // hyper says so of the length of a chunk that is none.
     let is_bad_body = |source: &std::io::Error| source.kind() == std::io::ErrorKind::InvalidInput;

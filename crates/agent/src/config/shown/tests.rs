@@ -21,7 +21,8 @@ fn an_http_app_has_all_its_keys() {
     let text = "[[registry]]\nkind = 'etcd'\n[link]\nlisten = '127.0.0.1:0'\n\
                 [[export]]\ninterface = 'a.Users'\napp = 'http://h:1'\ndates = 'millis'\n\
                 headers = { x-key = 's3cret' }\nerrors = { 404 = 'null', 5xx = 'busy' }\n\
-                [[export.method]]\nname = 'find'\ntypes = ['long', 'java.util.List<java.lang.Long>']\n\
+                [[export.method]]\nname = 'find'\n\
+                types = ['long', 'java.util.List<java.lang.Long>']\n\
                 params = ['id', 'by']\nreturns = 'java.util.List<java.lang.String>'\n\
                 path = 'GET /users/{id}?key=s3cret&by={by}'\ntimeout_ms = 7\n\
                 errors = { default = 'a.Oops' }\n[[export.method]]\nname = 'add'\n";
@@ -45,7 +46,8 @@ fn an_http_app_has_all_its_keys() {
     assert_has(
         &app["method"][1],
         &json!({
-            "name": "find", "types": ["long", "java.util.List<java.lang.Long>"], "params": ["id", "by"],
+            "name": "find", "types": ["long", "java.util.List<java.lang.Long>"],
+            "params": ["id", "by"],
             "returns": "java.util.List<java.lang.String>", "body": "none", "timeout_ms": 7,
             "errors": { "404": "null", "5xx": "busy", "default": "a.Oops" },
         }),
