@@ -16,7 +16,7 @@ use tracing::{debug, info};
 use wire::{Budget, Connection, Departures, Detached, Group};
 
 use self::arrivals::Arrivals;
-use self::turns::{InTurn, Turns, Who};
+use self::turns::{InTurn, SessionTurns, Who};
 use crate::backend::{Backend, Backends, GateSetup, Gates};
 use crate::config::{ClusterRules, ExportConfig};
 use crate::connections::{Connections, Direction, Session};
@@ -136,7 +136,7 @@ pub struct Worker {
     connections: Connections,
     arrivals: Arrivals<Arrival>,
     departures: Departures,
-    turns: Rc<Turns>,
+    turns: Rc<SessionTurns>,
     /// Accepted connections that have not ended.
     n_open: Cell<usize>,
     /// Notes how late the event loop comes.
@@ -161,7 +161,7 @@ impl Worker {
             setup.traffic,
         );
         let pool = Rc::new(pool);
-        let turns = Rc::new(Turns::new(pool.n_in_line()));
+        let turns = Rc::new(SessionTurns::new(pool.n_in_line()));
         let lag = setup.hub.lag_meter(setup.index);
         let worker = Rc::new(Self {
             index: setup.index,

@@ -65,7 +65,7 @@ macro_rules! table {
         }
 
         /// The places of the rows.
-        enum Index { $($name,)* }
+        enum RowIndex { $($name,)* }
 
         static ROWS: [SerializationRow; Serialization::WRITTEN.len()] = [$($row,)*];
 
@@ -77,7 +77,7 @@ macro_rules! table {
             #[must_use]
             pub const fn index(self) -> Option<usize> {
                 match self {
-                    $(Self::$name => Some(Index::$name as usize),)*
+                    $(Self::$name => Some(RowIndex::$name as usize),)*
                     Self::Other(_) => None,
                 }
             }

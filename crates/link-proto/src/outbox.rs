@@ -59,7 +59,7 @@ enum TurnTaker {
 }
 
 /// What [`Outbox::fill`] needs to know of the calls.
-pub(crate) trait Turns {
+pub(crate) trait StreamTurns {
     /// The last chunk of this call's message was moved. Says whether its stream takes turns now.
     fn sent(&mut self, id: u64) -> bool;
     /// Lets a stream write a frame or two; says whether it wants another turn.
@@ -263,7 +263,11 @@ impl Outbox {
 
     /// What the driver is to write: chunks and items are moved into the buffer while it has room.
     #[inline]
-    pub(crate) fn fill(&mut self, turns: &mut impl Turns, meter: &mut Meter) -> &mut BytesMut {
+    pub(crate) fn fill(
+        &mut self,
+        turns: &mut impl StreamTurns,
+        meter: &mut Meter,
+    ) -> &mut BytesMut {
         self.fill_out(turns);
         match self.packer {
             None => &mut self.out,
@@ -286,7 +290,7 @@ impl Outbox {
     }
 
     #[inline]
-    fn fill_out(&mut self, turns: &mut impl Turns) {
+    fn fill_out(&mut self, turns: &mut impl StreamTurns) {
         self.note_progress();
         self.is_large |= self.out.len() > KEEP_LEN;
         if self.is_large && self.out.is_empty() {
@@ -299,7 +303,7 @@ impl Outbox {
         self.expected_len = self.out.len();
     }
 
-    /// Moves all that is left of long messages into the buffer; `sent` is as in [`Turns`].
+    /// Moves all that is left of long messages into the buffer; `sent` is as in [`StreamTurns`].
     pub(crate) fn flush_long(&mut self, mut sent: impl FnMut(u64) -> bool) {
         self.note_progress();
         let mut streams = VecDeque::new();
@@ -313,7 +317,7 @@ impl Outbox {
         self.expected_len = self.out.len();
     }
 
-    fn fill_chunks(&mut self, turns: &mut impl Turns) {
+    fn fill_chunks(&mut self, turns: &mut impl StreamTurns) {
         while self.out.len() < FILL_LEN || self.overtaken_bytes >= PATIENCE_LEN {
             match self.queue.pop_front() {
                 Some(TurnTaker::Message(long)) => self.put_part(long, &mut |id| turns.sent(id)),

@@ -62,7 +62,7 @@ use crate::store::{Applications, RuleWatch, Store, Wait, Watch, Withdraw};
 
 use applications::EtcdApplications;
 use connection::SharedConnection;
-use index::Index;
+use index::EtcdIndex;
 use rule::EtcdRule;
 use session::EtcdSession;
 use settings::EtcdSettings;
@@ -86,7 +86,7 @@ pub(crate) struct EtcdRegistry {
     settings: Arc<EtcdSettings>,
     connection: SharedConnection,
     registrar: Registrar,
-    index: Index,
+    index: EtcdIndex,
     /// The contest's layout has none.
     applications: Option<Arc<EtcdApplications>>,
     runtime: Handle,
@@ -110,7 +110,7 @@ impl EtcdRegistry {
             })),
         };
         let mappings = applications.as_ref().map(|it| it.paths.mappings());
-        let index = Index::new(paths.clone(), mappings, connection.clone());
+        let index = EtcdIndex::new(paths.clone(), mappings, connection.clone());
         let runtime = runtime.clone();
         Ok(Self { paths, settings, connection, registrar, index, applications, runtime, connector })
     }

@@ -44,7 +44,7 @@ use crate::store::{Applications, RuleWatch, Store, Wait, Watch, Withdraw};
 
 use applications::NacosApplications;
 use connection::SharedConnection;
-use index::Index;
+use index::NacosIndex;
 use login::Login;
 use rule::{NacosRule, RULES};
 use session::NacosSession;
@@ -72,7 +72,7 @@ pub(crate) struct NacosRegistry {
     naming: SharedConnection,
     documents: SharedConnection,
     registrar: Registrar,
-    index: Index,
+    index: NacosIndex,
     applications: Arc<NacosApplications>,
     runtime: Handle,
 }
@@ -94,7 +94,7 @@ impl NacosRegistry {
             documents: documents.clone(),
             registrar: registrar.clone(),
         });
-        let index = Index::new(&settings.group, naming.clone(), documents.clone());
+        let index = NacosIndex::new(&settings.group, naming.clone(), documents.clone());
         let runtime = runtime.clone();
         Ok(Self { settings, naming, documents, registrar, index, applications, runtime })
     }

@@ -51,7 +51,7 @@ use crate::store::{Applications, RuleWatch, Store, Wait, Watch, Withdraw};
 
 use applications::ZooKeeperApplications;
 use connection::SharedConnection;
-use index::Index;
+use index::ZooKeeperIndex;
 use rule::ZooKeeperRule;
 use session::ZooKeeperSession;
 use settings::ZooKeeperSettings;
@@ -76,7 +76,7 @@ pub(crate) struct ZooKeeperRegistry {
     settings: Arc<ZooKeeperSettings>,
     connection: SharedConnection,
     registrar: Registrar,
-    index: Index,
+    index: ZooKeeperIndex,
     applications: Arc<ZooKeeperApplications>,
     runtime: Handle,
 }
@@ -95,7 +95,8 @@ impl ZooKeeperRegistry {
             connection: connection.clone(),
             registrar: registrar.clone(),
         });
-        let index = Index::new(paths.clone(), applications.paths.mappings(), connection.clone());
+        let index =
+            ZooKeeperIndex::new(paths.clone(), applications.paths.mappings(), connection.clone());
         let runtime = runtime.clone();
         Ok(Self { paths, settings, connection, registrar, index, applications, runtime })
     }

@@ -31,9 +31,9 @@ pub struct Reconnects(Rc<ReconnectTurns>);
 struct ReconnectTurns {
     n_down: Cell<u32>,
     /// Of endpoints that nobody has reached yet. Others do not wait for them.
-    unknown: Turns,
+    unknown: AttemptTurns,
     /// Of endpoints that have been there before.
-    known: Turns,
+    known: AttemptTurns,
 }
 
 /// An endpoint that is down, until this is dropped.
@@ -45,7 +45,7 @@ pub(super) struct AttemptPermit<'t> {
 }
 
 /// Attempts in the order in which they were wanted.
-struct Turns {
+struct AttemptTurns {
     room: Semaphore,
     pace: Mutex<ReconnectPace>,
 }
@@ -92,7 +92,7 @@ impl AttemptPermit<'_> {
     }
 }
 
-impl Default for Turns {
+impl Default for AttemptTurns {
     fn default() -> Self {
         Self { room: Semaphore::new(MAX_UNDER_WAY), pace: Mutex::default() }
     }

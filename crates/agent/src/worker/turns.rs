@@ -70,7 +70,7 @@ const LONG_LINE_PAUSE: Duration = Duration::from_millis(1);
 
 /// What the sessions of a worker share that are not quick.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct SessionTurns {
     waiting: RefCell<WaitingSessions>,
     /// What they have used since the last look at the sockets that was for them: when it is as
     /// much as they may use, the next of them waits for another.
@@ -149,7 +149,7 @@ impl Ticket {
     }
 }
 
-impl Turns {
+impl SessionTurns {
     /// Nobody waits. `n_in_line` is how many calls wait for endpoints.
     pub(super) fn new(n_in_line: Rc<Cell<usize>>) -> Self {
         Self { n_in_line, ..Self::default() }
@@ -350,7 +350,7 @@ impl Who {
 /// A session's task, which takes its turn among the others.
 pub(super) struct InTurn<F> {
     task: Pin<Box<F>>,
-    turns: Rc<Turns>,
+    turns: Rc<SessionTurns>,
     usage: Usage,
     /// So many of its next turns are timed exactly, because one was long.
     n_timed: u8,
@@ -361,7 +361,7 @@ pub(super) struct InTurn<F> {
 
 impl<F> InTurn<F> {
     /// The task of a session, and who has it.
-    pub(super) fn new(task: F, turns: &Rc<Turns>, who: Who) -> Self {
+    pub(super) fn new(task: F, turns: &Rc<SessionTurns>, who: Who) -> Self {
         let now = Instant::now();
         Self {
             task: Box::pin(task),

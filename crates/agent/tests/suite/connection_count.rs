@@ -22,7 +22,7 @@ const REST: Duration = Duration::from_millis(4);
 /// A network where each connection carries two megabytes a second towards its client, however many
 /// there are.
 fn narrow(provider: SocketAddr) -> SocketAddr {
-    network(provider, [Duration::ZERO, REST]).address
+    network(provider, Rests { to_client: REST, ..Rests::default() }).address
 }
 
 /// A network to one place.
@@ -32,12 +32,18 @@ struct Network {
     n_made: Arc<AtomicUsize>,
 }
 
-/// Each connection rests for so long after each portion from its client, and towards it.
-fn network(server: SocketAddr, rests: [Duration; 2]) -> Network {
+/// How long a connection rests after each portion.
+#[derive(Clone, Copy, Default)]
+struct Rests {
+    from_client: Duration,
+    to_client: Duration,
+}
+
+fn network(server: SocketAddr, rests: Rests) -> Network {
     network_of(TcpListener::bind("127.0.0.1:0").unwrap(), server, rests)
 }
 
-fn network_of(listener: TcpListener, server: SocketAddr, [there, back]: [Duration; 2]) -> Network {
+fn network_of(listener: TcpListener, server: SocketAddr, rests: Rests) -> Network {
     let address = listener.local_addr().unwrap();
     let n_made = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&n_made);
@@ -46,8 +52,8 @@ fn network_of(listener: TcpListener, server: SocketAddr, [there, back]: [Duratio
             let (client, server) = (client.unwrap(), TcpStream::connect(server).unwrap());
             count.fetch_add(1, Ordering::SeqCst);
             let (from, to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-            thread::spawn(move || pass_on(from, to, back));
-            thread::spawn(move || pass_on(client, server, there));
+            thread::spawn(move || pass_on(from, to, rests.to_client));
+            thread::spawn(move || pass_on(client, server, rests.from_client));
         }
     });
     Network { address, n_made }
@@ -131,7 +137,8 @@ fn slow_connections_are_joined_by_others_while_messages_wait_for_each_other() {
 fn slow_to_take(server: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     SockRef::from(&listener).set_recv_buffer_size(8 * 1024).unwrap();
-    network_of(listener, server, [Duration::from_millis(40), Duration::ZERO]).address
+    let rests = Rests { from_client: Duration::from_millis(40), ..Rests::default() };
+    network_of(listener, server, rests).address
 }
 
 /// The socket takes most requests at once, so that nothing but the kernel shows what is slow.
@@ -163,7 +170,8 @@ fn linked(
 ) -> (agent::Agent, Network, agent::Agent, impl Sized) {
     let (near, far) = (MemoryHub::default(), MemoryHub::default());
     let providers = provider_agent(&far, provider.addr);
-    let network = network(providers.addresses().link.unwrap(), [Duration::ZERO, rest]);
+    let rests = Rests { to_client: rest, ..Rests::default() };
+    let network = network(providers.addresses().link.unwrap(), rests);
     let registered = register_link(&near, network.address);
     let consumers = one_worker(&near, "");
     is_called(&consumers);

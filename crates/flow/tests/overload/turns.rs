@@ -65,7 +65,7 @@ struct TurnsWorker {
     line: VecDeque<(usize, usize)>,
 }
 
-struct Turns {
+struct TurnsSimulation {
     plan: TurnsPlan,
     rng: StdRng,
     now: Instant,
@@ -85,7 +85,7 @@ impl TurnsWorker {
     }
 }
 
-impl Turns {
+impl TurnsSimulation {
     fn new(plan: TurnsPlan, seed: u64) -> Self {
         let now = Instant::now();
         let capacity = Capacity::new(LimitPolicy::known(plan.capacity), plan.n_workers, now);
@@ -291,7 +291,7 @@ fn every_link_has_its_turn() {
         let turn = plan.work.max(DEAL_INTERVAL);
         let turn = turn.mul_f64(plan.n_links as f64 / f64::from(plan.capacity));
         for seed in 0..2 {
-            let mut turns = Turns::new(plan, seed);
+            let mut turns = TurnsSimulation::new(plan, seed);
             turns.run(3 * turn + 3000 * MS);
             for link in &mut turns.links {
                 (link.n_served, link.longest_gap) = (0, Duration::ZERO);

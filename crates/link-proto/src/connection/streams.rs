@@ -10,7 +10,7 @@
 use super::core::Core;
 use super::{Connection, Side};
 use crate::header::{HEADER_LEN, Header, Kind, flags};
-use crate::outbox::Turns;
+use crate::outbox::StreamTurns;
 use crate::reader::Reader;
 use crate::stream::{Frame, ItemPart, Received, Receiving, Sending};
 use crate::{CallId, Event, LinkError, Payload, SendError};
@@ -407,7 +407,7 @@ pub(super) struct Fill<'a, T> {
     pub(super) events: &'a mut VecDeque<Event<T>>,
 }
 
-impl<T> Turns for Fill<'_, T> {
+impl<T> StreamTurns for Fill<'_, T> {
     fn sent(&mut self, id: u64) -> bool {
         let id = CallId::from_wire(id);
         match &mut self.side {

@@ -29,7 +29,7 @@ const MAX_KEYS: usize = 500_000;
 
 /// A handle on the task.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct EtcdIndex {
     paths: Paths,
     /// The folder of mappings, if there are any.
     mappings: Option<String>,
@@ -44,7 +44,7 @@ struct KnownServices {
     directory: Directory,
 }
 
-impl Index {
+impl EtcdIndex {
     pub(super) fn new(
         paths: Paths,
         mappings: Option<String>,

@@ -49,7 +49,7 @@ pub(super) async fn list_names(live: &Live, group: &str) -> Result<Vec<String>, 
 
 /// A handle on the task.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct NacosIndex {
     group: String,
     naming: SharedConnection,
     documents: SharedConnection,
@@ -84,7 +84,7 @@ impl KnownServices {
     }
 }
 
-impl Index {
+impl NacosIndex {
     pub(super) fn new(group: &str, naming: SharedConnection, documents: SharedConnection) -> Self {
         let (state, wanted, task) = Default::default();
         Self { group: group.to_owned(), naming, documents, state, wanted, task }

@@ -35,7 +35,7 @@ const MIN_PAUSE: Duration = Duration::from_millis(200);
 
 /// A handle on the task.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct ZooKeeperIndex {
     paths: Paths,
     /// The folder of mappings.
     mappings: String,
@@ -77,7 +77,7 @@ impl KnownServices {
     }
 }
 
-impl Index {
+impl ZooKeeperIndex {
     pub(super) fn new(paths: Paths, mappings: String, connection: SharedConnection) -> Self {
         let (state, wanted, task) = Default::default();
         Self { paths, mappings, connection, state, wanted, task }

@@ -56,7 +56,7 @@ async fn busy(time: Duration, n_turns: &Cell<u32>) {
 
 #[tokio::test]
 async fn a_call_waits_for_one_long_turn_and_not_for_all() {
-    let turns = Rc::new(Turns::default());
+    let turns = Rc::new(SessionTurns::default());
     let n_long = Rc::new(Cell::new(0));
     let tasks = tokio::task::LocalSet::new();
     for _ in 0..20 {
@@ -87,7 +87,7 @@ async fn a_call_waits_for_one_long_turn_and_not_for_all() {
 
 #[tokio::test]
 async fn all_that_have_long_turns_get_theirs() {
-    let turns = Rc::new(Turns::default());
+    let turns = Rc::new(SessionTurns::default());
     let counts: Vec<Rc<Cell<u32>>> = (0..3).map(|_| Rc::default()).collect();
     let tasks = tokio::task::LocalSet::new();
     for count in &counts {
@@ -123,7 +123,7 @@ async fn short(n_turns: &Cell<u32>) {
 #[tokio::test]
 async fn first_calls_come_one_by_one_to_a_long_line_and_others_go_on() {
     let n_in_line = Rc::new(Cell::new(0));
-    let turns = Rc::new(Turns::new(Rc::clone(&n_in_line)));
+    let turns = Rc::new(SessionTurns::new(Rc::clone(&n_in_line)));
     let (n_served, n_first) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
     let tasks = tokio::task::LocalSet::new();
     let calling = {
@@ -179,7 +179,7 @@ fn what_was_used_is_forgiven_and_who_is_not_seen_is_forgotten() {
 
 #[tokio::test]
 async fn who_has_been_quick_does_not_wait_for_those_who_have_just_come() {
-    let turns = Rc::new(Turns::default());
+    let turns = Rc::new(SessionTurns::default());
     let n_quick = Rc::new(Cell::new(0));
     let n_new = Rc::new(Cell::new(0));
     let tasks = tokio::task::LocalSet::new();
@@ -214,7 +214,7 @@ fn begun_from(origin: Origin) -> Who {
     Who { n_turns: FIRST_TURNS, ..new_from(origin) }
 }
 
-fn order(turns: &Turns, has_to_rest: bool, wanted: &Rc<Ticket>) -> Vec<bool> {
+fn order(turns: &SessionTurns, has_to_rest: bool, wanted: &Rc<Ticket>) -> Vec<bool> {
     let mut waiting = turns.waiting.borrow_mut();
     let next = || waiting.pop(|_| has_to_rest);
     std::iter::from_fn(next).map(|ticket| Rc::ptr_eq(&ticket, wanted)).collect()
@@ -222,7 +222,7 @@ fn order(turns: &Turns, has_to_rest: bool, wanted: &Rc<Ticket>) -> Vec<bool> {
 
 #[test]
 fn who_has_just_come_does_not_wait_for_all_who_were_there() {
-    let turns = Turns::default();
+    let turns = SessionTurns::default();
     let three_and_one = || {
         (0..3).for_each(|_| drop(turns.add(Waker::noop(), &known())));
         turns.add(Waker::noop(), &begun_from(here()))
@@ -236,7 +236,7 @@ fn who_has_just_come_does_not_wait_for_all_who_were_there() {
 
 #[test]
 fn who_comes_from_elsewhere_does_not_wait_for_a_crowd() {
-    let turns = Turns::default();
+    let turns = SessionTurns::default();
     assert!(turns.has_time(&begun_from(here())));
     for nth in 0..MAX_NEW {
         assert!(!turns.is_full_from(here()), "{nth}");
@@ -251,7 +251,7 @@ fn who_comes_from_elsewhere_does_not_wait_for_a_crowd() {
 
 #[test]
 fn who_was_never_answered_is_not_quick() {
-    let turns = Rc::new(Turns::default());
+    let turns = Rc::new(SessionTurns::default());
     turns.add(Waker::noop(), &begun_from(here()));
     let is_ready = |who| {
         let mut task = InTurn::new(std::future::ready(()), &turns, who);
@@ -265,7 +265,7 @@ fn who_was_never_answered_is_not_quick() {
 
 #[tokio::test]
 async fn who_has_used_the_time_of_the_new_rests_after_each_turn() {
-    let turns = Rc::new(Turns::default());
+    let turns = Rc::new(SessionTurns::default());
     let n_turns = Rc::new(Cell::new(0));
     let count = Rc::clone(&n_turns);
     let start = Instant::now();
@@ -290,7 +290,7 @@ async fn who_has_used_the_time_of_the_new_rests_after_each_turn() {
 /// A link counts as known before its first call: that is no first call later.
 #[test]
 fn who_is_known_does_not_come_one_by_one_to_a_long_line() {
-    let turns = Rc::new(Turns::new(Rc::new(Cell::new(LONG_LINE_LEN + 1))));
+    let turns = Rc::new(SessionTurns::new(Rc::new(Cell::new(LONG_LINE_LEN + 1))));
     let is_ready = |who| {
         let task = std::pin::pin!(InTurn::new(std::future::ready(()), &turns, who));
         task.poll(&mut Context::from_waker(Waker::noop())).is_ready()
@@ -304,7 +304,7 @@ const MUCH: Duration = Duration::from_secs(60);
 
 #[test]
 fn those_who_have_used_their_time_rest_and_others_need_not() {
-    let (turns, now) = (Turns::default(), Instant::now());
+    let (turns, now) = (SessionTurns::default(), Instant::now());
     turns.add(Waker::noop(), &begun_from(here()));
     turns.spend(now, MUCH, &known());
     turns.new_time.note_known(elsewhere(), now);
@@ -322,7 +322,7 @@ fn those_who_have_used_their_time_rest_and_others_need_not() {
 
 #[test]
 fn those_who_rest_have_a_turn_once_in_a_while_whoever_else_waits() {
-    let (turns, now) = (Turns::default(), Instant::now());
+    let (turns, now) = (SessionTurns::default(), Instant::now());
     turns.spend(now, MUCH, &begun_from(here()));
     turns.new_time.note_known(elsewhere(), now);
     turns.rested_at.set(Some(now));
@@ -348,7 +348,7 @@ fn those_who_rest_have_a_turn_once_in_a_while_whoever_else_waits() {
 
 #[tokio::test]
 async fn one_alone_has_all_the_time() {
-    let turns = Rc::new(Turns::default());
+    let turns = Rc::new(SessionTurns::default());
     let n_turns = Rc::new(Cell::new(0));
     let count = Rc::clone(&n_turns);
     let task = async move { busy(2 * TIME_PER_LOOK, &count).await };
@@ -370,7 +370,7 @@ async fn one_alone_has_all_the_time() {
 /// A turn during which others run: the thread sleeps, as it does when it has to leave its core.
 #[tokio::test]
 async fn a_turn_counts_by_what_it_used_of_the_core() {
-    let turns = Turns::default();
+    let turns = SessionTurns::default();
     let at_start = CoreTime::of_thread();
     let start = Instant::now();
     std::thread::sleep(50 * LONG);
@@ -386,7 +386,7 @@ async fn a_turn_counts_by_what_it_used_of_the_core() {
 /// Timing is two system calls a turn.
 #[test]
 fn a_few_turns_are_timed_after_a_long_one() {
-    let turns = Rc::new(Turns::default());
+    let turns = Rc::new(SessionTurns::default());
     let is_long = Cell::new(true);
     let task = std::future::poll_fn(|_| {
         if is_long.get() {
