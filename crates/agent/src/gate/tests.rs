@@ -75,6 +75,26 @@ fn who_looks_and_does_not_call_gives_the_room_back() {
     });
 }
 
+/// A drain ends one worker after the other. Nobody tells a gate of it.
+#[test]
+fn a_worker_that_ends_leaves_its_room_to_the_others() {
+    for capacity in [1, 10] {
+        let shared = shared(capacity, 2);
+        on_worker(async || {
+            let gate = AppGate::new(&shared, 0);
+            let calls: Vec<_> = (0..capacity).map(|_| let_in(&gate)).collect();
+            tokio::task::yield_now().await;
+            calls.into_iter().for_each(|call| call.answered(Instant::now()));
+        });
+        on_worker(async || {
+            let gate = AppGate::new(&shared, 1);
+            let n = (0..capacity).take_while(|_| gate.has_room(Instant::now()));
+            let calls: Vec<_> = n.map(|_| let_in(&gate)).collect();
+            assert_eq!(calls.len(), capacity as usize);
+        });
+    }
+}
+
 #[test]
 fn a_call_waits_until_one_before_it_is_answered() {
     on_worker(async || {

@@ -12,6 +12,18 @@ use tokio::time::sleep_until;
 
 use super::{Admitted, AppGate, Lingering, TIMER_STEP};
 
+/// Reports once more when the task ends before its work: the worker ends, and the others need what
+/// it has.
+struct LastReport(Rc<AppGate>);
+
+impl Drop for LastReport {
+    fn drop(&mut self) {
+        if self.0.is_active.get() {
+            self.0.end(Instant::now());
+        }
+    }
+}
+
 impl AppGate {
     pub(super) fn start(self: &Rc<Self>) {
         self.is_active.set(true);
@@ -20,6 +32,7 @@ impl AppGate {
 
     /// Lets in, sheds and reports until nothing is left to do.
     async fn look_after(self: Rc<Self>) {
+        let _last_report = LastReport(Rc::clone(&self));
         let mut report_at = Instant::now() + REPORT_INTERVAL;
         while self.is_active.get() {
             let expiry = self.gate.borrow().poll_timeout().map(|expiry| expiry + TIMER_STEP);
@@ -80,6 +93,13 @@ impl AppGate {
         self.set_allowance(now, allowance);
         // The next call starts a task again.
         self.is_active.set(report.demand != 0 || self.is_paused());
+    }
+
+    /// The worker keeps no more than what calls have that the app still works on.
+    fn end(&self, now: Instant) {
+        let (n_held, sample) = (self.n_held(now), self.gate.borrow_mut().take_sample(now));
+        let report = Report { demand: n_held, in_flight: n_held, n_ended: 0, sample };
+        self.shared.report(now, self.worker, &report, 0);
     }
 
     /// Returns what this worker may no longer use, and learns what it may.
