@@ -30,10 +30,8 @@ pub fn planned(config: HttpIngressConfig) -> PlannedListener {
 impl ListenerProtocol for HttpListener {
     fn serve(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached) {
         let account = worker.memory.accepted(&self.memory, connection.facts().peer.ip());
-        let session = HttpSession::new(account, connection.facts().peer);
-        let (serving, served_by) = (Rc::clone(&session), Rc::clone(worker));
-        worker.run_session(connection, &session, async move |stream| {
-            serving.serve(served_by, &self, stream).await;
-        });
+        let session = HttpSession::new(worker, &self, account, connection.facts().peer);
+        let serving = Rc::clone(&session);
+        worker.run_session(connection, &session, async move |stream| serving.serve(stream).await);
     }
 }
