@@ -29,6 +29,7 @@ mod link_stream;
 mod machine;
 mod method;
 pub mod observe;
+mod panics;
 pub mod server;
 pub mod socket;
 mod streaming;

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use tracing::Span;
 
+use crate::panics::contain;
 use crate::trace::TraceContext;
 
-/// Gets the events of calls. Every method is empty by default.
+/// Gets the events of calls. Every method is empty by default. One that panics changes nothing for
+/// the call; the panic hook reports it.
 ///
 /// Counting the calls of a client by outcome:
 ///
@@ -53,6 +55,31 @@ pub trait Observer: Send + Sync + 'static {
     fn ended(&self, call: &CallInfo<'_>, outcome: Outcome, took: Duration) {
         let _ = (call, outcome, took);
     }
+}
+
+/// [`Observer::outgoing`]; nothing comes of it if that panics.
+pub(crate) fn outgoing(observer: &dyn Observer, call: &CallInfo<'_>) -> Option<TraceContext> {
+    contain(|| observer.outgoing(call)).unwrap_or_default()
+}
+
+/// [`Observer::incoming`]; no span if that panics.
+pub(crate) fn incoming(
+    observer: &dyn Observer,
+    call: &CallInfo<'_>,
+    trace: Option<&TraceContext>,
+) -> Span {
+    contain(|| observer.incoming(call, trace)).unwrap_or_else(|_| Span::none())
+}
+
+/// [`Observer::ended`], also while a panic unwinds.
+pub(crate) fn ended(
+    observer: &dyn Observer,
+    call: &CallInfo<'_>,
+    outcome: Outcome,
+    took: Duration,
+) {
+    // The call has ended as it has, whatever comes of this.
+    let _ = contain(|| observer.ended(call, outcome, took));
 }
 
 /// Which call.

@@ -1,12 +1,13 @@
 //! Offers services.
 //!
 //! Files: `service` is what is offered; `handshake` comes before a client's connection, which is
-//! `session`; `slice` begins the calls that came together; `pool` has the threads for handlers
-//! that may block.
+//! `session`; `call_batch` begins the calls that came together; `handler_call` keeps a handler's
+//! panics in its call; `pool` has the threads for handlers that may block.
 
 mod call_batch;
 mod config;
 mod context;
+mod handler_call;
 mod handshake;
 mod in_place;
 mod observed_call;

@@ -171,7 +171,7 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
     #[cold]
     fn watch(&mut self, observer: &dyn Observer, now: Instant) {
         self.watched = Some(now);
-        let trace = observer.outgoing(&self.info());
+        let trace = observe::outgoing(observer, &self.info());
         let has_trace = self.meta.iter().any(|(key, _)| key == TRACEPARENT);
         if let Some(trace) = trace.filter(|_| !has_trace) {
             trace.add_to(&mut self.meta);
@@ -183,7 +183,7 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
     pub(super) fn unwatch(&mut self, outcome: observe::Outcome) {
         let observer = self.bound.client.0.lanes.config().observer.as_deref();
         if let (Some(start), Some(observer)) = (self.watched.take(), observer) {
-            observer.ended(&self.info(), outcome, start.elapsed());
+            observe::ended(observer, &self.info(), outcome, start.elapsed());
         }
     }
 

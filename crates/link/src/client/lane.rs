@@ -28,6 +28,7 @@ use super::dialer::Dialer;
 use super::lanes::Lanes;
 use super::session::{SessionEvent, SessionMachine};
 use crate::link_stream::LinkStream;
+use crate::panics;
 use wire::{Ending, Machine, Share, SyncConn, drive_slices, linger};
 
 /// The calls of one connection, shared by its callers and its driver.
@@ -212,7 +213,7 @@ impl Lane {
         let ending = drive_slices(&mut stream, &**session, SessionMachine::slice_len, |events| {
             for event in events.drain(..) {
                 match event {
-                    SessionEvent::Wake(waker) => waker.wake(),
+                    SessionEvent::Wake(waker) => panics::wake(waker),
                     SessionEvent::Ready => {
                         was_ready = true;
                         self.state.send_replace(LaneState::Ready);
@@ -345,7 +346,7 @@ fn take_events(session: &Session) -> impl Iterator<Item = SessionEvent> + use<> 
 
 fn wake(event: SessionEvent) {
     if let SessionEvent::Wake(waker) = event {
-        waker.wake();
+        panics::wake(waker);
     }
 }
 

@@ -210,7 +210,7 @@ impl Handle {
         {
             let (service, method, peer) = (&*def.service, &*def.method, self.lanes.dialer());
             let info = CallInfo { side: Side::Client, service, method, peer };
-            observer.ended(&info, outcome(), start.elapsed());
+            observe::ended(&**observer, &info, outcome(), start.elapsed());
         }
     }
 }

@@ -4,29 +4,28 @@
 //!
 //! Invariants:
 //! - Every call that wants an answer gets exactly one, also if its handler panics.
+//! - Every place that a call takes in the server is given back, however its task ends.
 //! - A handler that takes long holds up no others for longer than one first step of its own: from
 //!   then on its calls have tasks of their own.
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use link_proto::{CallId, Meta, Payload, RouteId, Status};
-use tracing::Span;
 
 use super::context::{Context, Scope};
+use super::handler_call::HandlerCall;
 use super::observed_call::{CallWatch, WatchedCall};
-use super::service::{AnswerHead, CallRefusal, Running, ServedMethod};
+use super::service::{AnswerHead, CallRefusal, ServedMethod};
 use super::session::{Routes, ServerSession};
 use super::streams::CallStreams;
 use crate::observe::Observer;
+use crate::panics::contain;
 
 /// A first step that takes longer than this is too slow to share a task.
 const SLOW_STEP: Duration = Duration::from_micros(50);
@@ -84,11 +83,14 @@ impl Slice {
             }
         }
         if !self.jobs.is_empty() {
-            tokio::spawn(async move { SCRATCH.with_borrow_mut(|scratch| self.run(scratch)) });
+            let taken = Taken { session: Arc::clone(&self.session), n_calls: n_taken };
+            tokio::spawn(async move {
+                SCRATCH.with_borrow_mut(|scratch| self.run(taken, scratch));
+            });
         }
     }
 
-    fn run(mut self, scratch: &mut Vec<u8>) {
+    fn run(mut self, mut taken: Taken, scratch: &mut Vec<u8>) {
         scratch.clear();
         let received = Instant::now();
         let mut answers = Answers { scratch, list: Vec::with_capacity(self.jobs.len()) };
@@ -99,31 +101,31 @@ impl Slice {
                 // It came together with the definition. Later ones are answered by the connection.
                 Some(Err(refusal)) if !job.one_way => {
                     self.session.refuse(job.id, refusal);
-                    self.session.server.calls.give_back(1);
+                    taken.give_back();
                     continue;
                 }
                 _ => {
-                    self.session.server.calls.give_back(1);
+                    taken.give_back();
                     continue;
                 }
             };
             if job.streams {
-                self.begin_alone(job, received, entry);
+                self.begin_alone(job, received, entry, taken.split());
                 continue;
             }
             if entry.handler.is_blocking() {
-                self.begin_blocking(job, received, entry);
+                self.begin_blocking(job, received, entry, taken.split());
                 continue;
             }
             if entry.is_slow() {
-                self.begin_alone(job, received, entry);
+                self.begin_alone(job, received, entry, taken.split());
                 // A second task has the runtime wake another of its threads. Should the handler
                 // wrongly block this one, that one looks after sockets and timers; else nobody
                 // may.
                 drop(tokio::spawn(async {}));
                 continue;
             }
-            self.step(entry, job, received, &mut answers);
+            self.step(entry, job, received, &mut taken, &mut answers);
             n_steps += 1;
             if n_steps == 1 || n_steps % STEPS_PER_LOOK == 0 {
                 let now = Instant::now();
@@ -156,6 +158,7 @@ impl Slice {
         entry: &Arc<ServedMethod>,
         mut job: Job,
         received: Instant,
+        taken: &mut Taken,
         answers: &mut Answers<'_>,
     ) {
         let (id, one_way) = (job.id, job.one_way);
@@ -170,45 +173,57 @@ impl Slice {
         let mut cx = TaskContext::from_waker(Waker::noop());
         match first.step(entry, observer, &mut cx, answers.scratch) {
             HandlerRun::Done(answer) => {
-                self.session.server.calls.give_back(1);
+                taken.give_back();
                 if !one_way {
                     answers.push(id, answer, start);
                 }
             }
-            HandlerRun::Waits(running) => {
+            HandlerRun::Waits(call) => {
                 answers.scratch.truncate(start);
                 let (entry, scope) = (Arc::clone(entry), Arc::clone(&self.scope));
-                self.spawn(Begun { id, one_way, entry, scope }, CallTask::Begun(running));
+                let begun = Begun { id, one_way, entry, scope };
+                self.spawn(begun, CallTask::Begun(call), taken.split());
             }
         }
     }
 
     /// Begins a call in a task of its own.
-    fn begin_alone(&self, mut job: Job, received: Instant, entry: &Arc<ServedMethod>) {
+    fn begin_alone(
+        &self,
+        mut job: Job,
+        received: Instant,
+        entry: &Arc<ServedMethod>,
+        taken: Taken,
+    ) {
         let begun = self.begun(&job, entry);
         let context = self.context(&mut job, received);
         let streams = job.streams.then(|| CallStreams::new(Arc::clone(&self.session), job.id));
         let first = First { context, codec: job.codec, payload: job.payload, streams };
-        self.spawn(begun, CallTask::New(first));
+        self.spawn(begun, CallTask::New(first), taken);
     }
 
     /// Begins a call in a thread that may block.
-    fn begin_blocking(&self, mut job: Job, received: Instant, entry: &Arc<ServedMethod>) {
+    fn begin_blocking(
+        &self,
+        mut job: Job,
+        received: Instant,
+        entry: &Arc<ServedMethod>,
+        taken: Taken,
+    ) {
         let begun = self.begun(&job, entry);
         let context = self.context(&mut job, received);
         let first = First { context, codec: job.codec, payload: job.payload, streams: None };
-        let taken = Taken(Arc::clone(&self.session));
         let work = move || {
-            if !begun.one_way && !taken.0.is_open(begun.id) {
+            if !begun.one_way && !taken.session.is_open(begun.id) {
                 // Given up while it waited for a thread.
                 return;
             }
             let mut out = Vec::new();
-            let observer = taken.0.server.config.observer.as_ref();
+            let observer = taken.session.server.config.observer.as_ref();
             let mut cx = TaskContext::from_waker(Waker::noop());
             if let HandlerRun::Done(answer) = first.step(&begun.entry, observer, &mut cx, &mut out)
             {
-                taken.0.answer(begun.id, begun.one_way, answer, &begun.scope, out);
+                taken.session.answer(begun.id, begun.one_way, answer, &begun.scope, out);
             }
         };
         if let Err(full) = self.session.server.pool.submit(Box::new(work))
@@ -219,15 +234,14 @@ impl Slice {
         }
     }
 
-    fn spawn(&self, begun: Begun, work: CallTask) {
-        let taken = Taken(Arc::clone(&self.session));
+    fn spawn(&self, begun: Begun, work: CallTask, taken: Taken) {
         let (id, one_way) = (begun.id, begun.one_way);
         let task = async move {
             let mut out = Vec::new();
-            let answer = finish(&taken.0, &begun.entry, work, &mut out).await;
-            taken.0.answer(id, one_way, answer, &begun.scope, out);
+            let answer = finish(&taken.session, &begun.entry, work, &mut out).await;
+            taken.session.answer(id, one_way, answer, &begun.scope, out);
             if !one_way {
-                taken.0.unset_running(id);
+                taken.session.unset_running(id);
             }
         };
         match one_way {
@@ -238,12 +252,31 @@ impl Slice {
     }
 }
 
-/// A call that the server counts as at work, until this is dropped.
-struct Taken(Arc<ServerSession>);
+/// Calls that the server counts as at work, until this is dropped.
+struct Taken {
+    session: Arc<ServerSession>,
+    n_calls: usize,
+}
+
+impl Taken {
+    /// One of the calls has ended.
+    fn give_back(&mut self) {
+        self.n_calls -= 1;
+        self.session.server.calls.give_back(1);
+    }
+
+    /// One of the calls goes on by itself.
+    fn split(&mut self) -> Self {
+        self.n_calls -= 1;
+        Self { session: Arc::clone(&self.session), n_calls: 1 }
+    }
+}
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.0.server.calls.give_back(1);
+        if self.n_calls != 0 {
+            self.session.server.calls.give_back(self.n_calls);
+        }
     }
 }
 
@@ -257,11 +290,12 @@ struct First {
 
 enum HandlerRun {
     Done(AnswerHead),
-    Waits(Pin<Box<dyn Running>>),
+    Waits(HandlerCall),
 }
 
 impl First {
-    /// Decodes the arguments and works until the handler waits for something.
+    /// Decodes the arguments and works until the handler waits for something. A panic becomes the
+    /// call's answer.
     fn step(
         self,
         entry: &Arc<ServedMethod>,
@@ -269,41 +303,42 @@ impl First {
         cx: &mut TaskContext<'_>,
         out: &mut Vec<u8>,
     ) -> HandlerRun {
-        let mut watch = observer.map(|observer| CallWatch::begin(observer, entry, &self.context));
-        let span = watch.as_ref().map_or_else(Span::none, |watch| watch.span().clone());
-        let begin = || {
-            span.in_scope(|| match self.streams {
-                None => entry.handler.begin(self.context, self.codec, self.payload),
-                Some(end) => {
-                    entry.handler.begin_stream(self.context, self.codec, self.payload, end)
-                }
-            })
-        };
-        let refused = match catch_unwind(AssertUnwindSafe(begin)) {
-            Ok(Ok(running)) => {
-                let running = match watch.take() {
-                    None => running,
-                    Some(watch) => Box::pin(WatchedCall { running, watch }),
-                };
-                return Self::work(running, cx, out);
-            }
-            Ok(Err(refusal)) => error(refusal.status, refusal.text),
-            Err(panic) => panicked(&*panic),
-        };
-        if let Some(mut watch) = watch {
-            watch.end(refused.status);
-        }
-        HandlerRun::Done(refused)
+        contain(|| self.work(entry, observer, cx, out))
+            .unwrap_or_else(|text| HandlerRun::Done(AnswerHead::panicked(&text)))
     }
 
     fn work(
-        mut running: Pin<Box<dyn Running>>,
+        self,
+        entry: &Arc<ServedMethod>,
+        observer: Option<&Arc<dyn Observer>>,
         cx: &mut TaskContext<'_>,
         out: &mut Vec<u8>,
     ) -> HandlerRun {
-        match step(running.as_mut(), cx, out) {
+        let watch = observer.map(|observer| CallWatch::begin(observer, entry, &self.context));
+        let begin = || match self.streams {
+            None => entry.handler.begin(self.context, self.codec, self.payload),
+            Some(end) => entry.handler.begin_stream(self.context, self.codec, self.payload, end),
+        };
+        let begun = match &watch {
+            None => begin(),
+            Some(watch) => watch.span().in_scope(begin),
+        };
+        let mut call = match (begun, watch) {
+            (Ok(running), None) => HandlerCall::new(running),
+            (Ok(running), Some(watch)) => {
+                let call = HandlerCall::new(running);
+                HandlerCall::new(Box::pin(WatchedCall { call, watch }))
+            }
+            (Err(refusal), watch) => {
+                if let Some(mut watch) = watch {
+                    watch.end(refusal.status);
+                }
+                return HandlerRun::Done(AnswerHead::error(refusal.status, refusal.text));
+            }
+        };
+        match call.poll(cx, out) {
             Poll::Ready(answer) => HandlerRun::Done(answer),
-            Poll::Pending => HandlerRun::Waits(running),
+            Poll::Pending => HandlerRun::Waits(call),
         }
     }
 }
@@ -311,7 +346,7 @@ impl First {
 /// A call with a task of its own.
 enum CallTask {
     New(First),
-    Begun(Pin<Box<dyn Running>>),
+    Begun(HandlerCall),
 }
 
 /// Works on a call until it is done. Tells the method's entry how long its first step took.
@@ -321,9 +356,9 @@ async fn finish(
     work: CallTask,
     out: &mut Vec<u8>,
 ) -> AnswerHead {
-    let (mut first, mut running) = match work {
+    let (mut first, mut call) = match work {
         CallTask::New(first) => (Some(first), None),
-        CallTask::Begun(running) => (None, Some(running)),
+        CallTask::Begun(call) => (None, Some(call)),
     };
     poll_fn(|cx| {
         if let Some(first) = first.take() {
@@ -332,37 +367,16 @@ async fn finish(
             entry.set_slow(SLOW_STEP < start.elapsed());
             match result {
                 HandlerRun::Done(answer) => return Poll::Ready(answer),
-                HandlerRun::Waits(waits) => running = Some(waits),
+                HandlerRun::Waits(waits) => call = Some(waits),
             }
             return Poll::Pending;
         }
-        match running.as_mut() {
-            Some(running) => step(running.as_mut(), cx, out),
+        match call.as_mut() {
+            Some(call) => call.step(cx, out),
             None => Poll::Pending,
         }
     })
     .await
-}
-
-fn step(
-    running: Pin<&mut dyn Running>,
-    cx: &mut TaskContext<'_>,
-    out: &mut Vec<u8>,
-) -> Poll<AnswerHead> {
-    match catch_unwind(AssertUnwindSafe(|| running.poll(cx, out))) {
-        Ok(poll) => poll,
-        Err(panic) => Poll::Ready(panicked(&*panic)),
-    }
-}
-
-pub(super) fn panicked(panic: &(dyn Any + Send)) -> AnswerHead {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    error(Status::SERVER_ERROR, format!("the handler panicked: {}", text.unwrap_or("no text")))
-}
-
-fn error(status: Status, text: String) -> AnswerHead {
-    AnswerHead { status, codec: 0, payload: Some(text.into()) }
 }
 
 /// Answers that leave together.

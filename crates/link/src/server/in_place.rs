@@ -3,7 +3,6 @@
 //!
 //! Invariant: every call that wants an answer gets exactly one, also if its handler panics.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,10 +10,10 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use link_proto::{Connection, Event, InPlace, LinkError, RouteId, Status};
 
-use super::call_batch::panicked;
 use super::context::Context;
 use super::service::{AnswerHead, CallRefusal, Handler, Once, Running, ServedMethod};
 use crate::codec::{Codec, Raw};
+use crate::panics::contain;
 use crate::traffic::Traffic;
 use wire::Machine;
 
@@ -118,10 +117,11 @@ impl InPlace<()> for Routes {
             return None;
         }
         let start = reply.len();
-        let answered = catch_unwind(AssertUnwindSafe(|| method.answer(args, reply)));
-        let Err(panic) = answered else { return Some((Status::OK, CODEC)) };
+        let Err(text) = contain(|| method.answer(args, reply)) else {
+            return Some((Status::OK, CODEC));
+        };
         reply.truncate(start);
-        let AnswerHead { status, payload, .. } = panicked(&*panic);
+        let AnswerHead { status, payload, .. } = AnswerHead::panicked(&text);
         reply.extend_from_slice(&payload.unwrap_or_default());
         Some((status, 0))
     }

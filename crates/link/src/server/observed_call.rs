@@ -9,8 +9,9 @@ use link_proto::Status;
 use tracing::Span;
 
 use super::context::{Context, Peer};
+use super::handler_call::HandlerCall;
 use super::service::{AnswerHead, Running, ServedMethod};
-use crate::observe::{CallInfo, Observer, Outcome, Side};
+use crate::observe::{self, CallInfo, Observer, Outcome, Side};
 
 /// A call that is watched; the observer is told of its end when this is dropped.
 pub(crate) struct CallWatch {
@@ -29,9 +30,9 @@ impl CallWatch {
         context: &Context,
     ) -> Self {
         let (peer, trace) = (Arc::clone(&context.scope().peer), context.trace());
-        let span = observer.incoming(&info(entry, &peer), trace.as_ref());
+        let span = observe::incoming(&**observer, &info(entry, &peer), trace.as_ref());
         let (observer, entry) = (Arc::clone(observer), Arc::clone(entry));
-        Self { observer, entry, peer, start: Instant::now(), span, outcome: Outcome::Abandoned }
+        Self { observer, entry, peer, start: Instant::now(), span, outcome: panicked() }
     }
 
     /// Remembers how the call ended.
@@ -51,8 +52,14 @@ impl CallWatch {
 
 impl Drop for CallWatch {
     fn drop(&mut self) {
-        self.observer.ended(&info(&self.entry, &self.peer), self.outcome, self.start.elapsed());
+        let (info, took) = (info(&self.entry, &self.peer), self.start.elapsed());
+        observe::ended(&*self.observer, &info, self.outcome, took);
     }
+}
+
+/// How a call ends unless its handler returns.
+fn panicked() -> Outcome {
+    Outcome::Failed(Status::SERVER_ERROR.name())
 }
 
 fn info<'a>(entry: &'a ServedMethod, peer: &'a Peer) -> CallInfo<'a> {
@@ -62,7 +69,7 @@ fn info<'a>(entry: &'a ServedMethod, peer: &'a Peer) -> CallInfo<'a> {
 
 /// A call at work that is watched.
 pub(crate) struct WatchedCall {
-    pub running: Pin<Box<dyn Running>>,
+    pub call: HandlerCall,
     pub watch: CallWatch,
 }
 
@@ -73,9 +80,8 @@ impl Running for WatchedCall {
         out: &mut Vec<u8>,
     ) -> Poll<AnswerHead> {
         let span = self.watch.span.clone();
-        // That is how it ends if the handler panics now.
-        self.watch.end(Status::SERVER_ERROR);
-        let polled = span.in_scope(|| self.running.as_mut().poll(cx, out));
+        self.watch.outcome = panicked();
+        let polled = span.in_scope(|| self.call.poll(cx, out));
         match &polled {
             Poll::Ready(answer) => self.watch.end(answer.status),
             Poll::Pending => self.watch.outcome = Outcome::Abandoned,

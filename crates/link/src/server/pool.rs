@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::panics::contain;
+
 /// A thread that has had nothing to do for so long ends.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
@@ -91,7 +93,8 @@ impl PoolState {
             if let Some(job) = state.jobs.pop_front() {
                 state.n_busy += 1;
                 drop(state);
-                job();
+                // A thread that a job ends would be missed for good.
+                let _ = contain(job);
                 state = self.lock();
                 state.n_busy -= 1;
                 continue;
@@ -150,6 +153,17 @@ mod tests {
         }
         assert_eq!(pool.submit(Box::new(|| ())), Err(PoolFull { threads: 3, waiting: 2 }));
         release.wait();
+    }
+
+    #[test]
+    fn a_job_that_panics_does_not_take_its_thread_along() {
+        let pool = ThreadPool::new(1, 8);
+        let (sender, receiver) = mpsc::channel();
+        for n in 0..3 {
+            pool.submit(Box::new(move || panic!("job {n}"))).unwrap();
+        }
+        pool.submit(Box::new(move || sender.send(7).unwrap())).unwrap();
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(20)), Ok(7));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use link_proto::{CallId, Payload, SendError};
 
 use super::session::ServerSession;
 use crate::error::Failure;
+use crate::panics;
 use crate::streaming::StreamEnd;
 
 /// The streams of one client's calls.
@@ -29,7 +30,7 @@ struct StreamBuffer {
 
 impl StreamBuffer {
     fn wake(&mut self) {
-        [self.receiver.take(), self.sender.take()].into_iter().flatten().for_each(Waker::wake);
+        [self.receiver.take(), self.sender.take()].into_iter().flatten().for_each(panics::wake);
     }
 }
 
@@ -56,7 +57,7 @@ impl Streams {
         if let Some(stream) = self.lock().get_mut(&id.to_wire()) {
             stream.items.push_back((codec, payload));
             if let Some(receiver) = stream.receiver.take() {
-                receiver.wake();
+                panics::wake(receiver);
             }
         }
     }
@@ -72,7 +73,7 @@ impl Streams {
         if let Some(stream) = self.lock().get_mut(&id.to_wire())
             && let Some(sender) = stream.sender.take()
         {
-            sender.wake();
+            panics::wake(sender);
         }
     }
 

@@ -7,6 +7,7 @@ mod handlers;
 mod in_place;
 mod limits;
 mod observers;
+mod panics;
 mod reconnect;
 mod service;
 mod service_streams;
