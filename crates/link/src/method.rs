@@ -230,8 +230,8 @@ impl<Req: 'static, Resp: 'static, E: 'static> Method<Req, Resp, E> {
         self
     }
 
-    /// The same, and doing it twice does no harm: a call that was out when its connection broke
-    /// is made again.
+    /// The same, and doing it again does no harm: a call that was out when its connection broke
+    /// is made again, four times at most.
     #[must_use]
     pub const fn idempotent(mut self) -> Self {
         self.is_idempotent = true;

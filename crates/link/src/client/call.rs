@@ -23,7 +23,8 @@ use crate::observe::{self, CallInfo, Observer, Side};
 use crate::trace::{TRACEPARENT, TraceContext};
 use wire::Share;
 
-/// How often one call is begun again because nobody has begun it.
+/// How often one call is made again because the server has refused it unbegun, or, if it is
+/// idempotent, because its connection broke.
 const MAX_RESTARTS: u32 = 4;
 /// Buffers for encoding that have grown beyond this are given back.
 const KEEP_LEN: usize = 256 * 1024;
@@ -154,11 +155,9 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
             self.begun = None;
             self.bound.client.0.lanes.end(lane);
             let may_restart = self.n_restarts < MAX_RESTARTS;
-            // Breaks come as slowly as connections are made, so time alone may limit them.
-            let may_repeat = may_restart || self.deadline.is_some_and(|due| Instant::now() < due);
             match outcome {
                 CallEnd::Answer(response) if response.status == Status::REFUSED && may_restart => {}
-                CallEnd::Broken(_) if self.bound.method.is_idempotent && may_repeat => {}
+                CallEnd::Broken(_) if self.bound.method.is_idempotent && may_restart => {}
                 // It goes on to the next connection, and waits there as long as it may.
                 CallEnd::NotBegun => continue,
                 outcome => return Poll::Ready(self.response(outcome)),

@@ -230,6 +230,35 @@ fn only_idempotent_calls_are_made_again_after_a_break() {
 }
 
 #[test]
+fn an_idempotent_call_is_begun_five_times_at_most() {
+    test(|| async {
+        const STUCK: Method<(), ()> = Method::new::<Serde>("test.Count", "stuck").idempotent();
+        let n_begun = Arc::<AtomicUsize>::default();
+        let begun = Arc::clone(&n_begun);
+        let service = Service::new("test.Count").method(&STUCK, move |_, ()| {
+            begun.fetch_add(1, Ordering::SeqCst);
+            std::future::pending()
+        });
+        let server = serve(ServerConfig::default(), service).await;
+        let proxy = Proxy::start(server.local_addr()).await;
+        for timeout in [None, Some(2 * LONG)] {
+            n_begun.store(0, Ordering::SeqCst);
+            let config = ClientConfig { timeout, ..impatient() };
+            let client = Client::connect_with(proxy.address(), config).await.unwrap();
+            let method = client.bind(&STUCK);
+            let call = tokio::spawn(async move { method.call(()).await });
+            for n in 1..=5 {
+                quickly(until(|| n_begun.load(Ordering::SeqCst) == n)).await;
+                proxy.break_all();
+            }
+            let failure = quickly(call).await.unwrap().unwrap_err();
+            assert_eq!(failure.failure().unwrap().name(), "broken");
+            assert_eq!(n_begun.load(Ordering::SeqCst), 5);
+        }
+    });
+}
+
+#[test]
 fn a_client_finds_a_connection_that_is_half_open() {
     test(|| async {
         let never = Gauge::default();
