@@ -233,8 +233,16 @@ pub enum SendError {
     /// The payload is over the peer's message limit, or metadata or a name over the protocol's.
     #[error("message too large: {len} bytes, the limit is {max}")]
     TooLarge {
-        /// Length in bytes, or number of entries.
+        /// Length in bytes.
         len: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// More entries of metadata than the protocol allows.
+    #[error("too many entries: {n}, the limit is {max}")]
+    TooManyEntries {
+        /// How many.
+        n: usize,
         /// The limit.
         max: usize,
     },

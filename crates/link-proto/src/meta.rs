@@ -94,7 +94,7 @@ pub(crate) fn encoded_len(entries: &[(&str, &str)]) -> Result<usize, SendError> 
         return Ok(0);
     }
     if entries.len() > MAX_META_ENTRIES {
-        return Err(SendError::TooLarge { len: entries.len(), max: MAX_META_ENTRIES });
+        return Err(SendError::TooManyEntries { n: entries.len(), max: MAX_META_ENTRIES });
     }
     let len = entries.iter().map(|(k, v)| 4 + k.len() + v.len()).sum();
     if len > MAX_META_LEN {
@@ -157,7 +157,10 @@ mod tests {
     fn own_entries_are_limited() {
         let long = "x".repeat(MAX_META_LEN - 4);
         assert_eq!(encoded_len(&[("", &long)]), Ok(MAX_META_LEN));
-        assert!(encoded_len(&[("y", &long)]).is_err());
-        assert!(encoded_len(&[("", ""); 129]).is_err());
+        let (len, max) = (MAX_META_LEN + 1, MAX_META_LEN);
+        assert_eq!(encoded_len(&[("y", &long)]), Err(SendError::TooLarge { len, max }));
+        let error = encoded_len(&[("", ""); 129]).unwrap_err();
+        assert_eq!(error, SendError::TooManyEntries { n: 129, max: 128 });
+        assert_eq!(error.to_string(), "too many entries: 129, the limit is 128");
     }
 }

@@ -71,10 +71,18 @@ pub enum Failure {
     #[error("the client is closed")]
     Closed,
     /// The request, its metadata or an item of a stream is over a limit, and was not sent.
-    #[error("message of {len} bytes (or metadata entries) is over the limit of {max}")]
+    #[error("message of {len} bytes is over the limit of {max}")]
     TooLarge {
-        /// What it is.
+        /// Its length.
         len: usize,
+        /// What is allowed.
+        max: usize,
+    },
+    /// The request has more entries of metadata than may be sent, and was not sent.
+    #[error("{n} entries of metadata are over the limit of {max}")]
+    TooManyEntries {
+        /// How many.
+        n: usize,
         /// What is allowed.
         max: usize,
     },
@@ -126,7 +134,7 @@ impl Failure {
             Self::Broken(_) => "broken",
             Self::Full(_) => "full",
             Self::Closed => "closed",
-            Self::TooLarge { .. } => "too_large",
+            Self::TooLarge { .. } | Self::TooManyEntries { .. } => "too_large",
             Self::Encode(_) => "encode",
             Self::Decode(_) => "decode",
             Self::Refused { status, .. } => status.name(),
@@ -141,7 +149,8 @@ impl Failure {
         match self {
             Self::Unreachable { .. } | Self::Full(_) | Self::Closed => true,
             Self::Refused { status, .. } => status.is_not_begun(),
-            Self::TooLarge { .. } | Self::Encode(_) | Self::Unsupported(_) => true,
+            Self::TooLarge { .. } | Self::TooManyEntries { .. } => true,
+            Self::Encode(_) | Self::Unsupported(_) => true,
             Self::Timeout(_) | Self::Broken(_) | Self::Decode(_) | Self::Interrupted => false,
         }
     }

@@ -436,6 +436,7 @@ pub(crate) fn as_strs(meta: &[(String, String)]) -> Vec<(&str, &str)> {
 fn unsendable(error: SendError) -> Failure {
     match error {
         SendError::TooLarge { len, max } => Failure::TooLarge { len, max },
+        SendError::TooManyEntries { n, max } => Failure::TooManyEntries { n, max },
         SendError::RoutesFull => Failure::Full(Full::Methods),
         SendError::NoCredit => Failure::Full(Full::Calls(0)),
         SendError::BufferFull => Failure::Full(Full::Bytes(0)),

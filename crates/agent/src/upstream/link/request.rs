@@ -38,7 +38,7 @@ pub(super) fn refused(error: &SendError) -> CallError {
     let code = match error {
         SendError::NoCredit | SendError::BufferFull => Code::Overloaded,
         SendError::NotReady | SendError::Closing => Code::Unreachable,
-        SendError::TooLarge { .. } => Code::BodyTooLarge,
+        SendError::TooLarge { .. } | SendError::TooManyEntries { .. } => Code::BodyTooLarge,
         _ => Code::Internal,
     };
     CallError::new(code, error.to_string())
