@@ -178,6 +178,30 @@ pub enum SetupError {
         /// Why not.
         source: std::io::Error,
     },
+    /// Two services of a server have one name.
+    #[error("two services are called '{0}'; offer each name once")]
+    TwoServices(String),
+    /// Two methods of a service have one name.
+    #[error("service '{service}' has two methods called '{method}'")]
+    TwoMethods {
+        /// The service.
+        service: String,
+        /// The name of both.
+        method: String,
+    },
+    /// A method was added to another service than its own.
+    #[error(
+        "method '{method}' belongs to service '{owner}' and was added to service '{service}'; \
+         Method::of changes the service of a method"
+    )]
+    ForeignMethod {
+        /// Where it was added.
+        service: String,
+        /// The method.
+        method: String,
+        /// The service that it belongs to.
+        owner: String,
+    },
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),

@@ -51,7 +51,7 @@ const MAX_ENDED_SESSIONS: usize = 64;
 #[derive(Debug, Default)]
 pub struct Server {
     config: ServerConfig,
-    services: HashMap<String, Service>,
+    services: Vec<Service>,
 }
 
 /// What all connections of a server share.
@@ -113,24 +113,25 @@ impl Server {
 
     /// The same with other settings.
     pub fn with_config(config: ServerConfig) -> Self {
-        Self { config, services: HashMap::new() }
+        Self { config, services: Vec::new() }
     }
 
-    /// Offers a service. One of the same name is replaced.
+    /// Offers a service. [`Server::listen`] fails if two have one name.
     #[must_use]
     pub fn offer(mut self, service: Service) -> Self {
-        self.services.insert(service.name.clone(), service);
+        self.services.push(service);
         self
     }
 
     /// Begins to take calls, on the tokio runtime that this is called on. Port 0 takes a free one.
     ///
     /// # Errors
-    /// The address cannot be listened on.
+    /// The address cannot be listened on, or names of services or methods clash.
     pub async fn listen(
         self,
         address: impl ToSocketAddrs + ToString,
     ) -> Result<Listening, SetupError> {
+        let services = by_name(self.services)?;
         let text = address.to_string();
         let fail = |source| SetupError::Listen { address: text.clone(), source };
         let found = address.to_socket_addrs().map_err(fail)?.next();
@@ -140,7 +141,7 @@ impl Server {
         let shared = Arc::new(Shared {
             calls: Calls::new(self.config.max_calls),
             pool: ThreadPool::new(self.config.blocking_threads, self.config.max_waiting_blocking),
-            services: self.services,
+            services,
             config: self.config,
             connections: Arc::default(),
             #[cfg(feature = "tls")]
@@ -157,6 +158,20 @@ impl Server {
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared), leaving));
         Ok(Listening { address, shared, leave, accepting: Some(accepting) })
     }
+}
+
+/// The services by their names, if each may be offered.
+fn by_name(services: Vec<Service>) -> Result<HashMap<String, Service>, SetupError> {
+    let mut by_name = HashMap::with_capacity(services.len());
+    for mut service in services {
+        if let Some(mistake) = service.mistake.take() {
+            return Err(mistake);
+        }
+        if let Some(same) = by_name.insert(service.name.clone(), service) {
+            return Err(SetupError::TwoServices(same.name));
+        }
+    }
+    Ok(by_name)
 }
 
 /// A server that takes calls. Dropping it ends it at once, and with it the calls at work.

@@ -1,6 +1,7 @@
 //! Services: names, and a handler for each method.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,10 +16,14 @@ use super::context::Context;
 use super::in_place::{self, Answerer};
 use super::streams::CallStreams;
 use crate::codec::{CodecError, Codecs};
+use crate::error::SetupError;
 use crate::method::{Method, StreamMethod, StreamParts};
 use crate::streaming::{Receiver, Sender, StreamEnd};
 
-/// What a server offers under one name. Usually made by the `service` macro; or by hand:
+/// What a server offers under one name. A service in which two methods have one name, or with a
+/// method of another service, is refused by [`Server::listen`](crate::Server::listen).
+///
+/// Usually made by the `service` macro; or by hand:
 ///
 /// ```
 /// use link::codec::Serde;
@@ -30,6 +35,8 @@ use crate::streaming::{Receiver, Sender, StreamEnd};
 pub struct Service {
     pub(crate) name: String,
     pub(crate) methods: HashMap<String, Arc<ServedMethod>>,
+    /// The first method that cannot be offered, for [`Server::listen`](crate::Server::listen).
+    pub(crate) mistake: Option<SetupError>,
 }
 
 /// A method as the server keeps it.
@@ -125,14 +132,29 @@ impl CallRefusal {
 impl Service {
     /// A service without methods.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), methods: HashMap::new() }
+        Self { name: name.into(), methods: HashMap::new(), mistake: None }
+    }
+
+    /// Adds a method of this service. `owner` is the service that the method says it is of.
+    fn add(&mut self, owner: &str, method: &str, handler: Box<dyn Handler>) {
+        if owner == self.name {
+            return self.insert(method, handler);
+        }
+        let (service, method, owner) = (self.name.clone(), method.to_owned(), owner.to_owned());
+        self.mistake.get_or_insert(SetupError::ForeignMethod { service, method, owner });
     }
 
     fn insert(&mut self, method: &str, handler: Box<dyn Handler>) {
         let (service, method) = (self.name.clone(), method.to_owned());
-        let name = method.clone();
-        let entry = ServedMethod { service, method, handler, is_slow: AtomicBool::new(true) };
-        self.methods.insert(name, Arc::new(entry));
+        match self.methods.entry(method.clone()) {
+            Entry::Vacant(place) => {
+                let is_slow = AtomicBool::new(true);
+                place.insert(Arc::new(ServedMethod { service, method, handler, is_slow }));
+            }
+            Entry::Occupied(_) => {
+                self.mistake.get_or_insert(SetupError::TwoMethods { service, method });
+            }
+        }
     }
 
     /// Adds a method that always gives a reply.
@@ -146,7 +168,7 @@ impl Service {
     {
         let encode = encode_reply::<Resp>(method.responses);
         let handler = Async { requests: method.requests, handle, encode };
-        self.insert(&method.name, Box::new(handler));
+        self.add(&method.service, &method.name, Box::new(handler));
         self
     }
 
@@ -166,7 +188,7 @@ impl Service {
     {
         let encode = encode_result::<Resp, E>(method.responses, method.errors);
         let handler = Async { requests: method.requests, handle, encode };
-        self.insert(&method.name, Box::new(handler));
+        self.add(&method.service, &method.name, Box::new(handler));
         self
     }
 
@@ -180,7 +202,7 @@ impl Service {
     {
         let encode = encode_reply::<Resp>(method.responses);
         let handler = Blocking { requests: method.requests, handle: Arc::new(handle), encode };
-        self.insert(&method.name, Box::new(handler));
+        self.add(&method.service, &method.name, Box::new(handler));
         self
     }
 
@@ -199,7 +221,7 @@ impl Service {
     {
         let encode = encode_result::<Resp, E>(method.responses, method.errors);
         let handler = Blocking { requests: method.requests, handle: Arc::new(handle), encode };
-        self.insert(&method.name, Box::new(handler));
+        self.add(&method.service, &method.name, Box::new(handler));
         self
     }
 }
@@ -244,7 +266,7 @@ impl Service {
     {
         let encode = encode_reply::<Resp>(method.call.responses);
         let handler = StreamingMethod { method: method.parts(), handle, encode };
-        self.insert(&method.call.name, Box::new(handler));
+        self.add(&method.call.service, &method.call.name, Box::new(handler));
         self
     }
 
@@ -266,7 +288,7 @@ impl Service {
     {
         let encode = encode_result::<Resp, E>(method.call.responses, method.call.errors);
         let handler = StreamingMethod { method: method.parts(), handle, encode };
-        self.insert(&method.call.name, Box::new(handler));
+        self.add(&method.call.service, &method.call.name, Box::new(handler));
         self
     }
 }

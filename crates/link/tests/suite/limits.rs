@@ -107,6 +107,35 @@ fn what_is_not_there_is_named() {
 }
 
 #[test]
+fn names_that_clash_are_refused() {
+    test(|| async {
+        const SUM: Method<u64, u64> = Method::new::<Serde>("test.Order", "sum");
+        let listen = async |services: [Service; 2]| {
+            let [one, two] = services;
+            let server = Server::new().offer(one).offer(two).listen("127.0.0.1:0").await;
+            server.err().expect("names clash").to_string()
+        };
+        let one = || Service::new("test.Order").method(&ORDER, |_, n| async move { n });
+        let two = one().method(&SUM, |_, n| async move { n });
+        assert_eq!(
+            listen([one(), two]).await,
+            "two services are called 'test.Order'; offer each name once"
+        );
+        let text = "service 'test.Order' has two methods called 'order'";
+        let other = || Service::new("test.Other");
+        assert_eq!(listen([one().blocking(&ORDER, |_, n| n), other()]).await, text);
+        assert_eq!(listen([other(), one().in_place("order", |_, _| {})]).await, text);
+        assert_eq!(
+            listen([one(), other().method(&SUM, |_, n| async move { n })]).await,
+            "method 'sum' belongs to service 'test.Order' and was added to service 'test.Other'; \
+             Method::of changes the service of a method"
+        );
+        let moved = other().method(&SUM.of("test.Other"), |_, n| async move { n });
+        Server::new().offer(one()).offer(moved).listen("127.0.0.1:0").await.unwrap();
+    });
+}
+
+#[test]
 fn a_full_client_rejects_or_says_what_is_full() {
     test(|| async {
         let never = Gauge::default();
@@ -201,7 +230,7 @@ fn a_client_that_asks_and_does_not_read_makes_the_server_wait() {
                 let answer = answer.clone();
                 async move { answer }
             })
-            .method(&ORDER, |_, n| async move { n });
+            .method(&ORDER.of("test.Large"), |_, n| async move { n });
         let server = serve(ServerConfig::default(), service).await;
         let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
         let mut machine = Connection::client(
