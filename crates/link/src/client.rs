@@ -31,7 +31,7 @@ pub(crate) use dialer::Dialer;
 pub use streaming::{BoundStream, Open, StreamReply, Streaming};
 
 use crate::blocking::block_on;
-use crate::error::SetupError;
+use crate::error::{SetupError, check_runtime};
 use crate::method::{Method, StreamMethod};
 use lanes::Lanes;
 use thread::Driver;
@@ -64,7 +64,8 @@ impl Client {
     /// Connects to a server at `HOST:PORT`, on the tokio runtime that this is called on.
     ///
     /// # Errors
-    /// The address is none, or the first connection fails.
+    /// The address is none, a setting is out of its range, there is no runtime here, or the first
+    /// connection fails.
     pub async fn connect(address: impl Into<Address>) -> Result<Self, SetupError> {
         Self::connect_with(address, ClientConfig::default()).await
     }
@@ -72,7 +73,8 @@ impl Client {
     /// As [`Client::connect`], with other settings.
     ///
     /// # Errors
-    /// The address is none, or the first connection fails.
+    /// The address is none, a setting is out of its range, there is no runtime here, or the first
+    /// connection fails.
     pub async fn connect_with(
         address: impl Into<Address>,
         config: ClientConfig,
@@ -92,8 +94,10 @@ impl Client {
     /// Must be called on a tokio runtime, which then drives the connections.
     ///
     /// # Errors
-    /// The address is none.
+    /// The address is none, a setting is out of its range, or there is no runtime here.
     pub fn lazy(address: impl Into<Address>, config: ClientConfig) -> Result<Self, SetupError> {
+        config.check()?;
+        check_runtime()?;
         let dialer = Dialer::new(&address.into(), &config)?;
         let methods = Mutex::new(Vec::new());
         Ok(Self(Arc::new(ClientState {
@@ -107,7 +111,8 @@ impl Client {
     /// calls are made by [`Call::wait`]. Its calls may be awaited, too, on any runtime.
     ///
     /// # Errors
-    /// The address is none, the first connection fails, or the thread cannot be started.
+    /// The address is none, a setting is out of its range, the first connection fails, or the
+    /// thread cannot be started.
     pub fn connect_blocking(
         address: impl Into<Address>,
         config: ClientConfig,

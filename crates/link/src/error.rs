@@ -1,6 +1,7 @@
 //! How calls fail.
 
 use std::convert::Infallible;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use link_proto::Status;
@@ -178,6 +179,16 @@ pub enum SetupError {
         /// Why not.
         source: std::io::Error,
     },
+    /// A setting is out of its range.
+    #[error("{key} is {value}; it must be {}", in_words(.range))]
+    Setting {
+        /// Which one, such as `ClientConfig::max_calls`.
+        key: &'static str,
+        /// What it is.
+        value: usize,
+        /// What it may be.
+        range: RangeInclusive<usize>,
+    },
     /// Two services of a server have one name.
     #[error("two services are called '{0}'; offer each name once")]
     TwoServices(String),
@@ -202,6 +213,9 @@ pub enum SetupError {
         /// The service that it belongs to.
         owner: String,
     },
+    /// There is no tokio runtime here to drive the connections.
+    #[error("this needs a tokio runtime to be called on; Client::connect_blocking needs none")]
+    NoRuntime,
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
@@ -209,4 +223,31 @@ pub enum SetupError {
     #[cfg(feature = "tls")]
     #[error(transparent)]
     Tls(#[from] crate::tls::TlsError),
+}
+
+/// Checks one setting.
+pub(crate) fn check_setting(
+    key: &'static str,
+    value: usize,
+    range: RangeInclusive<usize>,
+) -> Result<(), SetupError> {
+    match range.contains(&value) {
+        true => Ok(()),
+        false => Err(SetupError::Setting { key, value, range }),
+    }
+}
+
+/// A range as a message has it.
+fn in_words(range: &RangeInclusive<usize>) -> String {
+    match (range.start(), range.end()) {
+        (min, &usize::MAX) => format!("at least {min}"),
+        (0, max) => format!("at most {max}"),
+        (min, max) => format!("{min} to {max}"),
+    }
+}
+
+/// Whether this thread is in a tokio runtime.
+pub(crate) fn check_runtime() -> Result<(), SetupError> {
+    let runtime = tokio::runtime::Handle::try_current();
+    runtime.map(drop).map_err(|_| SetupError::NoRuntime)
 }

@@ -30,7 +30,7 @@ pub use config::ServerConfig;
 pub use context::{Context, Peer};
 pub use service::Service;
 
-use crate::error::SetupError;
+use crate::error::{SetupError, check_runtime};
 use crate::socket;
 use pool::ThreadPool;
 use session::ServerSession;
@@ -126,11 +126,14 @@ impl Server {
     /// Begins to take calls, on the tokio runtime that this is called on. Port 0 takes a free one.
     ///
     /// # Errors
-    /// The address cannot be listened on, or names of services or methods clash.
+    /// The address cannot be listened on, a setting is out of its range, there is no runtime here,
+    /// or names of services or methods clash.
     pub async fn listen(
         self,
         address: impl ToSocketAddrs + ToString,
     ) -> Result<Listening, SetupError> {
+        self.config.check()?;
+        check_runtime()?;
         let services = by_name(self.services)?;
         let text = address.to_string();
         let fail = |source| SetupError::Listen { address: text.clone(), source };

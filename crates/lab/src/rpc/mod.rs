@@ -22,6 +22,9 @@ use self::plan::CALL_TIMEOUT;
 pub use self::plan::{Codec, RpcError, RpcPlan};
 use self::server_process::ServerProcess;
 
+/// Most calls that a client may have in flight on one connection.
+const MAX_CALLS: u32 = 65_536;
+
 /// The server that is called.
 #[derive(Debug)]
 pub enum RpcServer {
@@ -73,7 +76,7 @@ pub fn measure(plan: RpcPlan, target: RpcServer) -> Result<Measured, RpcError> {
     let traffic = Arc::new(Traffic::default());
     let config = ClientConfig {
         connections: plan.connections,
-        max_calls: plan.concurrency.max(1),
+        max_calls: plan.concurrency.clamp(1, MAX_CALLS),
         timeout: Some(CALL_TIMEOUT),
         traffic: Some(Arc::clone(&traffic)),
         ..ClientConfig::default()

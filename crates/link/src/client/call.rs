@@ -94,7 +94,8 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
     }
 
     /// Fails the call if there is no answer within this time, which begins when it is first
-    /// polled. The server is told how much of it is left.
+    /// polled. The server is told how much of it is left. A call with a timeout of zero fails, and
+    /// nothing is sent.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -217,6 +218,9 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
             && self.watched.is_none()
         {
             self.watch(&**observer, now);
+        }
+        if self.timeout == Some(Duration::ZERO) {
+            return Err(Failure::Timeout(Duration::ZERO));
         }
         let requests = self.bound.method.requests;
         let head = Head {

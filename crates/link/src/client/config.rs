@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use link_proto::header::{MAX_MESSAGE_LEN, MAX_WINDOW};
+
+use crate::error::{SetupError, check_setting};
 use crate::observe::Observer;
 use crate::traffic::{Compression, Traffic};
 
-/// How a client connects, and what it allows itself. Limits are per connection.
+/// How a client connects, and what it allows itself. Limits are per connection. A client with a
+/// setting out of its range is not made.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// Who this program is, told to the server; for logs, not for trust.
@@ -19,10 +23,11 @@ pub struct ClientConfig {
     /// Codec number for all methods that know it; 0 leaves each method its own preference.
     pub codec: u8,
     /// Time of a call that does not say it itself. `None`: calls wait until the connection ends.
+    /// Zero: calls fail at once.
     pub timeout: Option<Duration>,
     /// Most calls in flight; the server may allow fewer. 1 to 65536.
     pub max_calls: u32,
-    /// Calls are not sent while more bytes than this wait to be written.
+    /// Calls are not sent while so many bytes wait to be written; at least 1.
     pub max_bytes: usize,
     /// What becomes of a call for which there is no room.
     pub when_full: WhenFull,
@@ -43,7 +48,8 @@ pub struct ClientConfig {
     pub min_backoff: Duration,
     /// Longest pause between two attempts.
     pub max_backoff: Duration,
-    /// After so long without a byte from the server it is asked for a sign of life.
+    /// After so long without a byte from the server it is asked for a sign of life. More than a
+    /// day counts as a day, here and for `ping_timeout`.
     pub keepalive: Duration,
     /// How long that sign may take until the connection counts as dead.
     pub ping_timeout: Duration,
@@ -56,11 +62,11 @@ pub struct ClientConfig {
 /// How many connections a client keeps to its server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Connections {
-    /// So many, from the beginning; at least 1.
+    /// So many, from the beginning; 1 to 64.
     Fixed(usize),
     /// One, and another whenever calls keep waiting to be written on all of them; up to `max`.
     Auto {
-        /// Most connections.
+        /// Most connections; 1 to 64.
         max: usize,
     },
 }
@@ -133,8 +139,26 @@ impl ClientConfig {
     /// Most connections.
     pub(crate) fn max_connections(&self) -> usize {
         match self.connections {
-            Connections::Fixed(n) | Connections::Auto { max: n } => n.clamp(1, MAX_CONNECTIONS),
+            Connections::Fixed(n) | Connections::Auto { max: n } => n,
         }
+    }
+
+    /// Whether every setting is in its range.
+    pub(crate) fn check(&self) -> Result<(), SetupError> {
+        let (max_calls, max_message_len) = (self.max_calls, self.max_message_len);
+        for (key, value, range) in [
+            ("ClientConfig::connections", self.max_connections(), 1..=MAX_CONNECTIONS),
+            ("ClientConfig::max_calls", max_calls as usize, 1..=MAX_WINDOW as usize),
+            ("ClientConfig::max_bytes", self.max_bytes, 1..=usize::MAX),
+            (
+                "ClientConfig::max_message_len",
+                max_message_len as usize,
+                0..=MAX_MESSAGE_LEN as usize,
+            ),
+        ] {
+            check_setting(key, value, range)?;
+        }
+        Ok(())
     }
 }
 

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use link_proto::header::{MAX_MESSAGE_LEN, MAX_WINDOW};
+
+use crate::error::{SetupError, check_setting};
 use crate::observe::Observer;
 use crate::traffic::{Compression, Traffic};
 
-/// What a server allows its callers.
+/// What a server allows its callers. A server with a setting out of its range does not listen.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Who this program is, told to clients; for logs, not for trust.
@@ -16,13 +19,14 @@ pub struct ServerConfig {
     pub tls: Option<crate::tls::ServerTls>,
     /// Most calls in flight on one connection; 1 to 65536.
     pub max_calls_per_connection: u32,
-    /// Most calls in flight in all; those beyond are answered "overloaded" at once.
+    /// Most calls in flight in all; those beyond are answered "overloaded" at once. At least 1.
     pub max_calls: usize,
-    /// Most connections; those beyond are closed at once.
+    /// Most connections; those beyond are closed at once. At least 1.
     pub max_connections: usize,
     /// Longest request that is taken, in bytes; at most 1 GiB.
     pub max_message_len: u32,
-    /// Bytes of unfinished long requests that one connection may hold.
+    /// Bytes of unfinished long requests that one connection may hold; never less than
+    /// `max_message_len`.
     pub max_reassembly_bytes: usize,
     /// How long the parts of one long request may take to come; its own deadline may be sooner.
     /// What came of a request that is late is freed.
@@ -31,14 +35,16 @@ pub struct ServerConfig {
     /// time, and memory: up to a MiB for each connection while requests are read.
     pub compression: Compression,
     /// No more requests are read from a connection while so many bytes wait to be written to it.
+    /// At least 1.
     pub max_buffered_bytes: usize,
-    /// Threads for blocking handlers; they are started when they are needed.
+    /// Threads for blocking handlers, at least 1; they are started when they are needed.
     pub blocking_threads: usize,
     /// Calls that may wait for such a thread; those beyond are answered "overloaded" at once.
     pub max_waiting_blocking: usize,
     /// How long the handshakes of a new connection may take.
     pub handshake_timeout: Duration,
-    /// After so long without a byte from a client it is asked for a sign of life.
+    /// After so long without a byte from a client it is asked for a sign of life. More than a day
+    /// counts as a day, here and for `ping_timeout`.
     pub keepalive: Duration,
     /// How long that sign may take until the connection counts as dead.
     pub ping_timeout: Duration,
@@ -74,6 +80,27 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
+    /// Whether every setting is in its range.
+    pub(crate) fn check(&self) -> Result<(), SetupError> {
+        let window = self.max_calls_per_connection as usize;
+        let at_least_1 = 1..=usize::MAX;
+        for (key, value, range) in [
+            ("ServerConfig::max_calls_per_connection", window, 1..=MAX_WINDOW as usize),
+            ("ServerConfig::max_calls", self.max_calls, at_least_1.clone()),
+            ("ServerConfig::max_connections", self.max_connections, at_least_1.clone()),
+            ("ServerConfig::max_buffered_bytes", self.max_buffered_bytes, at_least_1.clone()),
+            ("ServerConfig::blocking_threads", self.blocking_threads, at_least_1),
+            (
+                "ServerConfig::max_message_len",
+                self.max_message_len as usize,
+                0..=MAX_MESSAGE_LEN as usize,
+            ),
+        ] {
+            check_setting(key, value, range)?;
+        }
+        Ok(())
+    }
+
     /// The same for a connection's state machine.
     pub(crate) fn link(&self) -> link_proto::Config {
         link_proto::Config {

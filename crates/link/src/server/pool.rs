@@ -44,9 +44,9 @@ pub(crate) struct PoolFull {
 }
 
 impl ThreadPool {
+    /// At most this many threads, at least 1, and as many jobs that wait for one.
     pub(crate) fn new(max_threads: usize, max_waiting: usize) -> Self {
         let (state, arrived) = (Mutex::default(), Condvar::new());
-        let max_threads = max_threads.max(1);
         Self(Arc::new(PoolState { max_threads, max_waiting, state, arrived }))
     }
 

@@ -1,15 +1,17 @@
 //! How many connections a client has, and clients without a runtime.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::support::proxy::{Mode, Proxy};
 use crate::support::{ECHO, Gauge, LONG, NEVER, calls, quickly, serve, test, until};
 use bytes::Bytes;
 use link::codec::Serde;
-use link::{Client, ClientConfig, Connections, Method, ServerConfig, Service};
+use link::{Client, ClientConfig, Connections, Method, Server, ServerConfig, Service};
 
 const WHO: Method<(), String> = Method::new::<Serde>("test.Who", "who");
 const NOTE: Method<u64, ()> = Method::new::<Serde>("test.Who", "note");
@@ -136,6 +138,18 @@ fn a_blocking_client_may_be_dropped_while_its_calls_are_out() {
         assert_eq!(caller.join().unwrap(), "no answer within 100ms");
         runtime.block_on(quickly(until(|| server.n_connections() == 0 && never.n_now() == 0)));
     });
+}
+
+#[test]
+fn without_a_runtime_there_is_an_error_and_no_panic() {
+    let text = "this needs a tokio runtime to be called on; Client::connect_blocking needs none";
+    let error = Client::lazy("127.0.0.1:1", ClientConfig::default()).err().unwrap();
+    assert_eq!(error.to_string(), text);
+    let listening = pin!(Server::new().listen("127.0.0.1:0"));
+    let Poll::Ready(Err(error)) = listening.poll(&mut Context::from_waker(Waker::noop())) else {
+        panic!("it cannot listen");
+    };
+    assert_eq!(error.to_string(), text);
 }
 
 #[test]

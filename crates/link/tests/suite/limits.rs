@@ -2,14 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::support::{ECHO, Gauge, NEVER, calls, quickly, serve, test, until};
 use bytes::{Bytes, BytesMut};
 use link::codec::{Raw, Serde};
 use link::{
-    CallError, Client, ClientConfig, Failure, Full, Method, NoItems, Server, ServerConfig, Service,
-    Status, StreamMethod, WhenFull,
+    CallError, Client, ClientConfig, Connections, Failure, Full, Method, NoItems, Server,
+    ServerConfig, Service, Status, StreamMethod, WhenFull,
 };
 use link_proto::{Connection, Event, RequestOut, RouteDef};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -132,6 +132,89 @@ fn names_that_clash_are_refused() {
         );
         let moved = other().method(&SUM.of("test.Other"), |_, n| async move { n });
         Server::new().offer(one()).offer(moved).listen("127.0.0.1:0").await.unwrap();
+    });
+}
+
+#[test]
+fn settings_out_of_their_ranges_are_refused() {
+    test(|| async {
+        let client = |change: fn(&mut ClientConfig)| {
+            let mut config = ClientConfig::default();
+            change(&mut config);
+            Client::lazy("127.0.0.1:1", config).err().map(|error| error.to_string())
+        };
+        let connections = "ClientConfig::connections is";
+        for (change, text) in [
+            (
+                (|config| config.connections = Connections::Fixed(0)) as fn(&mut ClientConfig),
+                format!("{connections} 0; it must be 1 to 64"),
+            ),
+            (
+                |config| config.connections = Connections::Fixed(5000),
+                format!("{connections} 5000; it must be 1 to 64"),
+            ),
+            (
+                |config| config.connections = Connections::Auto { max: 65 },
+                format!("{connections} 65; it must be 1 to 64"),
+            ),
+            (
+                |config| config.max_calls = 0,
+                "ClientConfig::max_calls is 0; it must be 1 to 65536".to_owned(),
+            ),
+            (
+                |config| config.max_bytes = 0,
+                "ClientConfig::max_bytes is 0; it must be at least 1".to_owned(),
+            ),
+            (
+                |config| config.max_message_len = (1 << 30) + 1,
+                "ClientConfig::max_message_len is 1073741825; it must be at most 1073741824"
+                    .to_owned(),
+            ),
+        ] {
+            assert_eq!(client(change), Some(text));
+        }
+        assert_eq!(client(|config| config.connections = Connections::Fixed(64)), None);
+        for change in [
+            (|config| config.max_calls_per_connection = 0) as fn(&mut ServerConfig),
+            |config| config.max_calls_per_connection = 65_537,
+            |config| config.max_calls = 0,
+            |config| config.max_connections = 0,
+            |config| config.max_buffered_bytes = 0,
+            |config| config.blocking_threads = 0,
+            |config| config.max_message_len = u32::MAX,
+        ] {
+            let mut config = ServerConfig::default();
+            change(&mut config);
+            let server = Server::with_config(config).listen("127.0.0.1:0").await;
+            let text = server.err().expect("a wrong setting").to_string();
+            assert!(text.starts_with("ServerConfig::"), "{text}");
+        }
+    });
+}
+
+#[test]
+fn a_timeout_of_zero_fails_and_sends_nothing() {
+    test(|| async {
+        let n_begun = Arc::new(AtomicU64::new(0));
+        let begun = Arc::clone(&n_begun);
+        let service = Service::new("test.Order").method(&ORDER, move |_, n| {
+            begun.fetch_add(1, Ordering::SeqCst);
+            async move { n }
+        });
+        let server = serve(ServerConfig::default(), service).await;
+        let client = Client::connect(server.local_addr()).await.unwrap();
+        let order = client.bind(&ORDER);
+        let failure = quickly(order.call(7).timeout(Duration::ZERO)).await.unwrap_err();
+        assert_eq!(failure.to_string(), "no answer within 0ns");
+        const ITEMS: StreamMethod<u64, NoItems, u64, u64> =
+            StreamMethod::down::<Serde>("test.Order", "order");
+        let failure = client.bind_stream(&ITEMS).open(7).timeout(Duration::ZERO).await.err();
+        assert_eq!(failure.unwrap().name(), "timeout");
+        let config = ClientConfig { timeout: Some(Duration::ZERO), ..Default::default() };
+        let hasty = Client::connect_with(server.local_addr(), config).await.unwrap().bind(&ORDER);
+        assert_eq!(hasty.call_one_way(7).await.unwrap_err().name(), "timeout");
+        assert_eq!(hasty.call(7).no_timeout().await.unwrap(), 7);
+        assert_eq!(n_begun.load(Ordering::SeqCst), 1);
     });
 }
 
