@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, OnceLock};
 use std::time::Duration;
 
 use crate::support::PATIENCE;
@@ -46,6 +46,95 @@ fn connections_are_kept_and_their_end_is_noticed() {
             call("last").await;
             call("get").await;
         }
+    });
+}
+
+/// An idempotent request may be carried out twice where a kept connection ends, and not once for
+/// each of them.
+#[test]
+fn a_request_is_repeated_once_at_most() {
+    const N_KEPT: usize = 8;
+    let all_at_work = Barrier::new(N_KEPT);
+    let app = TestApp::start(move |request| match &*request.path {
+        "/warm" => {
+            all_at_work.wait();
+            Does::json("1")
+        }
+        "/half" => Does::Close(b"HTTP/1.1 2".to_vec()),
+        "/interim" => Does::Close(b"HTTP/1.1 102 Processing\r\n\r\n".to_vec()),
+        _ => Does::Close(Vec::new()),
+    });
+    let lines = "idle_timeout_ms = 60000\nhealth_interval_ms = 3600000\n\
+        [[export.method]]\nname = 'warm'\npath = 'GET /warm'\n\
+        [[export.method]]\nname = 'post'\npath = '/post'\n\
+        [[export.method]]\nname = 'put'\npath = 'PUT /put'\n\
+        [[export.method]]\nname = 'half'\npath = 'GET /half'\n\
+        [[export.method]]\nname = 'interim'\npath = 'DELETE /interim'\n";
+    with(&app, lines, async |http| {
+        for (method, n_requests) in [("post", 1), ("put", 2), ("half", 1), ("interim", 1)] {
+            let calls = (0..N_KEPT).map(|_| BackendCall::new("warm", "", &[]).make(&http));
+            for outcome in futures_util::future::join_all(calls).await {
+                assert_eq!(value(outcome), Value::Int(1));
+            }
+            let error = BackendCall::new(method, "", &[]).make(&http).await.unwrap_err();
+            assert_eq!(name(&error), "connection_broken", "{method}: {error}");
+            let path = format!("/{method}");
+            let seen = app.requests().iter().filter(|request| request.path == path).count();
+            assert_eq!(seen, n_requests, "{method}");
+        }
+    });
+}
+
+/// Nobody may take a call for one that was not begun because its second try found no app.
+#[test]
+fn a_request_that_was_sent_and_finds_no_app_again_may_have_been_carried_out() {
+    let app = Arc::new(OnceLock::<TestApp>::new());
+    let itself = Arc::clone(&app);
+    let started = TestApp::start(move |request| match &*request.path {
+        "/put" => {
+            itself.get().expect("it runs").kill();
+            Does::Close(Vec::new())
+        }
+        _ => Does::json("1"),
+    });
+    let app = app.get_or_init(|| started);
+    let lines = "idle_timeout_ms = 60000\nhealth_interval_ms = 3600000\n\
+        [[export.method]]\nname = 'get'\npath = 'GET /get'\n\
+        [[export.method]]\nname = 'put'\npath = 'PUT /put'\n";
+    with(app, lines, async |http| {
+        assert_eq!(value(BackendCall::new("get", "", &[]).make(&http).await), Value::Int(1));
+        let error = BackendCall::new("put", "", &[]).make(&http).await.unwrap_err();
+        assert_eq!(name(&error), "connection_broken", "{error}");
+    });
+}
+
+/// hyper reads past interim answers without a pause, and the worker does nothing else meanwhile.
+#[test]
+fn interim_answers_are_limited() {
+    let app = TestApp::start(|request| {
+        let what = request.path.trim_start_matches("/interim/");
+        let (n, ends) = what.split_once('/').unwrap();
+        let mut bytes = b"HTTP/1.1 102 Processing\r\n\r\n".repeat(n.parse().unwrap());
+        if ends == "answer" {
+            bytes.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n1");
+        }
+        Does::Bytes(bytes)
+    });
+    let lines = "[[export.method]]\nname = 'interim'\npath = 'GET /interim/{0}/{1}'\n";
+    with(&app, lines, async |http| {
+        let call = async |n, ends| {
+            let args = [Value::Int(n), Value::string(ends)];
+            BackendCall::new("interim", "ILjava/lang/String;", &args).make(&http).await
+        };
+        for _ in 0..3 {
+            assert_eq!(value(call(32, "answer").await), Value::Int(1));
+        }
+        for (n, ends) in [(33, "answer"), (33, "nothing"), (100_000, "nothing")] {
+            let error = call(n, ends).await.unwrap_err();
+            assert_eq!(name(&error), "bad_reply", "{n}: {error}");
+            assert!(error.message.contains("more than 32 interim answers (1xx)"), "{error}");
+        }
+        until("the end of their connections", || 3 <= app.n_closed.load(Ordering::SeqCst)).await;
     });
 }
 
@@ -134,6 +223,21 @@ fn what_goes_wrong_on_the_way_is_told() {
         "no-length" => {
             Does::Bytes(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n1".to_vec())
         }
+        "trailers" => Does::Bytes(
+            [
+                &b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\n1\r\n0\r\n"[..],
+                &b"x: y\r\n".repeat(20_000),
+            ]
+            .concat(),
+        ),
+        "extension" => Does::Bytes(
+            [
+                &b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;"[..],
+                &[b'a'; 40_000],
+                b"\r\n1\r\n0\r\n\r\n",
+            ]
+            .concat(),
+        ),
         "fields" => {
             let fields = "a: b\r\n".repeat(150);
             Does::Bytes(format!("HTTP/1.1 200 OK\r\n{fields}content-length: 0\r\n\r\n").into())
@@ -147,6 +251,8 @@ fn what_goes_wrong_on_the_way_is_told() {
             ("hang", "timeout", "within 100 ms (the caller's timeout)"),
             ("garbage", "bad_reply", "the app's answer is not HTTP: invalid HTTP"),
             ("no-length", "bad_reply", "the app's answer is not HTTP: Invalid chunk size"),
+            ("trailers", "bad_reply", "the chunks of the app's answer cannot be read"),
+            ("extension", "bad_reply", "the chunks of the app's answer cannot be read"),
             ("fields", "bad_reply", "more than 100 fields"),
             ("close", "connection_broken", "closed"),
             ("half", "connection_broken", ""),

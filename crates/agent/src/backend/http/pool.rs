@@ -3,25 +3,27 @@
 //! Invariants:
 //! - A connection carries one request at a time; a call whose time is up takes its connection with
 //!   it, which tells the app that nobody waits any more.
-//! - A request is sent a second time only if not one byte of it was sent the first time; or if it
+//! - A request of which a byte was sent is sent once more at most, and on a new connection: if it
 //!   is idempotent, and the app closed a connection that it had kept, without a byte of an answer.
+//! - An app may send few interim answers (1xx) to a request (`interim`).
 //! - Calls that run and calls that wait for a connection are bounded together.
 
 use std::cell::{Cell, RefCell};
 use std::error::Error as _;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
 use tokio::sync::Semaphore;
 use tracing::debug;
-use wire::{Account, Hold, OverBudget};
+use wire::{Account, Hold, Meter, OverBudget};
 
+use super::interim::{AppStream, InterimCount, TooManyInterimAnswers};
 use crate::config::http_app::origin::AppOrigin;
 use crate::connections::{Activity, Connections, Direction, Session};
 use crate::error::{CallError, Code};
@@ -79,6 +81,9 @@ struct KeptConnection {
     sender: SendRequest<Full<Bytes>>,
     /// What the table of connections knows of it. It ends with the connection.
     listed: Weak<Listed>,
+    /// Counts its bytes.
+    meter: Arc<Meter>,
+    interim: InterimCount,
 }
 
 /// A connection as the table shows it.
@@ -150,6 +155,24 @@ pub struct WholeResponse {
     pub body: Bytes,
     /// What that takes of the budget.
     pub hold: Option<Hold>,
+}
+
+/// How a request failed on one connection.
+enum FailedExchange {
+    /// Not one byte of the request was sent.
+    Unsent(Box<Request<Full<Bytes>>>, CallError),
+    /// The connection ended before a byte of an answer.
+    Unanswered(CallError),
+    /// It ended later, or the answer cannot be read.
+    Broken(CallError),
+}
+
+impl FailedExchange {
+    fn into_error(self) -> CallError {
+        match self {
+            Self::Unsent(_, error) | Self::Unanswered(error) | Self::Broken(error) => error,
+        }
+    }
 }
 
 /// Counts a call while it runs or waits.
@@ -224,38 +247,84 @@ impl HttpPool {
         request_bytes: usize,
         deadline: Instant,
     ) -> Result<WholeResponse, CallError> {
-        loop {
-            let (mut kept, is_reused) = match self.take_idle().await {
-                Some(kept) => (kept, true),
-                None => (self.connect(deadline).await?, false),
-            };
-            // Kept connections end at any time, also while a request is on its way.
-            let again = (is_reused && request.method().is_idempotent()).then(|| request.clone());
-            kept.begin(request_bytes);
-            let mut error = match kept.sender.try_send_request(request).await {
-                Ok(response) => {
-                    let (head, body) = response.into_parts();
-                    let (body, hold) = self.collect(body, &kept).await?;
-                    kept.end();
-                    self.idle.borrow_mut().push(Idle { kept, since: Instant::now() });
-                    return Ok(WholeResponse {
-                        status: head.status,
-                        headers: head.headers,
-                        body,
-                        hold,
-                    });
+        // Kept connections end at any time, also while a request is on its way.
+        while let Some(kept) = self.take_idle().await {
+            let again = request.method().is_idempotent().then(|| request.clone());
+            match (self.exchange_on(kept, request, request_bytes).await, again) {
+                (Ok(answer), _) => return Ok(answer),
+                (Err(FailedExchange::Unsent(unsent, _)), _) => request = *unsent,
+                (Err(FailedExchange::Unanswered(_)), Some(again)) => {
+                    // An app that has closed one of the connections may have closed all.
+                    let repeated = self.exchange_anew(again, request_bytes, deadline).await;
+                    return repeated.map_err(|error| self.sent_before(error));
                 }
-                Err(error) => error,
-            };
-            let unsent = error.take_message();
-            let error = error.into_error();
-            match (unsent, again) {
-                (Some(unsent), _) if is_reused => request = unsent,
-                (Some(_), _) => return Err(self.error(Code::Unreachable, self.said(&error))),
-                (None, Some(again)) if !is_bad_answer(&error) => request = again,
-                (None, _) => return Err(self.broken(&error)),
+                (Err(failed), _) => return Err(failed.into_error()),
             }
         }
+        self.exchange_anew(request, request_bytes, deadline).await
+    }
+
+    async fn exchange_anew(
+        &self,
+        request: Request<Full<Bytes>>,
+        request_bytes: usize,
+        deadline: Instant,
+    ) -> Result<WholeResponse, CallError> {
+        let new = self.connect(deadline).await?;
+        self.exchange_on(new, request, request_bytes).await.map_err(FailedExchange::into_error)
+    }
+
+    /// The failure of a request that was sent before, and may have been carried out then.
+    fn sent_before(&self, error: CallError) -> CallError {
+        if error.code != Code::Unreachable {
+            return error;
+        }
+        let then = &error.message;
+        let message = format!("the app closed the connection without an answer; then: {then}");
+        self.error(Code::ConnectionBroken, message)
+    }
+
+    async fn exchange_on(
+        &self,
+        mut kept: KeptConnection,
+        mut request: Request<Full<Bytes>>,
+        request_bytes: usize,
+    ) -> Result<WholeResponse, FailedExchange> {
+        kept.begin(request_bytes);
+        kept.interim.begin(&mut request);
+        let n_read = kept.meter.bytes_read();
+        let mut error = match kept.sender.try_send_request(request).await {
+            Ok(response) => {
+                let answer = self.whole(response, &kept).await.map_err(FailedExchange::Broken)?;
+                kept.end();
+                self.idle.borrow_mut().push(Idle { kept, since: Instant::now() });
+                return Ok(answer);
+            }
+            Err(error) => error,
+        };
+        let unsent = error.take_message();
+        let error = error.into_error();
+        Err(match unsent {
+            Some(unsent) => {
+                let error = self.error(Code::Unreachable, self.said(&error));
+                FailedExchange::Unsent(Box::new(unsent), error)
+            }
+            None if kept.meter.bytes_read() == n_read => {
+                FailedExchange::Unanswered(self.broken(&error))
+            }
+            None => FailedExchange::Broken(self.broken(&error)),
+        })
+    }
+
+    async fn whole(
+        &self,
+        response: Response<Incoming>,
+        kept: &KeptConnection,
+    ) -> Result<WholeResponse, CallError> {
+        kept.interim.check().map_err(|error| self.error(Code::BadReply, error.to_string()))?;
+        let (head, body) = response.into_parts();
+        let (body, hold) = self.collect(body, kept).await?;
+        Ok(WholeResponse { status: head.status, headers: head.headers, body, hold })
     }
 
     /// A connection that is there already and, as far as is known, still good.
@@ -281,17 +350,18 @@ impl HttpPool {
             self.error(Code::Unreachable, format!("cannot connect to the app: {error}"))
         })?;
         let (facts, meter) = (stream.facts(), stream.meter());
+        let interim = InterimCount::default();
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(MAX_HEAD_LEN)
             .max_headers(MAX_HEADERS)
-            .handshake(TokioIo::new(stream))
+            .handshake(AppStream::new(stream, interim.clone()))
             .await
             .map_err(|error| self.error(Code::Unreachable, self.said(&error)))?;
         let listed = Rc::new(Listed::default());
         if let Some(worker) = &self.worker {
-            worker.connections.add(facts, meter, Direction::Upstream, &listed);
+            worker.connections.add(facts, Arc::clone(&meter), Direction::Upstream, &listed);
         }
-        let kept = KeptConnection { sender, listed: Rc::downgrade(&listed) };
+        let kept = KeptConnection { sender, listed: Rc::downgrade(&listed), meter, interim };
         let address = Rc::clone(&self.address);
         tokio::task::spawn_local(async move {
             if let Err(error) = connection.await {
@@ -374,6 +444,12 @@ impl HttpPool {
             return format!("{what}{error}");
         };
         let broken = source.downcast_ref::<std::io::Error>();
+        let inner = broken.and_then(std::io::Error::get_ref);
+        if let Some(too_many) =
+            inner.and_then(|inner| inner.downcast_ref::<TooManyInterimAnswers>())
+        {
+            return too_many.to_string();
+        }
         match broken.map(|broken| (broken.kind(), wire::tls::words(broken, "app"))) {
             Some((_, Some(words))) => words,
             Some((std::io::ErrorKind::UnexpectedEof, None)) if self.origin.has_tls() => {
@@ -383,6 +459,9 @@ impl HttpPool {
             }
             Some((std::io::ErrorKind::UnexpectedEof, None)) => {
                 "the app closed the connection before the end of its answer".to_owned()
+            }
+            Some((std::io::ErrorKind::InvalidData, None)) => {
+                format!("the chunks of the app's answer cannot be read: {source}")
             }
             _ if is_bad_answer(error) => format!("the app's answer is not HTTP: {source}"),
             _ => format!("{error}: {source}"),
@@ -403,8 +482,10 @@ fn buffer_len(len: usize, arrived_len: usize, is_copied: bool) -> usize {
 /// Whether the app answered, and not by HTTP.
 fn is_bad_answer(error: &hyper::Error) -> bool {
     let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
-    // hyper says so of the length of a chunk that is none.
-    let is_bad_body = |source: &std::io::Error| source.kind() == std::io::ErrorKind::InvalidInput;
+    // hyper says so of chunks and trailers that are none, or too long.
+    let is_bad_body = |source: &std::io::Error| {
+        matches!(source.kind(), std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidData)
+    };
     error.is_parse() || error.is_parse_too_large() || source.is_some_and(is_bad_body)
 }
 
