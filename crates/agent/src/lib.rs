@@ -25,6 +25,7 @@ pub mod clusters;
 pub mod codec;
 pub mod config;
 pub mod connections;
+pub mod content;
 pub mod control;
 pub mod definitions;
 pub mod description;

@@ -21,6 +21,7 @@ use super::pool::WholeResponse;
 use crate::attachments;
 use crate::call::{Outcome, ProviderReply};
 use crate::config::http_app::method::{Classes, DEFAULT_EXCEPTION, ErrorRule, StatusTable};
+use crate::content::{Charset, MediaType, is_identity, latin1, without_mark};
 use crate::error::{CallError, Code};
 use crate::route::unsupported;
 
@@ -31,8 +32,6 @@ pub const EXCEPTION: &str = "x-dubbo-exception";
 
 /// An exception's message goes no further than this; a stack trace of ordinary depth fits.
 pub(super) const MAX_MESSAGE_LEN: usize = 16 * 1024;
-/// U+FEFF in UTF-8.
-pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The longest chain of causes that an exception gets.
 const MAX_CAUSES: usize = 8;
 /// How much of an answer that is not JSON is shown.
@@ -151,25 +150,24 @@ impl Form<'_> {
 
     /// The answer's body as JSON: text is taken for a string where a string is returned.
     fn json_of<'b>(&self, answer: &'b WholeResponse) -> Result<Cow<'b, [u8]>, CallError> {
-        let header = |name| answer.headers.get(name).and_then(|value| value.to_str().ok());
         if let Some(encoding) = encoding(answer) {
             return Err(bad_reply(format!(
                 "the app's answer is encoded ({encoding}), although the \
                 request accepts only identity"
             )));
         }
-        let is_text = header(CONTENT_TYPE).is_some_and(|ty| ty.starts_with("text/"));
         let wants_text = match self.returns {
             Some(JavaType::Class(class)) => class.name() == "java.lang.String",
             _ => false,
         };
+        let is_text = media_type(answer).is_some_and(|media_type| media_type.is_text());
         if is_text && wants_text {
-            let text = std::str::from_utf8(&answer.body)
-                .map_err(|error| bad_reply(format!("the app's answer is not UTF-8: {error}")))?;
-            return Ok(quoted(text));
+            let text = text(answer);
+            return text.map(|text| quoted(&text)).map_err(|error| {
+                bad_reply(format!("the app's answer cannot be read as text: it {error}"))
+            });
         }
-        // Some frameworks begin with a byte order mark, which says nothing.
-        Ok(Cow::Borrowed(answer.body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&answer.body)))
+        Ok(Cow::Borrowed(without_mark(&answer.body)))
     }
 
     fn typed(&self, text: &[u8]) -> Result<Vec<u8>, CallError> {
@@ -264,8 +262,8 @@ impl Form<'_> {
                 ],
             },
             false => Thrown {
-                fields: self.fields(class, &answer.body),
-                cause: self.cause(&answer.body, MAX_CAUSES),
+                fields: self.fields(class, without_mark(&answer.body)),
+                cause: self.cause(without_mark(&answer.body), MAX_CAUSES),
                 class: class.into(),
                 message: message.as_str().into(),
             },
@@ -357,8 +355,33 @@ fn quoted(text: &str) -> Cow<'static, [u8]> {
 
 /// How the body of an answer is encoded, if it is.
 fn encoding(answer: &WholeResponse) -> Option<&str> {
-    let encoding = answer.headers.get(CONTENT_ENCODING)?.to_str().unwrap_or("in an unknown way");
-    (encoding != "identity").then_some(encoding)
+    let encoding = answer.headers.get(CONTENT_ENCODING).filter(|name| !is_identity(name))?;
+    Some(encoding.to_str().unwrap_or("in an unknown way"))
+}
+
+fn media_type(answer: &WholeResponse) -> Option<MediaType<'_>> {
+    MediaType::of(answer.headers.get(CONTENT_TYPE)?)
+}
+
+/// Why a body is not shown.
+#[derive(Debug, thiserror::Error)]
+enum UnreadableText<'a> {
+    #[error("is no UTF-8 text")]
+    Utf8,
+    #[error("has charset {0:?}; send utf-8")]
+    Charset(&'a str),
+}
+
+/// The body as text. JSON is in UTF-8, whatever charset it is said to have.
+fn text(answer: &WholeResponse) -> Result<Cow<'_, str>, UnreadableText<'_>> {
+    let charset = media_type(answer).filter(MediaType::is_text).and_then(|it| it.charset());
+    match charset.unwrap_or(Charset::Utf8) {
+        Charset::Utf8 => std::str::from_utf8(without_mark(&answer.body))
+            .map(Cow::Borrowed)
+            .map_err(|_| UnreadableText::Utf8),
+        Charset::Latin1 => Ok(latin1(&answer.body)),
+        Charset::Other(name) => Err(UnreadableText::Charset(name)),
+    }
 }
 
 /// What an error says: a member of its JSON, its text, or the status in words. Bytes that are no
@@ -371,23 +394,22 @@ fn message(answer: &WholeResponse) -> String {
              accepts only identity"
         );
     }
-    if std::str::from_utf8(&answer.body).is_err() {
-        return format!("{in_words}; its body ({n_bytes} bytes) is no UTF-8 text");
-    }
-    let members = members(&answer.body);
-    let member = MESSAGES.iter().find_map(|name| {
-        let (_, text) = members.iter().find(|(known, _)| known == name)?;
-        JsonReader::new(text, Limits::default()).read_string().ok()
-    });
-    let body = || String::from_utf8_lossy(&answer.body);
-    let text = match (member, answer.body.first()) {
-        (Some(text), _) => text,
-        (None, Some(b'"')) => {
-            let read = JsonReader::new(&answer.body, Limits::default()).read_string();
-            read.unwrap_or_else(|_| body())
-        }
-        (None, _) => body(),
+    let body = match text(answer) {
+        Ok(body) => body,
+        Err(error) => return format!("{in_words}; its body ({n_bytes} bytes) {error}"),
     };
+    let members = members(body.as_bytes());
+    let texts: Vec<Cow<'_, str>> = MESSAGES
+        .iter()
+        .filter_map(|name| members.iter().find(|(known, _)| known == name))
+        .filter_map(|(_, text)| JsonReader::new(text, Limits::default()).read_string().ok())
+        .collect();
+    let member = texts.iter().find(|text| !text.trim().is_empty()).or(texts.first());
+    let string = || {
+        let is_string = body.starts_with('"');
+        is_string.then(|| JsonReader::new(body.as_bytes(), Limits::default()).read_string())?.ok()
+    };
+    let text = member.cloned().or_else(string).unwrap_or_else(|| body.as_ref().into());
     let text = text.trim();
     if text.is_empty() {
         return in_words;

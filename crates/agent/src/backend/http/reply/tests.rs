@@ -52,6 +52,9 @@ fn the_message_of_an_error_is_looked_for_in_order() {
         (r#"{"title":"t","detail":"d","error":"e"}"#, "e"),
         (r#"{"title":"t","detail":"d"}"#, "d"),
         (r#"{"message":7,"title":"t"}"#, "t"),
+        (r#"{"message":"","error":"real"}"#, "real"),
+        ("\u{feff}{\"message\":\"marked\"}", "marked"),
+        ("\u{feff}\"marked\"", "marked"),
         (r#""text""#, "text"),
         ("  plain words \n", "plain words"),
         (r#"{"code":7}"#, r#"{"code":7}"#),
@@ -75,6 +78,57 @@ fn a_message_is_text() {
     let mut binary = answer(422, &[], "");
     binary.body = vec![0x1f, 0x8b, 8, 0].into();
     assert_eq!(message(&binary), format!("{text}; its body (4 bytes) is no UTF-8 text"));
+}
+
+/// What the text of an answer is, or why it is not read.
+fn text_of(content_type: &'static str, body: &'static [u8]) -> Result<String, String> {
+    let mut answer = answer(200, &[("content-type", content_type)], "");
+    answer.body = body.into();
+    let json = with_form(Some("java.lang.String"), &StatusTable::default(), |form| {
+        form.json_of(&answer).map(Cow::into_owned)
+    });
+    let json = json.map_err(|error| error.message.to_string())?;
+    Ok(JsonReader::new(&json, Limits::default()).read_string().unwrap().into_owned())
+}
+
+#[test]
+fn text_is_read_by_its_charset() {
+    for (content_type, body, expected) in [
+        ("Text/Plain", &b"hello"[..], "hello"),
+        ("text/plain", b"\xef\xbb\xbfmarked", "marked"),
+        ("text/plain; charset=UTF-8", b"\xc3\xbc", "\u{fc}"),
+        ("text/plain; charset=us-ascii", b"a", "a"),
+        ("text/plain; charset=ISO-8859-1", b"\xfcml", "\u{fc}ml"),
+    ] {
+        assert_eq!(text_of(content_type, body).as_deref(), Ok(expected), "{content_type}");
+    }
+    let refusal = |content_type, body| text_of(content_type, body).unwrap_err();
+    let refused = "the app's answer cannot be read as text: it ";
+    assert_eq!(refusal("text/plain", b"\xfc"), format!("{refused}is no UTF-8 text"));
+    let expected = format!("{refused}has charset \"utf-16\"; send utf-8");
+    assert_eq!(refusal("text/plain;charset=utf-16", b"a\0b\0"), expected);
+}
+
+#[test]
+fn an_error_is_read_by_its_charset() {
+    let mut error = answer(404, &[("content-type", "text/plain; charset=ISO-8859-1")], "");
+    error.body = b"\xfcber".as_slice().into();
+    assert_eq!(message(&error), "\u{fc}ber");
+    let error = answer(404, &[("content-type", "text/plain; charset=utf-16")], "a\0");
+    let expected = "; its body (2 bytes) has charset \"utf-16\"; send utf-8";
+    assert!(message(&error).ends_with(expected), "{}", message(&error));
+}
+
+/// A byte order mark hides nothing that follows it.
+#[test]
+fn an_exception_behind_a_mark_has_its_fields() {
+    let plain = answer(500, &[], r#"{"message":"m","code":7,"cause":{"class":"a.B"}}"#);
+    let marked =
+        answer(500, &[], "\u{feff}{\"message\":\"m\",\"code\":7,\"cause\":{\"class\":\"a.B\"}}");
+    let rule = (Statuses::parse("500").unwrap(), ErrorRule::Exception("a.Bad".into()));
+    let errors = StatusTable { rules: [rule].into() };
+    let written = |answer| with_form(None, &errors, |form| form.failure(answer).unwrap().value);
+    assert_eq!(written(&marked), written(&plain));
 }
 
 #[test]
@@ -107,7 +161,9 @@ fn text_is_a_string_only_where_a_string_is_returned() {
     assert_eq!(value("int", &marked).unwrap(), ReplyKind::Value);
     let packed = answer(200, &[("content-encoding", "gzip")], "7");
     assert!(value("int", &packed).unwrap_err().message.contains("encoded (gzip)"));
-    assert!(value("int", &answer(200, &[("content-encoding", "identity")], "7")).is_ok());
+    for encoding in ["identity", "Identity", ""] {
+        assert!(value("int", &answer(200, &[("content-encoding", encoding)], "7")).is_ok());
+    }
 }
 
 #[test]
