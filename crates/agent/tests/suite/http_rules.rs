@@ -124,9 +124,21 @@ fn a_head_is_as_long_as_the_limit_and_no_longer() {
         (vec!["content-length: +1"], "content-length must be one whole number"),
         (vec!["transfer-encoding: foo"], "transfer-encoding of a request must end in chunked"),
         (vec!["a b: c"], "the head of the request is not HTTP"),
+        (vec!["a: b", " c"], "a header goes on in a second line (obs-fold)"),
     ] {
         let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
         let answer = setup.answer(&format!("POST /x/y HTTP/1.1\r\nhost: a\r\n{fields}\r\n"));
+        assert!(answer.body.contains(said), "{said}: {answer:?}");
+    }
+    for (head, said) in [
+        (
+            "POST /x/y HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n",
+            "transfer-encoding needs HTTP/1.1",
+        ),
+        ("POST /x/y HTTP/1.2\r\nhost: x\r\n\r\n", "the version of HTTP is unknown"),
+    ] {
+        let answer = setup.answer(head);
+        assert_eq!(error_of(&answer), (400, "bad_request".into()), "{head:?}");
         assert!(answer.body.contains(said), "{said}: {answer:?}");
     }
     for nonsense in
@@ -141,6 +153,52 @@ fn a_head_is_as_long_as_the_limit_and_no_longer() {
     assert_eq!(http.read().status, 200);
     http.send("nonsense\r\n\r\n");
     assert_eq!(error_of(&http.read()), (400, "bad_request".into()));
+}
+
+/// What is no UTF-8 would be called with other values than those that were meant.
+#[test]
+fn a_body_is_utf8_and_goes_where_its_form_is_read() {
+    let setup = setup("");
+    let form = format!("interface={SERVICE}&method=echo&parameterTypesString=Ljava/lang/String;");
+    let form_type = "content-type: application/x-www-form-urlencoded";
+    let text = format!("{form}&parameter=a");
+    let path = format!("/{SERVICE}/echo");
+    let marked_form = format!("\u{feff}{text}");
+    for (path, headers, body) in [
+        ("/", vec![form_type], &*text),
+        ("/", vec!["content-type: application/x-www-form-urlencoded; charset=UTF-8"], &text),
+        ("/", vec![], &marked_form),
+        (&path, vec![STRING, "content-type: application/json;charset=us-ascii"], "[\"a\"]"),
+        (&path, vec![STRING, form_type], "[\"a\"]"),
+        (&path, vec![STRING], "\u{feff}[\"a\"]"),
+        (&path, vec![STRING, "content-encoding: Identity"], "[\"a\"]"),
+        (&path, vec![STRING, "content-encoding: "], "[\"a\"]"),
+    ] {
+        let answer = setup.answer(&request(path, &headers, body));
+        assert_eq!(answer.status, 200, "{headers:?} {body:?}: {answer:?}");
+    }
+    let broken = format!("{form}&parameter=%fc");
+    let latin1 = "content-type: application/x-www-form-urlencoded; charset=ISO-8859-1";
+    let utf16 = "content-type: application/json; charset=utf-16";
+    let json = "content-type: application/json";
+    for (path, headers, body, status, code, said) in [
+        (
+            "/",
+            vec![form_type],
+            &*broken,
+            400,
+            "bad_arguments",
+            "parameter 1 of the form is not UTF-8",
+        ),
+        ("/", vec![latin1], &text, 415, "unsupported_media_type", "charset \\\"iso-8859-1\\\""),
+        (&path, vec![utf16], "[]", 415, "unsupported_media_type", "charset \\\"utf-16\\\""),
+        ("/", vec![json], "[1]", 400, "bad_request", "says JSON, which goes to /INTERFACE/METHOD"),
+        (&path, vec![form_type], "parameter=1", 400, "bad_request", "forms go to /"),
+    ] {
+        let answer = setup.answer(&request(path, &headers, body));
+        assert_eq!(error_of(&answer), (status, code.into()), "{headers:?} {body:?}");
+        assert!(answer.body.contains(said), "{said}: {answer:?}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use http::{HeaderValue, Version};
 pub(crate) use wire::address::is_authority as is_host;
 
 use super::call_headers::TRACE;
+use crate::content::{Charset, MediaType};
 use crate::error::{CallError, Code, clip};
 
 /// What every header of ours begins with.
@@ -21,6 +22,7 @@ pub(super) struct Facts<'a> {
     /// Whether there are headers of ours, or of a trace.
     pub has_ours: bool,
     pub content_encoding: Option<&'a HeaderValue>,
+    pub content_type: Option<&'a HeaderValue>,
     /// Whether the body comes in chunks.
     pub is_chunked: bool,
     /// Whether `Connection` has an option other than `keep-alive`.
@@ -35,6 +37,18 @@ pub(super) struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
+    /// What the body is, as its sender says.
+    pub(super) fn media_type(&self) -> Option<MediaType<'a>> {
+        self.content_type.and_then(MediaType::of)
+    }
+
+    /// The charset of the body, if its sender names one. Most do not, and that is seen at once.
+    pub(super) fn charset(&self) -> Option<Charset<'a>> {
+        let content_type = self.content_type?;
+        memchr::memchr(b';', content_type.as_bytes())?;
+        MediaType::of(content_type)?.charset()
+    }
+
     /// Looks at all headers of a request.
     ///
     /// # Errors
@@ -53,6 +67,7 @@ impl<'a> Facts<'a> {
                     facts.has_options |= !value.as_bytes().eq_ignore_ascii_case(b"keep-alive");
                 }
                 "content-encoding" => facts.content_encoding = Some(value),
+                "content-type" => facts.content_type = Some(value),
                 "origin" => facts.origin = Some(value),
                 "sec-fetch-site" => facts.fetch_site = Some(value),
                 name if name.starts_with(PREFIX) || TRACE.contains(&name) => facts.has_ours = true,

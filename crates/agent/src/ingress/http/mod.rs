@@ -50,6 +50,7 @@ use self::session::Active;
 pub use self::session::HttpSession;
 use crate::call::ProviderReply;
 use crate::config::HttpIngressConfig;
+use crate::content::{BYTE_ORDER_MARK, Charset, is_identity};
 use crate::error::{CallError, Code, clip};
 use crate::invocation::{CallOrigin, Invocation};
 use crate::invoke::{instead_of_unreadable, invoke};
@@ -235,7 +236,7 @@ fn check_request(head: &Parts, facts: &Facts<'_>) -> Result<(), CallError> {
         let message = format!("{method} is not allowed here; use POST to call a method");
         return Err(CallError::new(Code::MethodNotAllowed, message));
     }
-    if let Some(encoding) = facts.content_encoding.filter(|name| *name != "identity") {
+    if let Some(encoding) = facts.content_encoding.filter(|name| !is_identity(name)) {
         let encoding = String::from_utf8_lossy(encoding.as_bytes());
         let message = format!(
             "content-encoding {:?} is not supported; send the body uncompressed",
@@ -243,7 +244,41 @@ fn check_request(head: &Parts, facts: &Facts<'_>) -> Result<(), CallError> {
         );
         return Err(CallError::new(Code::UnsupportedMediaType, message));
     }
-    Ok(())
+    match facts.charset() {
+        None | Some(Charset::Utf8) => Ok(()),
+        Some(Charset::Latin1) => Err(unknown_charset("iso-8859-1")),
+        Some(Charset::Other(name)) => Err(unknown_charset(name)),
+    }
+}
+
+#[cold]
+fn unknown_charset(name: &str) -> CallError {
+    let message = format!(
+        "charset {:?} of content-type is not supported; send the body in UTF-8",
+        clip(name)
+    );
+    CallError::new(Code::UnsupportedMediaType, message)
+}
+
+/// The same failure to read a call, and where to send the body if it is of the other form by its
+/// content type.
+#[cold]
+fn misplaced(mut error: CallError, style: Style, facts: &Facts<'_>, body: &[u8]) -> CallError {
+    // Some clients, curl among them, say of all bodies that they are forms.
+    let begins_with_name = body.first().is_some_and(u8::is_ascii_alphabetic);
+    let Some(media_type) = facts.media_type() else { return error };
+    let hint = match style {
+        Style::Text if media_type.is_json() => {
+            "the content type says JSON, which goes to /INTERFACE/METHOD; the body of / is a form"
+        }
+        Style::Json if media_type.is_form() && begins_with_name => {
+            "the content type says that it is a form; forms go to /, and the body of \
+             /INTERFACE/METHOD is JSON whatever its content type"
+        }
+        Style::Text | Style::Json => return error,
+    };
+    error.message = format!("{}; {hint}", error.message).into();
+    error
 }
 
 /// What the headers of a request say of its call.
@@ -275,16 +310,26 @@ async fn answer_request(
         entry.read_so_far(n_read.get());
     }
     let (body, _hold) = read.inspect_err(refused)?;
+    let body = match body.starts_with(BYTE_ORDER_MARK) {
+        true => body.slice(BYTE_ORDER_MARK.len()..),
+        false => body,
+    };
     session.read_whole(head, facts);
     let (form, target);
     let (style, mut invocation) = match head.uri.path() {
         "/" => {
-            form = form::Form::parse(&body).inspect_err(refused)?;
+            form = form::Form::parse(&body)
+                .map_err(|error| misplaced(error, Style::Text, facts, &body))
+                .inspect_err(refused)?;
             (Style::Text, form.invocation(headers, &more))
         }
         path => {
             target = json::MethodPath::parse(path).inspect_err(refused)?;
-            (Style::Json, target.invocation(headers, &more, &body).inspect_err(refused)?)
+            let invocation = target
+                .invocation(headers, &more, &body)
+                .map_err(|error| misplaced(error, Style::Json, facts, &body))
+                .inspect_err(refused)?;
+            (Style::Json, invocation)
         }
     };
     if options.refs == RefStyle::Path {

@@ -93,6 +93,36 @@ pub(super) static BAD_CODING: PreparedAnswer = PreparedAnswer {
     must end in chunked\",\"endpoint\":null,\"retryable\":false}",
 };
 
+/// A transfer coding in HTTP/1.0, which has none.
+pub(super) static CODING_WITHOUT_VERSION: PreparedAnswer = PreparedAnswer {
+    code: Code::BadRequest,
+    message: "transfer-encoding needs HTTP/1.1; with HTTP/1.0 send content-length",
+    bytes: b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\
+    content-type: application/json\r\ncontent-length: 136\r\n\r\n\
+    {\"code\":\"bad_request\",\"message\":\"transfer-encoding needs HTTP/1.1; with \
+    HTTP/1.0 send content-length\",\"endpoint\":null,\"retryable\":false}",
+};
+
+/// A version of HTTP that nobody speaks here.
+pub(super) static UNKNOWN_VERSION: PreparedAnswer = PreparedAnswer {
+    code: Code::BadRequest,
+    message: "the version of HTTP is unknown; send HTTP/1.1, HTTP/1.0 or HTTP/2",
+    bytes: b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\
+    content-type: application/json\r\ncontent-length: 134\r\n\r\n\
+    {\"code\":\"bad_request\",\"message\":\"the version of HTTP is unknown; send \
+    HTTP/1.1, HTTP/1.0 or HTTP/2\",\"endpoint\":null,\"retryable\":false}",
+};
+
+/// A field that goes on in a further line, which RFC 9112 forbids.
+pub(super) static FOLDED_FIELD: PreparedAnswer = PreparedAnswer {
+    code: Code::BadRequest,
+    message: "a header goes on in a second line (obs-fold); write each in one line",
+    bytes: b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\
+    content-type: application/json\r\ncontent-length: 137\r\n\r\n\
+    {\"code\":\"bad_request\",\"message\":\"a header goes on in a second line \
+    (obs-fold); write each in one line\",\"endpoint\":null,\"retryable\":false}",
+};
+
 /// GOAWAY of HTTP/2 with ENHANCE_YOUR_CALM. Which requests were begun is left open: none of them
 /// may be repeated blindly.
 pub(super) const CALM_DOWN: &[u8] =
@@ -125,6 +155,9 @@ mod tests {
                 &PATH_TOO_LONG,
                 &BAD_LENGTH,
                 &BAD_CODING,
+                &CODING_WITHOUT_VERSION,
+                &UNKNOWN_VERSION,
+                &FOLDED_FIELD,
             ])
         {
             let text = std::str::from_utf8(bytes).unwrap();

@@ -105,14 +105,20 @@ impl HttpSession {
     }
 }
 
-/// What is wrong with the fields of a head of HTTP/1, if it is one of what callers bring about.
+/// What is wrong with a head of HTTP/1, if it is one of what callers bring about.
 fn fault_of(head: &[u8]) -> Option<&'static PreparedAnswer> {
-    let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    // HTTP/1.0 has no transfer codings.
-    let has_codings = lines.next()?.ends_with(b" HTTP/1.1");
+    let mut lines =
+        head.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let version = lines.next()?.trim_ascii().rsplit(|byte| *byte == b' ').next()?;
+    if version != b"HTTP/1.1" && version != b"HTTP/1.0" {
+        return is_version(version).then_some(&prepared_answers::UNKNOWN_VERSION);
+    }
     let (mut length, mut is_good_length) = (None, true);
     let mut is_good_coding = None;
     for line in lines.take_while(|line| !line.is_empty()) {
+        if line.starts_with(b" ") || line.starts_with(b"\t") {
+            return Some(&prepared_answers::FOLDED_FIELD);
+        }
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         if name.eq_ignore_ascii_case(b"content-length") {
@@ -125,10 +131,17 @@ fn fault_of(head: &[u8]) -> Option<&'static PreparedAnswer> {
         }
     }
     match is_good_coding {
-        Some(false) if has_codings => Some(&prepared_answers::BAD_CODING),
+        Some(_) if version == b"HTTP/1.0" => Some(&prepared_answers::CODING_WITHOUT_VERSION),
+        Some(false) => Some(&prepared_answers::BAD_CODING),
         _ if !is_good_length => Some(&prepared_answers::BAD_LENGTH),
         _ => None,
     }
+}
+
+/// Whether a word is written as a version of HTTP is.
+fn is_version(word: &[u8]) -> bool {
+    let number = word.strip_prefix(b"HTTP/").unwrap_or_default();
+    !number.is_empty() && number.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
 }
 
 /// The path that a head asks for, if it begins with a request's line.
@@ -146,6 +159,31 @@ fn path_of(head: &[u8]) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_head_is_told() {
+        let fault = |head: &str| fault_of(head.as_bytes()).map(|answer| answer.message);
+        let coding = "transfer-encoding: chunked\r\n\r\n";
+        for (head, expected) in [
+            (format!("POST /a HTTP/1.0\r\n{coding}"), &prepared_answers::CODING_WITHOUT_VERSION),
+            ("POST /a HTTP/1.2\r\nhost: x\r\n\r\n".into(), &prepared_answers::UNKNOWN_VERSION),
+            ("POST /a HTTP/3\r\n\r\n".into(), &prepared_answers::UNKNOWN_VERSION),
+            ("POST /a HTTP/1.1\r\na: b\r\n\tc\r\n\r\n".into(), &prepared_answers::FOLDED_FIELD),
+            ("POST /a HTTP/1.1\na: b\n  c: d\n\n".into(), &prepared_answers::FOLDED_FIELD),
+        ] {
+            assert_eq!(fault(&head), Some(expected.message), "{head:?}");
+        }
+        for head in [
+            &*format!("POST /a HTTP/1.1\r\n{coding}"),
+            "POST /a HTTP/1.1\r\na: b\r\n\r\n c",
+            "nonsense\r\n\r\n",
+            "POST /a HTTP/\r\n",
+            "POST /a http/1.2\r\n",
+            "",
+        ] {
+            assert_eq!(fault(head), None, "{head:?}");
+        }
+    }
 
     #[test]
     fn a_path_is_known_where_the_line_is_one() {
