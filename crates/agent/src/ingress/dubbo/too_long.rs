@@ -12,7 +12,8 @@ impl DubboSession {
     #[cold]
     pub(super) fn note_too_long(&self, now: Instant, len: usize) {
         let max_len = self.max_body_len;
-        let message = format!("the body is longer than the limit of {max_len} bytes");
+        let message =
+            format!("the body is longer than the limit of {max_len} bytes (max_body_bytes)");
         let error = CallError::new(Code::BodyTooLarge, message);
         debug!(%error, len, "request refused");
         if let Some(mut entry) = self.services.worker().journal.begin("dubbo", Some(self.peer), now)

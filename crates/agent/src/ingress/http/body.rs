@@ -213,7 +213,7 @@ async fn next_frame(
 }
 
 fn too_large(max_len: usize) -> CallError {
-    let message = format!("the body is longer than the limit of {max_len} bytes");
+    let message = format!("the body is longer than the limit of {max_len} bytes (max_body_bytes)");
     CallError::new(Code::BodyTooLarge, message)
 }
 

@@ -41,5 +41,12 @@ pub(super) fn refused(error: &SendError) -> CallError {
         SendError::TooLarge { .. } | SendError::TooManyEntries { .. } => Code::BodyTooLarge,
         _ => Code::Internal,
     };
-    CallError::new(code, error.to_string())
+    let message = match error {
+        SendError::TooLarge { .. } => format!(
+            "{error}; it is the limit of links between agents, which no key changes: send shorter \
+             arguments or attachments"
+        ),
+        _ => error.to_string(),
+    };
+    CallError::new(code, message)
 }
