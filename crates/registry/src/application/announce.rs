@@ -293,14 +293,16 @@ impl Task {
             mappings.map(|(_, (established, _))| established.clone()).collect();
         let Some(current) = self.instances.get_mut(place) else { return };
         before.extend(current.report.iter().map(|(established, _)| established.clone()));
+        if !waiting.is_empty() {
+            let mut established = current.established.clone();
+            tokio::spawn(async move {
+                // Also if it is replaced once more.
+                let _ = established.wait_for(|is| *is).await;
+                waiting.into_iter().for_each(|done| _ = done.send(()));
+            });
+        }
         let mut established = current.established.clone();
-        tokio::spawn(async move {
-            // Also if it is replaced once more.
-            let _ = established.wait_for(|is| *is).await;
-            waiting.into_iter().for_each(|done| _ = done.send(()));
-        });
-        let mut established = current.established.clone();
-        current.telling.abort_all();
+        current.telling = JoinSet::new();
         current.telling.spawn(async move {
             for document in &mut before {
                 let _ = document.wait_for(|is| *is).await;
