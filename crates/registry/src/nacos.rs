@@ -128,6 +128,10 @@ impl Store for NacosRegistry {
         Ok(self.registrar.add(offers::place(registration, group, cluster)?))
     }
 
+    fn close(&self) -> Wait<'_, ()> {
+        Box::pin(self.registrar.close())
+    }
+
     fn presence(&self, wanted: &ServiceKey) -> Presence {
         self.index.presence(wanted, &self.runtime)
     }

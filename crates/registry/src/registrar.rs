@@ -5,7 +5,8 @@
 //! - An entry counts as established only between a write that the store has confirmed and the loss
 //!   of its session.
 //! - What two registrations have in common is removed with the last of them.
-//! - When the last handle is gone, the session is closed, and with it everything that is left.
+//! - When the last handle is gone, or one of them says so, the session is closed, and with it
+//!   everything that is left.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,8 +30,18 @@ pub(crate) struct Registrar {
 
 #[derive(Debug)]
 enum RegistrarCommand {
-    Add { id: u64, entry: PlacedRegistration },
-    Remove { id: u64, done: oneshot::Sender<()> },
+    Add {
+        id: u64,
+        entry: PlacedRegistration,
+    },
+    Remove {
+        id: u64,
+        done: oneshot::Sender<()>,
+    },
+    /// Dropped when the session is closed.
+    Close {
+        open: oneshot::Sender<()>,
+    },
 }
 
 #[derive(Debug)]
@@ -44,7 +55,8 @@ impl Registrar {
     pub(crate) fn start(session: Box<dyn StoreSession>, runtime: &Handle) -> Self {
         // Unbounded, because dropping a registration cannot wait; its callers bound it.
         let (commands, receiver) = mpsc::unbounded_channel();
-        let keeper = Keeper { session, commands: receiver, ledger: Ledger::default() };
+        let ledger = Ledger::default();
+        let keeper = Keeper { session, commands: receiver, ledger, open: None };
         runtime.spawn(keeper.run());
         Self { commands, next_id: Arc::default() }
     }
@@ -62,6 +74,14 @@ impl Registrar {
         };
         (receiver, Box::new(withdraw))
     }
+
+    /// Closes the session, and waits until it is closed. Nothing is registered from then on.
+    pub(crate) async fn close(&self) {
+        let (open, closed) = oneshot::channel();
+        let _ = self.commands.send(RegistrarCommand::Close { open });
+        // Whoever else has closed it has dropped the sender, too.
+        let _ = closed.await;
+    }
 }
 
 /// What should be in the store, and what is. Nothing here waits.
@@ -73,22 +93,15 @@ struct Ledger {
 }
 
 impl Ledger {
-    fn take(&mut self, command: RegistrarCommand) {
-        match command {
-            RegistrarCommand::Add { id, entry } => {
-                self.entries.insert(id, entry);
-            }
-            RegistrarCommand::Remove { id, done } => {
-                let Some(entry) = self.entries.remove(&id) else { return };
-                entry.established.send_replace(false);
-                let path = &entry.placed.path;
-                if self.entries.values().any(|other| other.placed.path == *path) {
-                    let _ = done.send(());
-                    return;
-                }
-                self.removals.push((entry.placed, done));
-            }
+    fn remove(&mut self, id: u64, done: oneshot::Sender<()>) {
+        let Some(entry) = self.entries.remove(&id) else { return };
+        entry.established.send_replace(false);
+        let path = &entry.placed.path;
+        if self.entries.values().any(|other| other.placed.path == *path) {
+            let _ = done.send(());
+            return;
         }
+        self.removals.push((entry.placed, done));
     }
 
     fn held(&self) -> Vec<Placed> {
@@ -124,6 +137,8 @@ struct Keeper {
     session: Box<dyn StoreSession>,
     commands: mpsc::UnboundedReceiver<RegistrarCommand>,
     ledger: Ledger,
+    /// Dropped, it tells whoever has the session closed that it is.
+    open: Option<oneshot::Sender<()>>,
 }
 
 impl Keeper {
@@ -132,12 +147,9 @@ impl Keeper {
         loop {
             let is_ready = tokio::select! {
                 is_ready = self.session.ready() => is_ready,
-                command = self.commands.recv() => match command {
-                    Some(command) => {
-                        self.ledger.take(command);
-                        continue;
-                    }
-                    None => break,
+                command = self.commands.recv() => match self.take(command) {
+                    true => continue,
+                    false => break,
                 },
             };
             // With the last handle the store's connection ends, too.
@@ -157,25 +169,38 @@ impl Keeper {
             // Who withdraws something does not wait for what cannot be written.
             tokio::select! {
                 () = tokio::time::sleep(backoff.next_wait()) => {}
-                command = self.commands.recv() => match command {
-                    Some(command) => self.ledger.take(command),
-                    None => break,
-                },
+                command = self.commands.recv() => if !self.take(command) { break },
             }
         }
         self.session.close().await;
     }
 
-    /// Keeps everything registered. Ends well only when all handles are gone.
+    /// Takes what a handle says, or that all of them are gone. False if the session is to end.
+    fn take(&mut self, command: Option<RegistrarCommand>) -> bool {
+        match command {
+            Some(RegistrarCommand::Add { id, entry }) => {
+                self.ledger.entries.insert(id, entry);
+                true
+            }
+            Some(RegistrarCommand::Remove { id, done }) => {
+                self.ledger.remove(id, done);
+                true
+            }
+            Some(RegistrarCommand::Close { open }) => {
+                self.open = Some(open);
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Keeps everything registered. Ends well only when the session is to end.
     async fn serve(&mut self, backoff: &mut Backoff) -> Result<(), StoreError> {
         let mut ticks = tokio::time::interval(self.session.keep_interval());
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                command = self.commands.recv() => match command {
-                    Some(command) => self.ledger.take(command),
-                    None => return Ok(()),
-                },
+                command = self.commands.recv() => if !self.take(command) { return Ok(()) },
                 // The first tick comes at once: what a new connection finds may be anything.
                 _ = ticks.tick() => self.keep().await?,
                 () = self.session.lost() => return Err(StoreError::Away),

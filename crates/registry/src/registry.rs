@@ -315,6 +315,13 @@ impl Registry {
         }
     }
 
+    /// Ends the session of the registrations made here, and with it what is left of them. Without
+    /// that, the session outlives the process for as long as the store keeps it. Nothing is
+    /// registered from then on. The members of several registries are closed one by one.
+    pub async fn close(&self) {
+        self.shared.store.close().await;
+    }
+
     /// How the registry itself does, for readiness checks and metrics.
     #[must_use]
     pub fn status(&self) -> watch::Receiver<RegistryStatus> {

@@ -53,6 +53,12 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         registration: &Registration,
     ) -> Result<(watch::Receiver<bool>, Withdraw), RegistryError>;
 
+    /// Ends the session that the registrations belong to, and with it what is left of them. Nothing
+    /// is registered from then on.
+    fn close(&self) -> Wait<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// Takes another list over while it runs; `false` if this store has no list.
     ///
     /// # Errors

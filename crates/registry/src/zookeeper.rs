@@ -123,6 +123,10 @@ impl Store for ZooKeeperRegistry {
         Ok(self.registrar.add(self.paths.place(registration)?))
     }
 
+    fn close(&self) -> Wait<'_, ()> {
+        Box::pin(self.registrar.close())
+    }
+
     fn presence(&self, wanted: &ServiceKey) -> Presence {
         self.index.presence(wanted, &self.runtime)
     }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use registry::Registry;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -44,6 +45,9 @@ use crate::worker::{ListenerProtocol, ToWorker, Worker, WorkerSetup};
 
 /// How long an agent that ends waits for its access log to take the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// How long an agent that ends waits until its sessions in the registries are over.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How long a reload waits for the file system that has the access log.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
@@ -280,6 +284,7 @@ impl Control {
                 }
                 Command::Drain(reply) => {
                     let summary = self.drain(&mut inbox).await;
+                    self.close_registries().await;
                     self.journal.close(LAST_LINES);
                     let _ = reply.send(summary);
                     return;
@@ -363,6 +368,14 @@ impl Control {
             );
         }
         DrainSummary { complete, cut_off, took: started.elapsed() }
+    }
+
+    /// Ends our sessions there, which are empty by now: they would outlive the process.
+    async fn close_registries(&self) {
+        let close = join_all(self.registries.iter().map(|(.., registry)| registry.close()));
+        if tokio::time::timeout(LAST_WORDS, close).await.is_err() {
+            debug!("a registry cannot be reached; our session there ends by itself");
+        }
     }
 }
 

@@ -213,3 +213,24 @@ async fn the_session_is_closed_with_the_last_handle() {
     store.shows(|state| state.n_closed == 1).await;
     assert!(store.change(|state| state.entries.is_empty()));
 }
+
+#[tokio::test]
+async fn the_session_is_closed_when_a_handle_says_so() {
+    let (registrar, store, _reports) = start();
+    let (mut established, _withdrawal) = registrar.add(placed("a"));
+    is(&mut established, true).await;
+    timeout(LONG, registrar.close()).await.unwrap();
+    store.change(|state| assert!(state.n_closed == 1 && state.entries.is_empty()));
+    timeout(LONG, registrar.close()).await.expect("it is closed");
+    let (late, _withdrawal) = registrar.add(placed("b"));
+    assert!(!*late.borrow());
+}
+
+#[tokio::test]
+async fn a_session_is_closed_while_its_store_is_away() {
+    let (registrar, store, _reports) = start();
+    store.is_there.send_replace(false);
+    let _waits = registrar.add(placed("a"));
+    timeout(LONG, registrar.close()).await.unwrap();
+    assert_eq!(store.change(|state| state.n_closed), 1);
+}

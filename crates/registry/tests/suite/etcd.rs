@@ -3,6 +3,7 @@
 use dubbo_proto::url::encode_key;
 use interop_harness::Etcd;
 use registry::{Freshness, Layout, Presence, RuleDocument};
+use tokio::time::timeout;
 
 use crate::support::etcd::*;
 use crate::support::{LONG, link, registration, service, shows, status_is};
@@ -38,6 +39,24 @@ async fn contest_layout_end_to_end() {
     registered.withdraw().await.unwrap();
     assert_eq!(etcd.keys(KEY).unwrap(), Vec::<String>::new());
     shows(&subscription, Freshness::Current, &[]).await;
+}
+
+/// How many leases etcd has.
+fn n_leases(etcd: &Etcd) -> usize {
+    let listed = etcd.etcdctl(&["lease", "list", "-w", "json"]).unwrap();
+    listed.matches("\"id\":").count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_lease_outlives_a_registry_that_is_closed() {
+    let etcd = Etcd::start().unwrap();
+    let registry = contest(&etcd);
+    let registered = registry.register(&registration("a.IFoo", link(1))).unwrap();
+    registered.established().await;
+    registered.withdraw().await.unwrap();
+    assert_eq!(n_leases(&etcd), 1, "the next registration would hang on it");
+    timeout(LONG, registry.close()).await.unwrap();
+    assert_eq!(n_leases(&etcd), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
