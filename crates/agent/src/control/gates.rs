@@ -2,7 +2,7 @@
 //! many threads an app says that it has, where it is registered.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use dubbo_proto::ServiceKey;
 use registry::{Endpoint, Registry};
@@ -17,31 +17,38 @@ use crate::metrics::Hub;
 pub(super) struct Gates {
     hub: Hub,
     n_workers: usize,
-    by_app: BTreeMap<String, Arc<SharedGate>>,
+    /// Calls may still be in an app that is no longer exported: they count if it is again.
+    by_app: BTreeMap<String, Weak<SharedGate>>,
+    /// Those of the apps that are exported.
+    exported: Vec<Arc<SharedGate>>,
     watchers: JoinSet<()>,
 }
 
 impl Gates {
     pub(super) fn new(hub: Hub, n_workers: usize) -> Self {
-        Self { hub, n_workers, by_app: BTreeMap::new(), watchers: JoinSet::new() }
+        let (by_app, exported) = Default::default();
+        Self { hub, n_workers, by_app, exported, watchers: JoinSet::new() }
     }
 
     /// The gate before the app of an export.
     pub(super) fn before(&mut self, export: &ExportConfig) -> Arc<SharedGate> {
-        let (app, n_workers) = (export.app.address(), self.n_workers);
-        let gate = self.by_app.entry(app);
-        Arc::clone(gate.or_insert_with_key(|app| {
-            Arc::new(SharedGate::new(app.clone(), export.capacity, n_workers))
-        }))
+        let app = export.app.address();
+        if let Some(gate) = self.by_app.get(&app).and_then(Weak::upgrade) {
+            return gate;
+        }
+        let gate = Arc::new(SharedGate::new(app.clone(), export.capacity, self.n_workers));
+        self.by_app.insert(app, Arc::downgrade(&gate));
+        gate
     }
 
-    /// Forgets the apps that are no longer exported, takes over the capacities of the others, and
-    /// looks for what Dubbo apps say of themselves where nothing is configured.
+    /// Lets go of the apps that are no longer exported, takes over the capacities of the others,
+    /// and looks for what Dubbo apps say of themselves where nothing is configured.
     pub(super) fn follow(&mut self, config: &Config, registries: &[(String, Registry)]) {
-        self.by_app.retain(|app, _| config.exports.iter().any(|it| it.app.address() == *app));
+        let mut exported = BTreeMap::new();
         self.watchers = JoinSet::new();
         for export in &config.exports {
             let gate = self.before(export);
+            exported.insert(gate.app().to_owned(), Arc::clone(&gate));
             let capacity = config.capacity_of(gate.app());
             gate.configure(capacity);
             let Some((_, registry)) = registries.get(export.registry) else { continue };
@@ -50,7 +57,9 @@ impl Gates {
                 self.watchers.spawn(follow(gate, registry.clone(), export.service.clone()));
             }
         }
-        self.hub.show_gates(self.by_app.values().cloned().collect());
+        self.exported = exported.into_values().collect();
+        self.hub.show_gates(self.exported.clone());
+        self.by_app.retain(|_, gate| 0 < gate.strong_count());
     }
 }
 
@@ -70,5 +79,39 @@ async fn follow(gate: Arc<SharedGate>, registry: Registry, service: ServiceKey) 
         if snapshots.changed().await.is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+
+    const CONFIG: &str = "
+        [[registry]]
+        kind = 'etcd'
+        [link]
+        listen = '127.0.0.1:1'
+        [[export]]
+        interface = 'com.acme.Echo'
+        app = 'dubbo://127.0.0.1:1'
+        capacity = 1
+    ";
+
+    #[test]
+    fn an_app_has_the_same_gate_again_while_anybody_uses_it() {
+        let config = crate::config::parse(CONFIG, "test.toml").unwrap();
+        let none = Config { exports: Vec::new(), ..config.clone() };
+        let mut gates = Gates::new(Hub::new(&Code::NAMES), 1);
+        gates.follow(&config, &[]);
+        // As a worker does whose calls are in the app.
+        let used = gates.before(&config.exports[0]);
+        gates.follow(&none, &[]);
+        gates.follow(&config, &[]);
+        assert!(Arc::ptr_eq(&used, &gates.before(&config.exports[0])));
+        gates.follow(&none, &[]);
+        drop(used);
+        gates.follow(&none, &[]);
+        assert!(gates.by_app.is_empty());
     }
 }
