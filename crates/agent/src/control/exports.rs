@@ -213,6 +213,7 @@ impl Exports {
         self.leaving.insert(service.clone(), withdrawn.subscribe());
         let (workers, service) = (self.workers.clone(), service.clone());
         let readiness = self.readiness.clone();
+        while self.farewells.try_join_next().is_some() {}
         self.farewells.spawn(async move {
             while keepers.join_next().await.is_some() {}
             withdrawn.send_replace(true);
@@ -438,7 +439,11 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
+    use registry::{MemoryHub, RegistryConfig};
+    use tokio::sync::mpsc;
+
     use super::*;
+    use crate::error::Code;
     use crate::testing::on_worker;
 
     /// Consumers choose the serialization by this parameter, and read times in milliseconds.
@@ -487,5 +492,36 @@ mod tests {
         drop(health);
         let polled = down.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(matches!(polled, Poll::Ready(Err(_))));
+    }
+
+    const CONFIG: &str = "
+        [[registry]]
+        kind = 'etcd'
+        [link]
+        listen = '127.0.0.1:1'
+        [[export]]
+        interface = 'com.acme.Echo'
+        app = 'dubbo://127.0.0.1:1'
+    ";
+
+    /// An export that comes and goes with each reload leaves nothing behind.
+    #[test]
+    fn farewells_that_are_over_are_forgotten() {
+        on_worker(async || {
+            let config = crate::config::parse(CONFIG, "test.toml").unwrap();
+            let memory = RegistryConfig::Memory(MemoryHub::new());
+            let registries = vec![("main".to_owned(), Registry::open(memory).unwrap())];
+            let (addresses, hub) = (Addresses::default(), Hub::new(&Code::NAMES));
+            let mut exports = Exports::new(&config, &addresses, registries, Readiness::new(), hub);
+            let (inbox, mut told) = mpsc::unbounded_channel();
+            exports.start(Vec::new(), &[WorkerHandle { inbox }]);
+            let [export] = &config.exports[..] else { panic!("there is one") };
+            for _ in 0..2 {
+                exports.change(ExportChange::Added(export.clone()));
+                exports.change(ExportChange::Removed(export.service.clone()));
+                assert_eq!(exports.farewells.len(), 1);
+                while !matches!(told.recv().await.unwrap(), ToWorker::Withdraw(..)) {}
+            }
+        });
     }
 }
