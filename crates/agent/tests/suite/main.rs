@@ -10,6 +10,7 @@ mod connection_count;
 mod credits;
 mod dashboard;
 mod definitions;
+mod dubbo_callers_that_go;
 mod dubbo_ingress;
 mod early_answers;
 mod ejection;

@@ -77,6 +77,9 @@ impl Flight {
     /// Gives the call up: nobody waits for its reply any more.
     pub(super) fn cancel(self) {
         self.sent.cancel();
+        if let CallCounter::Export(stats, _) = &self.counted {
+            stats.finished(self.started.elapsed(), Some(Code::Cancelled as u8));
+        }
     }
 }
 

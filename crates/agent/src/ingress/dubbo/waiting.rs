@@ -20,6 +20,7 @@ use crate::call::{Call, Consumer, Outcome, Payload, Times, counted_as, wait};
 use crate::cluster::{Doubt, Member, MethodRule};
 use crate::error::{CallError, Code};
 use crate::gate::{self, Admitted};
+use crate::metrics::CallStats;
 use crate::routes::ClusterRoute;
 use crate::upstream::{DubboForm, dubbo};
 
@@ -87,7 +88,7 @@ pub(super) enum Waiting {
 }
 
 /// Sends a request as soon as what it waits for is there.
-async fn pass_on(
+pub(super) async fn pass_on(
     waiting: Waiting,
     received: &Received,
     caller: CallerId,
@@ -115,26 +116,62 @@ async fn pass_on(
         }
         Waiting::AtGate(Export { backend, .. }, waiting) => {
             let admitted = waiting.admitted().await;
-            backend.stats.started();
+            let counted = ExportCall::begin(&backend.stats, received.now);
             match admitted {
-                Ok(admitted) => call_app(&backend, admitted, received, deadline).await,
+                Ok(admitted) => call_app(&backend, counted, admitted, received, deadline).await,
                 Err(error) => {
-                    let latency = received.now.elapsed();
-                    backend.stats.finished(latency, Some(error.code as u8));
+                    counted.finished(Instant::now(), Some(error.code));
                     Err(error)
                 }
             }
         }
         Waiting::ForApp(Export { backend, .. }, admitted) => {
-            backend.stats.started();
-            call_app(&backend, admitted, received, deadline).await
+            let counted = ExportCall::begin(&backend.stats, received.now);
+            call_app(&backend, counted, admitted, received, deadline).await
         }
+    }
+}
+
+/// A call that an export counts as begun. Dropped, its caller has gone away.
+struct ExportCall<'a> {
+    stats: Option<&'a CallStats>,
+    came: Instant,
+}
+
+impl<'a> ExportCall<'a> {
+    fn begin(stats: &'a CallStats, came: Instant) -> Self {
+        stats.started();
+        Self { stats: Some(stats), came }
+    }
+
+    fn sent_one_way(mut self) {
+        if let Some(stats) = self.stats.take() {
+            stats.sent_one_way();
+        }
+    }
+
+    fn finished(mut self, now: Instant, code: Option<Code>) {
+        self.finish(now, code);
+    }
+
+    fn finish(&mut self, now: Instant, code: Option<Code>) {
+        if let Some(stats) = self.stats.take() {
+            let latency = now.saturating_duration_since(self.came);
+            stats.finished(latency, code.map(|code| code as u8));
+        }
+    }
+}
+
+impl Drop for ExportCall<'_> {
+    fn drop(&mut self) {
+        self.finish(Instant::now(), Some(Code::Cancelled));
     }
 }
 
 /// Makes a call that was let in, and waits for its outcome.
 async fn call_app(
     backend: &Backend,
+    counted: ExportCall<'_>,
     admitted: Admitted,
     received: &Received,
     deadline: Instant,
@@ -159,12 +196,11 @@ async fn call_app(
     match error {
         None if is_sent_one_way => {
             admitted.sent_one_way(now);
-            backend.stats.sent_one_way();
+            counted.sent_one_way();
         }
         error => {
             admitted.ended(now, error);
-            let latency = now.saturating_duration_since(received.now);
-            backend.stats.finished(latency, counted_as(&outcome).map(|code| code as u8));
+            counted.finished(now, counted_as(&outcome));
         }
     }
     outcome

@@ -1,3 +1,6 @@
+use std::pin::pin;
+use std::task::{Context, Waker};
+
 use bytes::BytesMut;
 use dubbo_proto::{
     ClientConfig, ClientConnection, ClientEvent, RequestHead, RequestTemplate, Serialization,
@@ -6,10 +9,11 @@ use dubbo_proto::{
 use registry::{Endpoint, Protocol, Snapshot};
 use wire::{Group, Machine};
 
-use super::super::waiting::{MAX_COPIED_LEN, MAX_WAITING_ONE_WAY};
+use super::super::waiting::{MAX_COPIED_LEN, MAX_WAITING_ONE_WAY, pass_on};
 use super::super::{DubboListener, Offers};
 use super::*;
 use crate::config::DubboLimits;
+use crate::metrics::CallTotals;
 use crate::route::{Parameters, Plan, RouteName, WHOLE};
 use crate::testing::{NOWHERE, account, offer, on_worker, until, worker_setup};
 use crate::worker::Worker;
@@ -163,6 +167,32 @@ fn a_flight_that_is_given_up_frees_what_it_kept() {
         assert_eq!(flights.len(), 1);
         flights.into_iter().for_each(super::super::flights::Flight::cancel);
         until(|| (consumer.kept() == (0, 0)).then_some(())).await;
+    });
+}
+
+/// Who waits for the first connection to an app counts, until its caller goes away.
+#[test]
+fn an_exports_call_that_is_given_up_is_counted_as_ended() {
+    on_worker(async || {
+        let consumer = ConsumerFixture::of_exports();
+        let key = ServiceKey::new(SERVICE, "", "").unwrap();
+        let (backend, max_timeout) = consumer.worker.backend(&key).unwrap();
+        let (stats, received) = (Arc::clone(&backend.stats), received(true));
+        let counted = || {
+            let mut totals = CallTotals::default();
+            totals.add(&stats);
+            let failed: Vec<_> = totals.failed(&Code::NAMES).collect();
+            (totals.in_flight(), failed)
+        };
+        let (session, deadline) = (&consumer.session, received.now + LONG);
+        let admitted = backend.gate.enter(received.now).unwrap();
+        let waiting = Waiting::ForApp(Export { backend, max_timeout }, admitted);
+        {
+            let mut call = pin!(pass_on(waiting, &received, session.caller(), deadline));
+            assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            assert_eq!(counted(), (1, Vec::new()));
+        }
+        assert_eq!(counted(), (0, vec![("cancelled".to_owned(), 1)]));
     });
 }
 
