@@ -175,6 +175,9 @@ impl Backend {
 
     /// The service is no longer offered by this app. Calls that are here are still made.
     fn withdraw(&self) {
+        if let App::Http(app) = &self.app {
+            app.health().end();
+        }
         self.withdrawn_at.set(Some(Instant::now()));
         self.withdrawn.notify_waiters();
     }

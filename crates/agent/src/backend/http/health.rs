@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
 use super::pool::{HttpPool, PoolLimits};
@@ -15,8 +16,13 @@ use crate::config::http_app::HealthConfig;
 use crate::config::http_app::origin::AppOrigin;
 use crate::upstream::Standing;
 
-/// What is known of an app's health.
+/// The health checks of an app, and what is known by them. They end when it is dropped.
 pub struct Health {
+    state: Rc<HealthState>,
+    checks: AbortHandle,
+}
+
+struct HealthState {
     standing: Cell<Standing>,
     changed: Notify,
     soon: Notify,
@@ -29,10 +35,9 @@ const AWAY_INTERVAL: Duration = Duration::from_millis(250);
 const MAX_ANSWER_LEN: usize = 64 * 1024;
 
 impl Health {
-    /// Begins to look after the app at `origin`, for as long as the worker lives. Must be called
-    /// on the worker's runtime.
-    pub fn watch(origin: &AppOrigin, config: &HealthConfig) -> Rc<Self> {
-        let health = Rc::new(Self {
+    /// Begins to look after the app at `origin`. Must be called on the worker's runtime.
+    pub fn watch(origin: &AppOrigin, config: &HealthConfig) -> Self {
+        let state = Rc::new(HealthState {
             standing: Cell::new(Standing::Connecting),
             changed: Notify::new(),
             soon: Notify::new(),
@@ -47,25 +52,38 @@ impl Health {
         };
         let pool = HttpPool::new(origin.clone(), limits, None);
         let checks = Checks { origin: origin.clone(), config: config.clone(), pool };
-        tokio::task::spawn_local(checks.run(Rc::clone(&health)));
-        health
+        let checks = tokio::task::spawn_local(checks.run(Rc::clone(&state))).abort_handle();
+        Self { state, checks }
     }
 
     /// The app's state.
     pub fn standing(&self) -> Standing {
-        self.standing.get()
+        self.state.standing.get()
     }
 
     /// Waits until [`Health::standing`] may have changed.
     pub async fn changed(&self) {
-        self.changed.notified().await;
+        self.state.changed.notified().await;
     }
 
     /// The next check is made now.
     pub fn check_soon(&self) {
-        self.soon.notify_one();
+        self.state.soon.notify_one();
     }
 
+    /// Ends the checks: what was known last stays.
+    pub fn end(&self) {
+        self.checks.abort();
+    }
+}
+
+impl Drop for Health {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl HealthState {
     fn note(&self, address: &str, standing: Standing, reason: &str) {
         let before = self.standing.replace(standing);
         if before == standing {
@@ -86,7 +104,7 @@ struct Checks {
 }
 
 impl Checks {
-    async fn run(self, health: Rc<Health>) {
+    async fn run(self, health: Rc<HealthState>) {
         let address = self.origin.address();
         let mut n_failed = 0;
         loop {
@@ -99,12 +117,14 @@ impl Checks {
                 Err(reason) => {
                     n_failed += 1;
                     // An app that was never there need not prove that it is away.
-                    if self.config.n_failures <= n_failed || health.standing() != Standing::Ready {
+                    if self.config.n_failures <= n_failed
+                        || health.standing.get() != Standing::Ready
+                    {
                         health.note(&address, Standing::Down, &reason);
                     }
                 }
             }
-            let interval = match health.standing() {
+            let interval = match health.standing.get() {
                 Standing::Ready | Standing::Full => self.config.interval,
                 Standing::Connecting | Standing::Down => self.config.interval.min(AWAY_INTERVAL),
             };
@@ -131,5 +151,63 @@ impl Checks {
             Ok(answer) => Err(format!("{path} returned {}", answer.status)),
             Err(error) => Err(format!("{path}: {}", error.message)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::backend::{App, Backend, Backends, GateSetup, Gates};
+    use crate::error::Code;
+    use crate::gate::SharedGate;
+    use crate::metrics::Hub;
+    use crate::testing::{on_worker, pool, until};
+
+    const CONFIG: &str = "
+        [[registry]]
+        kind = 'etcd'
+        [link]
+        listen = '127.0.0.1:1'
+        [[export]]
+        interface = 'com.acme.Echo'
+        app = 'http://127.0.0.1:1'
+    ";
+
+    /// An export of an app that nobody can reach, and the task that asks for the app.
+    fn export() -> (Rc<Backend>, AbortHandle) {
+        let config = crate::config::parse(CONFIG, "test.toml").unwrap();
+        let [export] = &config.exports[..] else { panic!("there is one") };
+        let shared = Arc::new(SharedGate::new(export.app.address(), export.capacity, 1));
+        let gate = GateSetup { shared: &shared, worker: 0, gates: &Gates::default() };
+        let hub = Hub::new(&Code::NAMES);
+        let backend = Backend::start(export, &pool(), &config.clusters, &hub, &gate);
+        let App::Http(app) = &backend.app else { panic!("it speaks HTTP") };
+        let checks = app.health().checks.clone();
+        (Rc::new(backend), checks)
+    }
+
+    async fn ended(checks: &AbortHandle) {
+        until(|| checks.is_finished().then_some(())).await;
+    }
+
+    #[test]
+    fn checks_end_with_what_they_are_for() {
+        on_worker(async || {
+            let backends = Backends::default();
+            let ((first, of_first), (second, of_second)) = (export(), export());
+            backends.offer(1, &first);
+            until(|| (first.standing() == Standing::Down).then_some(())).await;
+            assert!(!of_first.is_finished());
+            backends.offer(2, &second);
+            ended(&of_first).await;
+            assert!(!of_second.is_finished(), "it has taken the place of the first");
+            backends.withdraw(&second.service, 2);
+            ended(&of_second).await;
+            let (unused, of_unused) = export();
+            drop(unused);
+            ended(&of_unused).await;
+        });
     }
 }

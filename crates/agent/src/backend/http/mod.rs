@@ -57,7 +57,7 @@ pub struct HttpApp {
     service: ServiceKey,
     config: Arc<HttpAppConfig>,
     pool: HttpPool,
-    health: Rc<Health>,
+    health: Health,
     fixed: Fixed,
 }
 
