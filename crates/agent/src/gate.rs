@@ -43,7 +43,7 @@ mod upkeep;
 
 /// A Dubbo provider goes on with a call that its caller has given up, and its answer says when it
 /// has ended. One that has not answered for so long never will.
-const LONGEST_WORK: Duration = Duration::from_secs(10);
+pub const LONGEST_WORK: Duration = Duration::from_secs(10);
 /// The timers of a worker are kept to this precision.
 const TIMER_STEP: Duration = Duration::from_millis(1);
 /// The least and the longest that a caller is told to stay away.

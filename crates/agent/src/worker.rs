@@ -21,7 +21,7 @@ use crate::backend::{Backend, Backends, GateSetup, Gates};
 use crate::config::{ClusterRules, ExportConfig};
 use crate::connections::{Connections, Direction, Session};
 use crate::error::CallError;
-use crate::gate::{DirectGates, OwnGates, SharedGate};
+use crate::gate::{DirectGates, LONGEST_WORK, OwnGates, SharedGate};
 use crate::inspect::Question;
 use crate::journal::Journal;
 use crate::memory::Memory;
@@ -408,7 +408,8 @@ async fn report_health(backend: Rc<Backend>, health: AppHealth, connections: Con
             });
         }
         if backend.withdrawn_at().is_some() {
-            return;
+            // By its connections, the gate knows which calls the app still works on.
+            return tokio::time::sleep(LONGEST_WORK).await;
         }
         tokio::select! {
             () = changed => {}

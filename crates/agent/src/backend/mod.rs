@@ -114,10 +114,13 @@ impl Gates {
             gate
         });
         if let App::Dubbo(app) = app {
-            let lanes = Rc::clone(&app.upstream);
-            gate.set_late_replies(Box::new(move || lanes.late_replies()));
-            let lanes = Rc::clone(&app.upstream);
-            gate.set_pauses_since(Box::new(move |now, quiet| lanes.pauses_since(now, quiet)));
+            // Links keep the gate for as long as they live, and must not keep the connections.
+            let lanes = Rc::downgrade(&app.upstream);
+            gate.set_late_replies(Box::new(move || lanes.upgrade()?.late_replies()));
+            let lanes = Rc::downgrade(&app.upstream);
+            gate.set_pauses_since(Box::new(move |now, quiet| {
+                lanes.upgrade()?.pauses_since(now, quiet)
+            }));
         }
         gate
     }
@@ -256,4 +259,28 @@ pub fn call_whole(
     let payload = Encoded { serialization: request.serialization(), bytes: &args };
     let call = Call { attachments: &attachments, ..call.with(method, payload) };
     app.call(&call, done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ClusterPolicy;
+    use crate::testing::{offer, on_worker, pool, until};
+
+    #[test]
+    fn a_gate_does_not_keep_the_connections_to_an_app_that_is_gone() {
+        on_worker(async || {
+            let offer = offer("com.acme.Echo", 1);
+            let setup = GateSetup { shared: &offer.gate, worker: 0, gates: &Gates::default() };
+            let rules = ClusterRules { default: ClusterPolicy::default(), rules: Vec::new() };
+            let hub = Hub::new(&Code::NAMES);
+            let backend = Backend::start(&offer.export, &pool(), &rules, &hub, &setup);
+            let App::Dubbo(app) = &backend.app else { panic!("it speaks Dubbo") };
+            let lanes = Rc::downgrade(&app.upstream);
+            // As a link does that has credits of it.
+            let _gate = Rc::clone(&backend.gate);
+            drop(backend);
+            until(|| (lanes.strong_count() == 0).then_some(())).await;
+        });
+    }
 }
