@@ -13,7 +13,7 @@ use dubbo_proto::ServiceKey;
 use registry::Registry;
 use tokio::sync::{Notify, mpsc};
 use tracing::{debug, info};
-use wire::{Budget, Connection, Departures, Detached, Group};
+use wire::{Account, Budget, Connection, Departures, Detached, Group};
 
 use self::arrivals::Arrivals;
 use self::turns::{InTurn, SessionTurns, Who};
@@ -281,10 +281,12 @@ impl Worker {
         self.outbound.is_stopped()
     }
 
-    /// Puts a session into the table, and serves its connection to the end.
+    /// Puts a session into the table, and serves its connection to the end. A handshake by TLS
+    /// draws from the connection's account.
     pub fn run_session<S: Session + 'static>(
         self: &Rc<Self>,
         connection: Detached,
+        account: Rc<Account>,
         session: &Rc<S>,
         serve: impl AsyncFnOnce(Connection) + 'static,
     ) {
@@ -303,7 +305,7 @@ impl Worker {
             match connection.attach() {
                 Ok(mut connection) => {
                     connection.close_by(&worker.departures);
-                    if let Some(connection) = secure(connection, &worker).await {
+                    if let Some(connection) = secure(connection, &account, &worker).await {
                         serve(connection).await;
                     }
                 }
@@ -346,7 +348,11 @@ impl Worker {
 
 /// Has a client shake hands, if the listener speaks TLS. `None` if it fails, or the worker drains
 /// meanwhile.
-async fn secure(connection: Connection, worker: &Worker) -> Option<Connection> {
+async fn secure(
+    connection: Connection,
+    account: &Rc<Account>,
+    worker: &Worker,
+) -> Option<Connection> {
     if !connection.is_unsecured() {
         return Some(connection);
     }
@@ -356,7 +362,7 @@ async fn secure(connection: Connection, worker: &Worker) -> Option<Connection> {
         return None;
     }
     tokio::select! {
-        secured = connection.secure() => match secured {
+        secured = connection.secure_by(account) => match secured {
             Ok(connection) => Some(connection),
             Err(error) => {
                 info!("{facts} is closed: {error}");

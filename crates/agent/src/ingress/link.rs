@@ -60,12 +60,12 @@ impl ListenerProtocol for LinkListener {
             protocol,
             self.write_timeout,
             worker.backends(),
-            account,
+            Rc::clone(&account),
             connection.facts().peer,
             worker.journal.clone(),
         );
         let serving = Rc::clone(&session);
-        worker.run_session(connection, &session, async move |stream| {
+        worker.run_session(connection, account, &session, async move |stream| {
             serving.serve(stream).await;
         });
     }

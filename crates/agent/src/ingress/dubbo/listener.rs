@@ -54,9 +54,9 @@ fn open(
 impl ListenerProtocol for DubboListener {
     fn serve(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached) {
         let account = worker.memory.accepted(&self.memory, connection.facts().peer.ip());
-        let session = DubboSession::new(worker, self, account, connection.facts().peer);
+        let session = DubboSession::new(worker, self, Rc::clone(&account), connection.facts().peer);
         let serving = Rc::clone(&session);
-        worker.run_session(connection, &session, async move |stream| {
+        worker.run_session(connection, account, &session, async move |stream| {
             serving.serve(stream).await;
         });
     }

@@ -30,8 +30,10 @@ pub fn planned(config: HttpIngressConfig) -> PlannedListener {
 impl ListenerProtocol for HttpListener {
     fn serve(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached) {
         let account = worker.memory.accepted(&self.memory, connection.facts().peer.ip());
-        let session = HttpSession::new(worker, &self, account, connection.facts().peer);
+        let peer = connection.facts().peer;
+        let session = HttpSession::new(worker, &self, Rc::clone(&account), peer);
         let serving = Rc::clone(&session);
-        worker.run_session(connection, &session, async move |stream| serving.serve(stream).await);
+        let serve = async move |stream| serving.serve(stream).await;
+        worker.run_session(connection, account, &session, serve);
     }
 }

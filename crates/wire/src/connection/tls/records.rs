@@ -1,12 +1,17 @@
 //! The socket below TLS, read in larger pieces than rustls asks for.
 //!
-//! Invariant: a connection keeps a buffer only while there are bytes in it that rustls has not
-//! taken. The buffer of a thread goes from one connection to the next.
+//! Invariants:
+//! - A connection keeps a buffer only while there are bytes in it that rustls has not taken. The
+//!   buffer of a thread goes from one connection to the next.
+//! - What a client sends before the server's first answer has a limit, and what a handshake keeps
+//!   is known to [`HandshakeInput`].
 
 use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -14,9 +19,54 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// which was 1.7 times as many system calls under load.
 const RECORDS_LEN: usize = 32 * 1024;
 
+/// The longest ClientHello, with the headers of its records. Those of browsers have less than 2 KiB
+/// with keys against quantum computers. Rustls itself would keep 64 KiB for everybody.
+pub(super) const MAX_HELLO_LEN: usize = 16 * 1024;
+/// The room that rustls has beside what it keeps, to read the next piece.
+const NEXT_PIECE_LEN: usize = 4 * 1024;
+
 thread_local! {
     /// The buffer that is read into next, if there is one.
     static SPARE: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
+}
+
+/// What a client has sent of its handshake since it was last answered, in bytes. Rustls keeps all
+/// of it until a message is whole. Clones are handles to the same.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HandshakeInput(Arc<AtomicUsize>);
+
+impl HandshakeInput {
+    /// What rustls holds of the handshake, in bytes; nothing before the first byte has come.
+    pub(super) fn held_len(&self) -> usize {
+        match self.0.load(Relaxed) {
+            0 => 0,
+            len => len + NEXT_PIECE_LEN,
+        }
+    }
+}
+
+/// A handshake with a client that goes on.
+#[derive(Debug)]
+struct ClientHandshake {
+    input: HandshakeInput,
+    /// The client's first message was read.
+    is_answered: bool,
+}
+
+impl ClientHandshake {
+    fn note_read(&self, len: usize) -> io::Result<()> {
+        let before = self.input.0.fetch_add(len, Relaxed);
+        if self.is_answered || before + len <= MAX_HELLO_LEN {
+            return Ok(());
+        }
+        let text = format!("its ClientHello is over the limit of {MAX_HELLO_LEN} bytes");
+        Err(io::Error::new(io::ErrorKind::InvalidData, text))
+    }
+
+    fn note_written(&mut self) {
+        self.is_answered = true;
+        self.input.0.store(0, Relaxed);
+    }
 }
 
 /// A socket and what was read from it and not taken yet.
@@ -24,6 +74,7 @@ thread_local! {
 pub(crate) struct RecordSocket<S> {
     socket: S,
     unread: Option<Unread>,
+    handshake: Option<ClientHandshake>,
 }
 
 struct Unread {
@@ -34,7 +85,16 @@ struct Unread {
 
 impl<S> RecordSocket<S> {
     pub(crate) fn new(socket: S) -> Self {
-        Self { socket, unread: None }
+        Self { socket, unread: None, handshake: None }
+    }
+
+    /// From now on a client shakes hands, until [`end_handshake`](Self::end_handshake).
+    pub(super) fn begin_handshake(&mut self, input: HandshakeInput) {
+        self.handshake = Some(ClientHandshake { input, is_answered: false });
+    }
+
+    pub(super) fn end_handshake(&mut self) {
+        self.handshake = None;
     }
 
     pub(crate) fn get_ref(&self) -> &S {
@@ -56,6 +116,32 @@ impl<S> RecordSocket<S> {
     }
 }
 
+impl<S: AsyncRead + Unpin> RecordSocket<S> {
+    fn poll_records(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.unread.is_none() {
+            if RECORDS_LEN <= into.remaining() {
+                return Pin::new(&mut self.socket).poll_read(cx, into);
+            }
+            let spare = SPARE.take();
+            let mut bytes = spare.unwrap_or_else(|| vec![0; RECORDS_LEN].into_boxed_slice());
+            let mut buffer = ReadBuf::new(&mut bytes);
+            let read = Pin::new(&mut self.socket).poll_read(cx, &mut buffer);
+            let end = buffer.filled().len();
+            if !matches!(read, Poll::Ready(Ok(()))) || end == 0 {
+                SPARE.set(Some(bytes));
+                return read;
+            }
+            self.unread = Some(Unread { bytes, start: 0, end });
+        }
+        self.take_unread(into);
+        Poll::Ready(Ok(()))
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for RecordSocket<S> {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -63,23 +149,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for RecordSocket<S> {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.unread.is_none() {
-            if RECORDS_LEN <= into.remaining() {
-                return Pin::new(&mut this.socket).poll_read(cx, into);
-            }
-            let spare = SPARE.take();
-            let mut bytes = spare.unwrap_or_else(|| vec![0; RECORDS_LEN].into_boxed_slice());
-            let mut buffer = ReadBuf::new(&mut bytes);
-            let read = Pin::new(&mut this.socket).poll_read(cx, &mut buffer);
-            let end = buffer.filled().len();
-            if !matches!(read, Poll::Ready(Ok(()))) || end == 0 {
-                SPARE.set(Some(bytes));
-                return read;
-            }
-            this.unread = Some(Unread { bytes, start: 0, end });
-        }
-        this.take_unread(into);
-        Poll::Ready(Ok(()))
+        let start = into.filled().len();
+        ready!(this.poll_records(cx, into))?;
+        Poll::Ready(match &this.handshake {
+            None => Ok(()),
+            Some(handshake) => handshake.note_read(into.filled().len() - start),
+        })
     }
 }
 
@@ -89,7 +164,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for RecordSocket<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().socket).poll_write(cx, bytes)
+        let this = self.get_mut();
+        if let Some(handshake) = &mut this.handshake {
+            handshake.note_written();
+        }
+        Pin::new(&mut this.socket).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -97,7 +176,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for RecordSocket<S> {
         cx: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().socket).poll_write_vectored(cx, pieces)
+        let this = self.get_mut();
+        if let Some(handshake) = &mut this.handshake {
+            handshake.note_written();
+        }
+        Pin::new(&mut this.socket).poll_write_vectored(cx, pieces)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -164,5 +247,32 @@ mod tests {
         let mut back = [0; 4];
         peer.read_exact(&mut back).await.unwrap();
         assert_eq!(&back, b"back");
+    }
+
+    /// A message after the first answer may be a chain of certificates, which rustls limits.
+    #[tokio::test]
+    async fn a_hello_has_a_limit_and_what_is_kept_of_a_handshake_is_known() {
+        let (mut peer, socket) = tokio::io::duplex(256 * 1024);
+        let mut socket = RecordSocket::new(socket);
+        let input = HandshakeInput::default();
+        socket.begin_handshake(input.clone());
+        assert_eq!(input.held_len(), 0);
+        let mut all = vec![0; 3 * MAX_HELLO_LEN];
+        peer.write_all(&all[..MAX_HELLO_LEN]).await.unwrap();
+        socket.read_exact(&mut all[..MAX_HELLO_LEN]).await.unwrap();
+        assert_eq!(input.held_len(), MAX_HELLO_LEN + NEXT_PIECE_LEN);
+        socket.write_all(b"hello").await.unwrap();
+        assert_eq!(input.held_len(), 0);
+        peer.write_all(&all).await.unwrap();
+        socket.read_exact(&mut all).await.unwrap();
+        assert_eq!(input.held_len(), all.len() + NEXT_PIECE_LEN);
+
+        socket.begin_handshake(HandshakeInput::default());
+        peer.write_all(&all[..=MAX_HELLO_LEN]).await.unwrap();
+        let refused = socket.read_exact(&mut all[..=MAX_HELLO_LEN]).await.unwrap_err().to_string();
+        assert_eq!(refused, "its ClientHello is over the limit of 16384 bytes");
+        socket.end_handshake();
+        peer.write_all(&all).await.unwrap();
+        socket.read_exact(&mut all).await.unwrap();
     }
 }

@@ -8,14 +8,15 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use tokio_rustls::rustls::{self, RootCertStore};
 
 use super::error::{TlsError, explain};
 use super::identity::Identity;
 use super::pem::{Certificate, Pem};
+use super::records::HandshakeInput;
 use super::{Protocols, names};
 use crate::connection::stream::{BufferedSocket, buffered};
 use crate::connection::{Connection, Parts};
@@ -60,6 +61,7 @@ pub struct ServerTls(Arc<ArcSwap<Loaded>>);
 struct Loaded {
     rustls: Arc<rustls::ServerConfig>,
     chain: Arc<[CertificateDer<'static>]>,
+    authorities: Arc<RootCertStore>,
     /// Where it was loaded from, and what is spoken over it.
     source: Option<(ServerTlsConfig, Protocols)>,
 }
@@ -80,6 +82,7 @@ impl ServerTls {
         Self(Arc::new(ArcSwap::from_pointee(Loaded {
             rustls: config,
             chain: Arc::default(),
+            authorities: RootCertStore::empty().into(),
             source: None,
         })))
     }
@@ -106,6 +109,12 @@ impl ServerTls {
         Arc::clone(&self.0.load().chain)
     }
 
+    /// The authorities that clients' certificates must come from now. A ready-made configuration
+    /// does not say.
+    pub fn authorities(&self) -> Arc<RootCertStore> {
+        Arc::clone(&self.0.load().authorities)
+    }
+
     /// Shakes hands with a client over a connection that was just accepted, and learns who it is.
     /// The caller limits the time.
     ///
@@ -115,6 +124,15 @@ impl ServerTls {
         &self,
         connection: Connection,
     ) -> Result<(Connection, Option<Identity>), RefusedHandshake> {
+        self.accept_noting(connection, HandshakeInput::default()).await
+    }
+
+    /// The same; `input` says meanwhile what the handshake holds.
+    pub(super) async fn accept_noting(
+        &self,
+        connection: Connection,
+        input: HandshakeInput,
+    ) -> Result<(Connection, Option<Identity>), RefusedHandshake> {
         let Some((socket, parts)) = connection.into_parts() else {
             return Err(RefusedHandshake {
                 reason: io::Error::other("TLS is spoken already"),
@@ -122,12 +140,16 @@ impl ServerTls {
             });
         };
         let acceptor = TlsAcceptor::from(Arc::clone(&self.0.load().rustls));
-        match acceptor.accept(buffered(socket)).into_fallible().await {
-            Ok(stream) => {
+        let mut socket = buffered(socket);
+        socket.begin_handshake(input);
+        match acceptor.accept(socket).into_fallible().await {
+            Ok(mut stream) => {
+                stream.get_mut().0.end_handshake();
                 let identity = stream.get_ref().1.peer_certificates().and_then(Identity::of);
                 Ok((Connection::with_tls(parts, stream.into()), identity))
             }
-            Err((error, stream)) => {
+            Err((error, mut stream)) => {
+                stream.end_handshake();
                 let reason = explain(error, "client");
                 Err(RefusedHandshake { reason, rest: Some((stream, parts)) })
             }
@@ -173,6 +195,11 @@ fn load(config: ServerTlsConfig, protocols: Protocols) -> Result<Loaded, TlsErro
     let builder = rustls::ServerConfig::builder_with_provider(super::provider())
         .with_protocol_versions(super::VERSIONS)
         .map_err(TlsError::Provider)?;
+    let mut authorities = Arc::new(RootCertStore::empty());
+    let mut verifier = |ca: &Pem, is_required| {
+        authorities = ca.roots()?;
+        verifier(ca, Arc::clone(&authorities), is_required)
+    };
     let builder = match &config.clients {
         Clients::Unknown => builder.with_no_client_auth(),
         Clients::Allow { ca } => builder.with_client_cert_verifier(verifier(ca, false)?),
@@ -187,11 +214,15 @@ fn load(config: ServerTlsConfig, protocols: Protocols) -> Result<Loaded, TlsErro
     rustls.session_storage = Arc::new(NoServerSessionStorage {});
     rustls.send_tls13_tickets = 0;
     let source = Some((config, protocols));
-    Ok(Loaded { rustls: Arc::new(rustls), chain: chain.into(), source })
+    Ok(Loaded { rustls: Arc::new(rustls), chain: chain.into(), authorities, source })
 }
 
-fn verifier(ca: &Pem, is_required: bool) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    let builder = WebPkiClientVerifier::builder_with_provider(ca.roots()?, super::provider());
+fn verifier(
+    ca: &Pem,
+    authorities: Arc<RootCertStore>,
+    is_required: bool,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let builder = WebPkiClientVerifier::builder_with_provider(authorities, super::provider());
     let builder = if is_required { builder } else { builder.allow_unauthenticated() };
     builder.build().map_err(|source| TlsError::Verifier { place: ca.to_string(), source })
 }
