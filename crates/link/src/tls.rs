@@ -44,7 +44,8 @@
 use std::sync::Arc;
 
 pub use wire::tls::{
-    Certificate, ClientTlsConfig, Clients, Identity, Pem, ServerTlsConfig, TlsError, rustls, words,
+    Certificate, ClientTlsConfig, Clients, Identity, Pem, PemFault, ServerTlsConfig, TlsError,
+    rustls, words,
 };
 
 /// What both sides say by ALPN that they want to speak; see "TLS" in `docs/link-protocol.md`.

@@ -361,7 +361,7 @@ fn wrong_settings_name_the_file_and_the_fault() {
         (refusal(&good.key, &good.key), "there is no certificate in '", "cert.key'"),
         (refusal(&good.chain, &good.chain), "there is no private key in '", "cert.pem'"),
         (refusal(&good.chain, &other), "does not belong to the certificate in '", "cert.pem'"),
-        (refusal(&cut, &good.key), "the PEM text in memory", "is not well-formed PEM"),
+        (refusal(&cut, &good.key), "the PEM text in memory", "line 1: what begins here has no"),
         (refusal(&junk, &good.key), "the certificate in the PEM text", "cannot be used"),
     ];
     for (text, fault, place) in cases {

@@ -14,6 +14,7 @@ mod client;
 mod error;
 mod identity;
 mod pem;
+mod pem_items;
 pub(super) mod records;
 mod secured;
 mod server;
@@ -29,6 +30,7 @@ pub(crate) use error::explain;
 pub use error::{TlsError, words, words_of_cause};
 pub use identity::Identity;
 pub use pem::{Certificate, Pem, read_file};
+pub use pem_items::PemFault;
 pub use secured::{SecureError, Secured};
 pub use server::{Clients, RefusedHandshake, ServerTls, ServerTlsConfig};
 /// The rustls that ready-made configurations are of.

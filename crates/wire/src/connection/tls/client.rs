@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls;
 use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{self, RootCertStore};
 
 use super::error::{TlsError, explain};
 use super::pem::{Certificate, Pem};
@@ -48,6 +48,7 @@ struct Loaded {
     rustls: Arc<rustls::ClientConfig>,
     server_name: Option<ServerName<'static>>,
     chain: Arc<[CertificateDer<'static>]>,
+    authorities: Arc<RootCertStore>,
     /// Where it was loaded from, and what is spoken over it.
     source: Option<(ClientTlsConfig, Protocols)>,
 }
@@ -64,8 +65,8 @@ impl ClientTls {
     /// Takes a ready-made configuration as it is. The server's certificate must be for the host of
     /// the address.
     pub fn from_rustls(config: Arc<rustls::ClientConfig>) -> Self {
-        let chain = Arc::default();
-        Self::of(Loaded { rustls: config, server_name: None, chain, source: None })
+        let (chain, authorities) = (Arc::default(), RootCertStore::empty().into());
+        Self::of(Loaded { rustls: config, server_name: None, chain, authorities, source: None })
     }
 
     fn of(loaded: Loaded) -> Self {
@@ -103,6 +104,12 @@ impl ClientTls {
     /// ready-made configuration does not say.
     pub fn chain(&self) -> Arc<[CertificateDer<'static>]> {
         Arc::clone(&self.loaded.load().chain)
+    }
+
+    /// The authorities that servers' certificates must come from now. A ready-made configuration
+    /// does not say.
+    pub fn authorities(&self) -> Arc<RootCertStore> {
+        Arc::clone(&self.loaded.load().authorities)
     }
 
     /// The name that the certificate of the server at `host` must be for.
@@ -149,10 +156,11 @@ fn parse_name(name: &str) -> Result<ServerName<'static>, TlsError> {
 
 fn load(config: ClientTlsConfig, protocols: Protocols) -> Result<Loaded, TlsError> {
     let server_name = config.server_name.as_deref().map(parse_name).transpose()?;
+    let authorities = config.ca.roots()?;
     let builder = rustls::ClientConfig::builder_with_provider(super::provider())
         .with_protocol_versions(super::VERSIONS)
         .map_err(TlsError::Provider)?
-        .with_root_certificates(config.ca.roots()?);
+        .with_root_certificates(Arc::clone(&authorities));
     let mut chain = Vec::new();
     let mut rustls = match &config.certificate {
         None => builder.with_no_client_auth(),
@@ -164,7 +172,7 @@ fn load(config: ClientTlsConfig, protocols: Protocols) -> Result<Loaded, TlsErro
     rustls.alpn_protocols = names(protocols);
     rustls.resumption = Resumption::disabled();
     let (rustls, source) = (Arc::new(rustls), Some((config, protocols)));
-    Ok(Loaded { rustls, server_name, chain: chain.into(), source })
+    Ok(Loaded { rustls, server_name, chain: chain.into(), authorities, source })
 }
 
 #[cfg(test)]

@@ -3,8 +3,14 @@
 use std::io;
 
 use tokio_rustls::rustls::{
-    self, AlertDescription, CertificateError, Error, InvalidMessage, OtherError,
+    self, AlertDescription, CertificateError, Error, InvalidMessage, OtherError, PeerIncompatible,
 };
+
+use super::pem_items::PemFault;
+
+/// The keys whose certificates can be checked.
+const KEYS_THAT_WORK: &str = "keys that work are RSA of 2048 bits or more, ECDSA on P-256 or \
+                              P-384, and Ed25519";
 
 /// Why TLS settings were refused. Whether certificates are out of date shows in the handshake.
 #[derive(Debug, thiserror::Error)]
@@ -21,12 +27,14 @@ pub enum TlsError {
     #[error("cannot read the files again: {0}")]
     NotRead(io::Error),
     /// The text is cut off or garbled.
-    #[error("{place} is not well-formed PEM: {source}")]
+    #[error("{place}, line {line}: {fault}")]
     Malformed {
         /// The file.
         place: String,
+        /// The line, from 1.
+        line: usize,
         /// What is wrong.
-        source: rustls::pki_types::pem::Error,
+        fault: PemFault,
     },
     /// The text holds something else, or nothing.
     #[error("there is no certificate in {place}")]
@@ -34,9 +42,18 @@ pub enum TlsError {
         /// The file.
         place: String,
     },
-    /// The text holds something else, or nothing; encrypted keys are not read.
-    #[error("there is no private key in {place}; one with a passphrase cannot be read")]
+    /// The text holds something else, or nothing.
+    #[error("there is no private key in {place}")]
     NoKey {
+        /// The file.
+        place: String,
+    },
+    /// The key is encrypted, and there is nobody to ask for its passphrase.
+    #[error(
+        "the private key in {place} has a passphrase, and cannot be read; write it without one: \
+         openssl pkey -in OLD -out NEW"
+    )]
+    KeyHasPassphrase {
         /// The file.
         place: String,
     },
@@ -60,12 +77,13 @@ pub enum TlsError {
         source: Error,
     },
     /// A private key is of an unknown kind.
-    #[error("the private key in {place} cannot be used: {source}")]
+    #[error(
+        "the private key in {place} cannot be used; keys that work are RSA of 2048 to 4096 bits, \
+         ECDSA on P-256 or P-384, and Ed25519"
+    )]
     BadKey {
         /// The file.
         place: String,
-        /// What is wrong.
-        source: Error,
     },
     /// Certificate and key are not a pair.
     #[error("the private key in {key} does not belong to the certificate in {chain}")]
@@ -144,6 +162,22 @@ fn is_authority(error: &OtherError) -> bool {
     error.is_some_and(|error| *error == webpki::Error::CaUsedAsEndEntity)
 }
 
+/// Whether a peer speaks no version of TLS that is spoken here.
+fn is_old(incompatible: &PeerIncompatible) -> bool {
+    use PeerIncompatible as Peer;
+
+    matches!(
+        incompatible,
+        Peer::ServerDoesNotSupportTls12Or13
+            | Peer::ServerTlsVersionIsDisabledByOurConfig
+            // TLS 1.1 does not have the extension.
+            | Peer::SignatureAlgorithmsExtensionRequired
+            | Peer::SupportedVersionsExtensionRequired
+            | Peer::Tls12NotOffered
+            | Peer::Tls12NotOfferedOrEnabled
+    )
+}
+
 fn in_words(error: &Error, peer: &str) -> String {
     use AlertDescription as Alert;
     use CertificateError as Bad;
@@ -153,15 +187,29 @@ fn in_words(error: &Error, peer: &str) -> String {
             format!("the {peer} does not speak TLS")
         }
         Error::NoCertificatesPresented => format!("the {peer} showed no certificate"),
-        // The signature is bad if a trusted authority has the same name as the true one, such as
-        // itself before its key was renewed.
-        Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
-            format!(
-                "the {peer}'s certificate does not come from a trusted authority; trust the one \
-                 that signed it (ca_file)"
-            )
-        }
-        Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
+        Error::InvalidCertificate(Bad::UnknownIssuer) => format!(
+            "the {peer}'s certificate does not come from a trusted authority; trust the one that \
+             signed it (ca_file), and have the {peer} show those between the two"
+        ),
+        // The true authority may have the same name as a trusted one, such as itself before its
+        // key was renewed. And a short key makes no signature that counts.
+        Error::InvalidCertificate(Bad::BadSignature) => format!(
+            "the {peer}'s certificate does not come from a trusted authority, or a key is too \
+             short; trust the one that signed it (ca_file), and let RSA keys have 2048 bits or more"
+        ),
+        Error::InvalidCertificate(
+            Bad::UnsupportedSignatureAlgorithmContext { .. }
+            | Bad::UnsupportedSignatureAlgorithmForPublicKeyContext { .. },
+        ) => format!(
+            "the {peer}'s certificate, or its authority's, has a key of a kind that cannot be \
+             checked; {KEYS_THAT_WORK}"
+        ),
+        Error::InvalidCertificate(
+            Bad::Expired
+            | Bad::ExpiredContext { .. }
+            | Bad::NotValidYet
+            | Bad::NotValidYetContext { .. },
+        ) => {
             format!(
                 "the {peer}'s certificate is out of date ({error}); have a new one made, and check \
                  the clocks"
@@ -200,6 +248,57 @@ fn in_words(error: &Error, peer: &str) -> String {
         Error::NoApplicationProtocol | Error::AlertReceived(Alert::NoApplicationProtocol) => {
             format!("the {peer} speaks TLS, but not this protocol over it (ALPN)")
         }
+        Error::PeerIncompatible(old) if is_old(old) => {
+            format!("the {peer} does not speak TLS 1.2 or 1.3 ({old:?}); it needs a newer version")
+        }
+        Error::AlertReceived(Alert::ProtocolVersion) => format!(
+            "the {peer} does not speak TLS 1.2 or 1.3 (ProtocolVersion); it needs a newer version"
+        ),
+        Error::PeerIncompatible(other) => format!(
+            "the {peer} speaks TLS, but takes none of the ciphers or keys of this side ({other:?})"
+        ),
+        Error::AlertReceived(Alert::HandshakeFailure) => format!(
+            "the {peer} speaks TLS, but takes none of the ciphers of this side, or its key is of a \
+             kind that does not work here (HandshakeFailure); {KEYS_THAT_WORK}"
+        ),
         error => format!("TLS failed: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio_rustls::rustls::pki_types::UnixTime;
+
+    use super::*;
+
+    #[test]
+    fn what_an_operator_can_mend_is_in_words() {
+        use AlertDescription as Alert;
+        use CertificateError as Bad;
+        use PeerIncompatible as Peer;
+
+        let at = |s| UnixTime::since_unix_epoch(Duration::from_secs(s));
+        let of_kind = Bad::UnsupportedSignatureAlgorithmForPublicKeyContext {
+            signature_algorithm_id: Vec::new(),
+            public_key_algorithm_id: Vec::new(),
+        };
+        let not_yet = Bad::NotValidYetContext { time: at(1), not_before: at(2) };
+        for (error, words) in [
+            (Bad::UnknownIssuer.into(), "show those between the two"),
+            (Bad::BadSignature.into(), "or a key is too short"),
+            (of_kind.into(), "keys that work are RSA of 2048 bits"),
+            (Bad::NotValidYet.into(), "the client's certificate is out of date ("),
+            (not_yet.into(), "the client's certificate is out of date ("),
+            (Peer::SignatureAlgorithmsExtensionRequired.into(), "does not speak TLS 1.2 or 1.3"),
+            (Peer::ServerDoesNotSupportTls12Or13.into(), "does not speak TLS 1.2 or 1.3"),
+            (Error::AlertReceived(Alert::ProtocolVersion), "does not speak TLS 1.2 or 1.3"),
+            (Peer::NoCipherSuitesInCommon.into(), "takes none of the ciphers or keys"),
+            (Error::AlertReceived(Alert::HandshakeFailure), "keys that work are RSA of 2048"),
+        ] {
+            let said = in_words(&error, "client");
+            assert!(said.starts_with("the client") && said.contains(words), "{error:?}: {said}");
+        }
     }
 }

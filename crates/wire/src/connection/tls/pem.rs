@@ -10,6 +10,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, RootCertStore};
 
 use super::error::TlsError;
+use super::pem_items::{PemFault, PemItem, pem_items, without_mark};
 use crate::file;
 
 /// Where PEM text is.
@@ -38,12 +39,21 @@ const SYSTEM_FILES: [&str; 5] = [
 /// The longest file that is read, in bytes: twenty times what systems have of authorities.
 const MAX_FILE_LEN: u64 = 4 << 20;
 
+const CERTIFICATE: &[u8] = b"CERTIFICATE";
+/// How labels of all forms of keys end.
+const PRIVATE_KEY: &[u8] = b"PRIVATE KEY";
+/// Of PKCS #8.
+const ENCRYPTED_KEY: &[u8] = b"ENCRYPTED PRIVATE KEY";
+/// In the first line of older forms.
+const ENCRYPTED: &[u8] = b"Proc-Type: 4,ENCRYPTED";
+
 /// A certificate and its private key.
 #[derive(Clone, Debug)]
 pub struct Certificate {
     /// The certificate itself first, then those of the authorities between it and the root.
     pub chain: Pem,
-    /// Its private key: PKCS #8, PKCS #1 or SEC 1.
+    /// Its private key: PKCS #8, PKCS #1 or SEC 1. RSA of 2048 to 4096 bits, ECDSA on P-256 or
+    /// P-384, or Ed25519.
     pub key: Pem,
 }
 
@@ -77,29 +87,54 @@ impl Pem {
 
     /// All certificates, in their order; at least one.
     fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-        let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.read()?).collect();
-        match found {
-            Ok(found) if found.is_empty() => {
-                Err(TlsError::NoCertificate { place: self.to_string() })
-            }
-            Ok(found) => Ok(found),
-            Err(source) => Err(TlsError::Malformed { place: self.to_string(), source }),
+        let text = self.read()?;
+        let items = self.items(&text)?;
+        let items = items.iter().filter(|item| item.label == CERTIFICATE);
+        let found: Vec<_> = items.map(|item| self.parse(item)).collect::<Result<_, _>>()?;
+        if found.is_empty() {
+            return Err(TlsError::NoCertificate { place: self.to_string() });
         }
+        Ok(found)
     }
 
+    /// The first private key.
     fn key(&self) -> Result<PrivateKeyDer<'static>, TlsError> {
+        let text = self.read()?;
         let place = || self.to_string();
-        PrivateKeyDer::from_pem_slice(&self.read()?).map_err(|source| match source {
-            Error::NoItemsFound => TlsError::NoKey { place: place() },
-            source => TlsError::Malformed { place: place(), source },
+        let items = self.items(&text)?;
+        let key = items.iter().find(|item| item.label.ends_with(PRIVATE_KEY));
+        let item = key.ok_or_else(|| TlsError::NoKey { place: place() })?;
+        let is_old_form = item.text.windows(ENCRYPTED.len()).any(|part| part == ENCRYPTED);
+        if item.label == ENCRYPTED_KEY || is_old_form {
+            return Err(TlsError::KeyHasPassphrase { place: place() });
+        }
+        self.parse(item)
+    }
+
+    fn items<'a>(&self, text: &'a [u8]) -> Result<Vec<PemItem<'a>>, TlsError> {
+        pem_items(text).map_err(|(line, fault)| self.malformed(line, fault))
+    }
+
+    fn parse<T: PemObject>(&self, item: &PemItem<'_>) -> Result<T, TlsError> {
+        T::from_pem_slice(item.text).map_err(|error| match error {
+            Error::NoItemsFound => TlsError::BadKey { place: self.to_string() },
+            _ => self.malformed(item.line, PemFault::NotBase64),
         })
+    }
+
+    fn malformed(&self, line: usize, fault: PemFault) -> TlsError {
+        TlsError::Malformed { place: self.to_string(), line, fault }
     }
 
     /// All certificates, as authorities to trust.
     pub(super) fn roots(&self) -> Result<Arc<RootCertStore>, TlsError> {
         let mut roots = RootCertStore::empty();
         if matches!(self.0, PemSource::System) {
-            roots.add_parsable_certificates(self.certificates()?);
+            let text = self.read()?;
+            roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&text).flatten());
+            if roots.is_empty() {
+                return Err(TlsError::NoCertificate { place: self.to_string() });
+            }
             return Ok(Arc::new(roots));
         }
         for certificate in self.certificates()? {
@@ -110,12 +145,15 @@ impl Pem {
     }
 }
 
-/// Reads a file of PEM text, by blocking calls.
+/// Reads a file of PEM text, by blocking calls, without a mark of its byte order.
 ///
 /// # Errors
 /// As of [`file::read`]: it may be no pipe, since it is read again for each reload or connection.
 pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    file::read(path, MAX_FILE_LEN)
+    let mut text = file::read(path, MAX_FILE_LEN)?;
+    let mark_len = text.len() - without_mark(&text).len();
+    text.drain(..mark_len);
+    Ok(text)
 }
 
 fn system_file() -> Option<PathBuf> {
@@ -157,8 +195,58 @@ impl Certificate {
                 rustls::Error::InvalidCertificate(_) => {
                     TlsError::BadCertificate { place: chain, source }
                 }
-                source => TlsError::BadKey { place: key, source },
+                _ => TlsError::BadKey { place: key },
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn certificates(text: impl AsRef<[u8]>) -> Result<usize, String> {
+        let found = Pem::bytes(text).certificates().map_err(|error| error.to_string())?;
+        Ok(found.len())
+    }
+
+    fn key(text: &str) -> String {
+        Pem::bytes(text).key().map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn every_certificate_counts_or_is_said_to_be_unreadable() {
+        let one = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        assert_eq!(certificates(one.repeat(3)), Ok(3));
+        assert_eq!(certificates(format!("\u{feff}{one}{one}")), Ok(2));
+        let joined = certificates(format!("{}{one}", one.trim_end())).unwrap_err();
+        assert!(joined.contains("memory, line 3: -----BEGIN must be at the start"), "{joined}");
+        let garbled = certificates(format!("{one}{}", one.replace("AAAA", "A-A"))).unwrap_err();
+        assert!(garbled.ends_with("line 4: what begins here is not base64"), "{garbled}");
+        assert!(certificates("").unwrap_err().contains("there is no certificate in"));
+    }
+
+    #[test]
+    fn a_key_with_a_passphrase_is_said_to_have_one() {
+        let old = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\
+                   DEK-Info: AES-128-CBC,41\n\nAAAA\n-----END RSA PRIVATE KEY-----\n";
+        let new =
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----";
+        for text in [old, new] {
+            let said = key(text);
+            assert!(said.contains("has a passphrase") && said.contains("openssl pkey"), "{said}");
+        }
+        let cut = key("-----BEGIN PRIVATE KEY-----\nAAAA");
+        assert!(cut.contains("line 1: what begins here has no -----END"), "{cut}");
+        assert!(key("").contains("there is no private key in"));
+        let foreign = "-----BEGIN DSA PRIVATE KEY-----\nAAAA\n-----END DSA PRIVATE KEY-----\n";
+        assert!(key(foreign).contains("keys that work are RSA of 2048 to 4096 bits"));
+    }
+
+    #[test]
+    fn a_file_is_read_without_the_mark_of_its_byte_order() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "\u{feff}text").unwrap();
+        assert_eq!(read_file(file.path()).unwrap(), b"text");
     }
 }
