@@ -49,6 +49,7 @@ mod on_demand;
 mod refusals;
 mod registrar;
 mod registry;
+mod registry_tls;
 mod remembered;
 mod repeated;
 mod rules;

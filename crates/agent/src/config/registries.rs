@@ -17,7 +17,7 @@ use super::RegistryEntry;
 use super::defaults;
 use super::error::{KeyPlace, Problems};
 use super::section::Section;
-use super::tls::{TLS_KEYS, TlsFiles, tls_files, warn_if_open};
+use super::tls::{TLS_KEYS, registry_tls, tls_files, warn_if_open};
 
 mod kubernetes;
 mod nacos;
@@ -413,7 +413,7 @@ fn secret(
 }
 
 fn tls(section: &mut Section<'_>, is_https: bool, folder: &Path) -> Option<RegistryTls> {
-    let TlsFiles { ca_file, cert_file, key_file, server_name } = tls_files(section, folder);
+    let files = tls_files(section, folder);
     if !is_https {
         if let Some(key) = TLS_KEYS.into_iter().find(|key| section.has(key)) {
             let remedy = "write https:// in endpoints, or remove it";
@@ -425,7 +425,7 @@ fn tls(section: &mut Section<'_>, is_https: bool, folder: &Path) -> Option<Regis
         let remedy = "write ca_file = \"...\" with the authority of etcd's certificate";
         section.wrong("ca_file", "is missing, and https needs it", remedy);
     }
-    Some(RegistryTls { ca_file, cert_file, key_file, server_name })
+    Some(registry_tls(section, files))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use registry::RegistryTls;
 use wire::Secured;
 use wire::tls::{
     Certificate, ClientTls, ClientTlsConfig, Clients, Pem, Protocols, ServerTls, ServerTlsConfig,
@@ -156,6 +157,20 @@ pub(super) fn tls_client(
     load_client(section, &files, protocols)
 }
 
+/// The TLS of a registry. Its files are read again for each connection, but then nobody looks at
+/// the terminal: what cannot be used is said now.
+pub(super) fn registry_tls(section: &Section<'_>, files: TlsFiles) -> RegistryTls {
+    if files != TlsFiles::default() {
+        match ClientTls::new(client_config(&files), &[]) {
+            // Inside Kubernetes there is another authority.
+            Err(TlsError::NoSystemAuthorities) => {}
+            client => drop(loaded(section, &files, client)),
+        }
+    }
+    let TlsFiles { ca_file, cert_file, key_file, server_name } = files;
+    RegistryTls { ca_file, cert_file, key_file, server_name }
+}
+
 fn load_client(section: &Section<'_>, files: &TlsFiles, protocols: Protocols) -> Option<TlsClient> {
     let client = loaded(section, files, ClientTls::new(client_config(files), protocols))?;
     Some(TlsClient { files: files.clone(), client })
@@ -234,9 +249,10 @@ const TLS_REMEDY: &str = "name PEM files: ca_file with the authorities that the 
 fn key_of(error: &TlsError, files: &TlsFiles) -> &'static str {
     match error {
         TlsError::ServerName(_) => "server_name",
-        TlsError::NoKey { .. } | TlsError::BadKey { .. } | TlsError::KeyMismatch { .. } => {
-            "key_file"
-        }
+        TlsError::NoKey { .. }
+        | TlsError::KeyHasPassphrase { .. }
+        | TlsError::BadKey { .. }
+        | TlsError::KeyMismatch { .. } => "key_file",
         TlsError::BadCertificate { .. } => "cert_file",
         TlsError::Read { place, .. }
         | TlsError::NoCertificate { place }

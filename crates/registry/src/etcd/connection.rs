@@ -77,6 +77,9 @@ pub(super) enum EtcdError {
         what: &'static str,
         source: etcd_client::Error,
     },
+    /// The server ended a connection by TLS on which we show no certificate. It may have said why,
+    /// but what it says can be overtaken by the end.
+    CutOff(Box<Self>),
     Config(RegistryError),
     /// The certificates could not be read in time.
     Files(io::Error),
@@ -205,7 +208,11 @@ impl Connector {
             probe(&client, &self.probe_key).await?;
             Ok(client)
         };
-        bounded("connecting", self.settings.connect_timeout, connect).await
+        let connected = bounded("connecting", self.settings.connect_timeout, connect).await;
+        connected.map_err(|error| match self.settings.shows_nothing() && is_cut_off(&error) {
+            true => EtcdError::CutOff(Box::new(error)),
+            false => error,
+        })
     }
 
     /// Lends the connection out until it no longer answers; returns why.
@@ -240,6 +247,15 @@ fn is_denied(message: &str) -> bool {
     message.contains("permission denied")
 }
 
+/// Whether a connection was made and then ended, without a word that TLS knows.
+fn is_cut_off(error: &EtcdError) -> bool {
+    let EtcdError::Client { .. } = error else { return false };
+    let text = error.to_string().to_lowercase();
+    let is_any = |words: &[&str]| words.iter().any(|words| text.contains(words));
+    is_any(&["broken pipe", "connection closed", "connection reset", "unexpected eof"])
+        && !is_any(&["certificate"])
+}
+
 impl fmt::Display for EtcdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -248,6 +264,11 @@ impl fmt::Display for EtcdError {
                 write!(f, "{what}: ")?;
                 write_source(f, source)
             }
+            Self::CutOff(error) => write!(
+                f,
+                "{error}; perhaps the server requires a certificate, and none is shown: set \
+                 cert_file and key_file"
+            ),
             Self::Config(error) => write!(f, "{error}"),
             Self::Files(error) => write!(f, "cannot read the certificates: {error}"),
             Self::Lost => f.write_str("the connection was lost"),

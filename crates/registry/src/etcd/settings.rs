@@ -77,6 +77,11 @@ impl EtcdSettings {
         Ok(settings)
     }
 
+    /// Whether TLS is spoken, and servers that ask for a certificate get none.
+    pub(super) fn shows_nothing(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.cert_file.is_none())
+    }
+
     /// Options for a new connection. The files are read again each time: certificates are renewed.
     pub(super) fn connect_options(&self) -> Result<ConnectOptions, RegistryError> {
         let mut options = ConnectOptions::new()
@@ -107,6 +112,8 @@ fn check_url(url: &str, tls: Option<&RegistryTls>) -> Result<(), RegistryError> 
 }
 
 fn tls_options(tls: &RegistryTls) -> Result<TlsOptions, RegistryError> {
+    // The client of etcd does not say which file is wrong, and passes over what it cannot read.
+    tls.load(&[])?;
     let mut options = TlsOptions::new();
     if let Some(ca_file) = &tls.ca_file {
         options = options.ca_certificate(Certificate::from_pem(read(ca_file)?));

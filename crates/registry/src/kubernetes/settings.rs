@@ -7,10 +7,10 @@ use std::{env, fmt, fs, io};
 
 use dubbo_proto::without_credentials;
 use wire::file::FileWork;
-use wire::tls::{Certificate, ClientTls, ClientTlsConfig, Pem};
+use wire::tls::ClientTls;
 use wire::{Destination, SocketOptions};
 
-use crate::config::{KubernetesConfig, RegistryTls};
+use crate::config::KubernetesConfig;
 use crate::error::RegistryError;
 
 use super::objects::{ObjectKind, ObjectName};
@@ -68,7 +68,7 @@ impl KubernetesSettings {
         if is_in_cluster && files.ca_file.is_none() {
             files.ca_file = Some(identity("ca.crt"));
         }
-        let tls = if is_tls { Some(client_tls(&files)?) } else { None };
+        let tls = if is_tls { Some(files.load(&[])?) } else { None };
         let token_file = config.token_file.or_else(|| is_in_cluster.then(|| identity("token")));
         let namespace = match config.namespace {
             Some(namespace) => namespace,
@@ -177,22 +177,6 @@ fn own_namespace(path: &Path) -> Result<String, RegistryError> {
 fn is_label(name: &str) -> bool {
     let is_good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     !name.is_empty() && name.len() <= 63 && name.chars().all(is_good)
-}
-
-fn client_tls(files: &RegistryTls) -> Result<ClientTls, RegistryError> {
-    let certificate = match (&files.cert_file, &files.key_file) {
-        (Some(chain), Some(key)) => {
-            Some(Certificate { chain: Pem::file(chain), key: Pem::file(key) })
-        }
-        (None, None) => None,
-        _ => return Err(RegistryError::HalfIdentity),
-    };
-    let config = ClientTlsConfig {
-        ca: files.ca_file.as_ref().map_or_else(Pem::system, Pem::file),
-        certificate,
-        server_name: files.server_name.clone(),
-    };
-    ClientTls::new(config, &[]).map_err(RegistryError::Tls)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dubbo_proto::without_credentials;
 use nacos_proto::Secret;
-use wire::tls::{Certificate, ClientTls, ClientTlsConfig, Pem};
+use wire::tls::ClientTls;
 use wire::{Destination, SocketOptions};
 
 use crate::config::{ApplicationConfig, NacosConfig, RegistryTls};
@@ -76,14 +76,14 @@ impl NacosSettings {
         let servers = servers.collect::<Result<_, _>>()?;
         let tls = |protocols| {
             let tls = config.tls.as_ref();
-            tls.map(|tls| client_tls(tls, protocols)).transpose()
+            tls.map(|tls| tls.load(protocols)).transpose()
         };
         let login = match (config.user, config.password) {
             (Some(user), Some(password)) => {
                 let tls = match config.is_login_https {
                     true => Some(match tls(&[b"http/1.1"])? {
                         Some(tls) => tls,
-                        None => client_tls(&RegistryTls::default(), &[b"http/1.1"])?,
+                        None => RegistryTls::default().load(&[b"http/1.1"])?,
                     }),
                     false => None,
                 };
@@ -133,25 +133,6 @@ impl NacosSettings {
 pub(super) fn destination(host: &str, port: u16, tls: Option<&ClientTls>) -> Destination {
     let (host, options) = (host.to_owned(), SocketOptions::default());
     Destination::Tcp { host, port, options, tls: tls.cloned() }
-}
-
-fn client_tls(
-    tls: &RegistryTls,
-    protocols: &'static [&'static [u8]],
-) -> Result<ClientTls, RegistryError> {
-    let certificate = match (&tls.cert_file, &tls.key_file) {
-        (Some(chain), Some(key)) => {
-            Some(Certificate { chain: Pem::file(chain), key: Pem::file(key) })
-        }
-        (None, None) => None,
-        _ => return Err(RegistryError::HalfIdentity),
-    };
-    let config = ClientTlsConfig {
-        ca: tls.ca_file.as_ref().map_or_else(Pem::system, Pem::file),
-        certificate,
-        server_name: tls.server_name.clone(),
-    };
-    ClientTls::new(config, protocols).map_err(RegistryError::Tls)
 }
 
 #[cfg(test)]

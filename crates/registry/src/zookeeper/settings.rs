@@ -4,11 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use dubbo_proto::without_credentials;
-use wire::tls::{Certificate, ClientTls, ClientTlsConfig, Pem};
+use wire::tls::ClientTls;
 use wire::{Destination, SocketOptions};
 use zookeeper_proto::{Acl, Identity};
 
-use crate::config::{ApplicationConfig, RegistryTls, ZooKeeperAcl, ZooKeeperConfig};
+use crate::config::{ApplicationConfig, ZooKeeperAcl, ZooKeeperConfig};
 use crate::error::RegistryError;
 use crate::layout::Layout;
 use crate::layout::applications::ApplicationPaths;
@@ -70,7 +70,7 @@ impl ZooKeeperSettings {
             (None | Some(ZooKeeperAcl::Creator), false) => Acl::Creator,
             (Some(ZooKeeperAcl::CreatorAndReaders), false) => Acl::CreatorAndReaders,
         };
-        let tls = config.tls.as_ref().map(client_tls).transpose()?;
+        let tls = config.tls.as_ref().map(|tls| tls.load(&[])).transpose()?;
         let servers = config.servers.iter().map(|server| destination(server, tls.as_ref()));
         let (chroot, root) = match config.chroot.as_str() {
             "" => (String::new(), config.root),
@@ -109,25 +109,10 @@ fn destination(server: &str, tls: Option<&ClientTls>) -> Result<Destination, Reg
     })
 }
 
-fn client_tls(tls: &RegistryTls) -> Result<ClientTls, RegistryError> {
-    let certificate = match (&tls.cert_file, &tls.key_file) {
-        (Some(chain), Some(key)) => {
-            Some(Certificate { chain: Pem::file(chain), key: Pem::file(key) })
-        }
-        (None, None) => None,
-        _ => return Err(RegistryError::HalfIdentity),
-    };
-    let config = ClientTlsConfig {
-        ca: tls.ca_file.as_ref().map_or_else(Pem::system, Pem::file),
-        certificate,
-        server_name: tls.server_name.clone(),
-    };
-    ClientTls::new(config, &[]).map_err(RegistryError::Tls)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::RegistryTls;
 
     fn error(change: impl FnOnce(&mut ZooKeeperConfig)) -> String {
         let mut config = ZooKeeperConfig::new(["127.0.0.1:2181"]);

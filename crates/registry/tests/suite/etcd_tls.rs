@@ -91,8 +91,12 @@ async fn both_sides_show_certificates() {
     let plain = Etcd::start().unwrap();
     let url = format!("https://{}", plain.addr());
     refuses(&url, good.clone(), "perhaps it does not speak TLS").await;
-    let url = serve_expired(folder.path()).await;
-    refuses(&url, good, "the server's certificate is out of date").await;
+    let url = serve(folder.path(), "expired").await;
+    refuses(&url, good.clone(), "the server's certificate is out of date").await;
+    // What a server says of a missing certificate may be overtaken by the end of the connection.
+    let url = serve(folder.path(), "server").await;
+    let nothing = RegistryTls { cert_file: None, key_file: None, ..good };
+    refuses(&url, nothing, "perhaps the server requires a certificate, and none is shown").await;
 }
 
 /// The status of a registry there shows this reason, after the address.
@@ -110,12 +114,13 @@ async fn refuses(url: &str, tls: RegistryTls, expected: &str) {
     assert!(!registry.status().borrow().connected);
 }
 
-/// A server whose certificate is of the authority in `folder`, and out of date. Gives its URL.
-async fn serve_expired(folder: &Path) -> String {
+/// A server that shows a certificate in `folder`, and closes each connection after its handshake.
+/// Gives its URL.
+async fn serve(folder: &Path, name: &str) -> String {
     let tls = ServerTlsConfig {
         certificate: Certificate {
-            chain: Pem::file(folder.join("expired.pem")),
-            key: Pem::file(folder.join("expired.key")),
+            chain: Pem::file(folder.join(format!("{name}.pem"))),
+            key: Pem::file(folder.join(format!("{name}.key"))),
         },
         clients: Clients::Unknown,
     };

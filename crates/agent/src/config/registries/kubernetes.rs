@@ -7,7 +7,7 @@ use registry::{KubernetesConfig, KubernetesService, RegistryTls};
 
 use crate::config::defaults;
 use crate::config::section::Section;
-use crate::config::tls::{TLS_KEYS, TlsFiles, tls_files};
+use crate::config::tls::{TLS_KEYS, registry_tls, tls_files};
 
 pub(super) const KEYS: [&str; 13] = [
     "snapshot",
@@ -102,11 +102,11 @@ fn services(section: &mut Section<'_>, is_any_namespace: bool) -> Vec<Kubernetes
 }
 
 fn tls(section: &mut Section<'_>, server: Option<&str>, folder: &Path) -> RegistryTls {
-    let TlsFiles { ca_file, cert_file, key_file, server_name } = tls_files(section, folder);
+    let files = tls_files(section, folder);
     if server.is_some_and(|server| server.starts_with("http://"))
         && let Some(key) = TLS_KEYS.into_iter().find(|key| section.has(key))
     {
         section.wrong(key, "has no effect with http://", "write https:// in server, or remove it");
     }
-    RegistryTls { ca_file, cert_file, key_file, server_name }
+    registry_tls(section, files)
 }

@@ -7,7 +7,7 @@ use registry::{NacosConfig, RegistryTls};
 use super::{applications, credentials, secret};
 use crate::config::defaults;
 use crate::config::section::Section;
-use crate::config::tls::{TLS_KEYS, TlsFiles, tls_files};
+use crate::config::tls::{TLS_KEYS, registry_tls, tls_files};
 
 pub(super) const KEYS: [&str; 29] = [
     "snapshot",
@@ -119,7 +119,7 @@ fn check_name(section: &Section<'_>, key: &str, name: &str) {
 
 fn tls(section: &mut Section<'_>, folder: &Path, is_login_https: bool) -> Option<RegistryTls> {
     let is_tls = section.flag("tls", false);
-    let TlsFiles { ca_file, cert_file, key_file, server_name } = tls_files(section, folder);
+    let files = tls_files(section, folder);
     if !is_tls {
         if let Some(key) = TLS_KEYS.into_iter().find(|key| section.has(key)) {
             section.wrong(key, "has no effect without tls", "write tls = true, or remove it");
@@ -129,5 +129,5 @@ fn tls(section: &mut Section<'_>, folder: &Path, is_login_https: bool) -> Option
         }
         return None;
     }
-    Some(RegistryTls { ca_file, cert_file, key_file, server_name })
+    Some(registry_tls(section, files))
 }

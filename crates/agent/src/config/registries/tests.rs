@@ -56,9 +56,55 @@ fn settings_of_etcd_that_contradict() {
     let both = etcd(&format!("endpoints = ['https://a:1', 'http://a:2']\nca_file = '{file}'"));
     assert!(both[0].contains("some members use http, others https"), "{both:?}");
     let cert = format!("endpoints = ['https://a:1']\nca_file = '{file}'\ncert_file = '{file}'");
-    let alone = one(&cert);
-    assert!(alone.contains("registry.cert_file: has no effect without key_file; add key_file"));
-    assert_eq!(etcd(&format!("{cert}\nkey_file = '{file}'")), Vec::<String>::new());
+    let alone = etcd(&cert);
+    assert!(alone[0].contains("registry.cert_file: has no effect without key_file; add key_file"));
+    let unusable = one(&format!("{cert}\nkey_file = '{file}'"));
+    assert!(unusable.contains("there is no certificate in"), "{unusable}");
+}
+
+/// They are used when the registry is reached, but then nobody looks at the terminal.
+#[test]
+fn files_of_tls_that_cannot_work_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    for name in ["own", "other"] {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(2999, 1, 1);
+        fs::write(path(&format!("{name}.pem")), params.self_signed(&key).unwrap().pem()).unwrap();
+        fs::write(path(&format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+    fs::write(path("junk.pem"), "junk").unwrap();
+    let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n\
+                     -----END ENCRYPTED PRIVATE KEY-----\n";
+    fs::write(path("encrypted.key"), encrypted).unwrap();
+    for (kind, how) in [
+        ("etcd", "endpoints = ['https://a:1']"),
+        ("zookeeper", "tls = true"),
+        ("nacos", "tls = true"),
+        ("kubernetes", "server = 'https://a:1'"),
+    ] {
+        let said = |[ca, cert, key]: [&str; 3]| {
+            let files = format!(
+                "ca_file = '{}'\ncert_file = '{}'\nkey_file = '{}'",
+                path(ca),
+                path(cert),
+                path(key)
+            );
+            let lines = format!("\"{kind}\"\n{how}\n{files}\n");
+            errors(&GOOD.replace("\"etcd\"\n", &lines))
+        };
+        assert_eq!(said(["own.pem", "own.pem", "own.key"]), Vec::<String>::new(), "{kind}");
+        for (files, expected) in [
+            (["junk.pem", "own.pem", "own.key"], "registry.ca_file: there is no certificate in"),
+            (["own.pem", "own.pem", "other.key"], "registry.key_file: the private key in"),
+            (["own.pem", "own.pem", "encrypted.key"], "has a passphrase, and cannot be read"),
+        ] {
+            let said = said(files);
+            assert_eq!(said.len(), 1, "{kind}: {said:?}");
+            assert!(said[0].contains(expected), "{kind}: {said:?}");
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use registry::{RegistryTls, ZooKeeperAcl, ZooKeeperConfig};
 use super::{applications, check_root, credentials};
 use crate::config::defaults;
 use crate::config::section::Section;
-use crate::config::tls::{TLS_KEYS, TlsFiles, tls_files};
+use crate::config::tls::{TLS_KEYS, registry_tls, tls_files};
 
 pub(super) const KEYS: [&str; 23] = [
     "snapshot",
@@ -110,12 +110,12 @@ fn check_chroot(section: &Section<'_>, chroot: &str) {
 
 fn tls(section: &mut Section<'_>, folder: &Path) -> Option<RegistryTls> {
     let is_tls = section.flag("tls", false);
-    let TlsFiles { ca_file, cert_file, key_file, server_name } = tls_files(section, folder);
+    let files = tls_files(section, folder);
     if !is_tls {
         if let Some(key) = TLS_KEYS.into_iter().find(|key| section.has(key)) {
             section.wrong(key, "has no effect without tls", "write tls = true, or remove it");
         }
         return None;
     }
-    Some(RegistryTls { ca_file, cert_file, key_file, server_name })
+    Some(registry_tls(section, files))
 }
