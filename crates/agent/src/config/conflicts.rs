@@ -204,8 +204,8 @@ fn export_and_registry(
                 "registry \"{name}\" is a file; services cannot be registered \
                 in a file"
             );
-            let remedy = "export into a registry of kind \"etcd\"; for a file, write the endpoint \
-                          into it by hand";
+            let remedy = "export into a registry of kind \"etcd\", \"zookeeper\" or \"nacos\"; for a \
+                          file, write the endpoint into it by hand";
             problems.add(&export.registry_place, problem, remedy);
         }
         (Some(RegistryKind::Static), _) if registers => {
@@ -264,19 +264,24 @@ fn memory_registries(places: &Places, registries: &[RegistryDraft], problems: &P
         };
         let is_written = places.exports.iter().any(|it| uses(it.registry));
         let is_read = places.ingresses.iter().any(|it| uses(it.registry));
-        let problem = match (is_written, is_read) {
-            (true, false) => {
-                "no ingress of this process uses this registry in memory, so nobody sees what is \
-                 exported here"
-            }
-            (false, true) => {
-                "no export of this process uses this registry in memory, so nothing \
-                is ever found here"
-            }
-            _ => continue,
-        };
-        let remedy = "a registry in memory ends with the process; use kind = \"etcd\" or \"file\"";
-        problems.add(&draft.place, problem, remedy);
+        match (is_written, is_read) {
+            // Kubernetes may say to callers where the agent is.
+            (true, false) => problems.warn(
+                &draft.place,
+                "no ingress of this process uses this registry in memory, so no agent finds what \
+                 is exported here",
+                "use kind = \"etcd\", \"zookeeper\" or \"nacos\", unless callers know this agent's \
+                 address",
+            ),
+            (false, true) => problems.add(
+                &draft.place,
+                "no export of this process uses this registry in memory, so nothing is ever found \
+                 here",
+                "use kind = \"etcd\", \"zookeeper\", \"nacos\" or \"kubernetes\", or list endpoints in \
+                 kind = \"static\" or \"file\"",
+            ),
+            _ => {}
+        }
     }
 }
 

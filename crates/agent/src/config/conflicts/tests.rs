@@ -79,17 +79,25 @@ fn exports_that_their_registry_cannot_hold() {
     assert_errors(
         &format!("[[registry]]\nkind = 'file'\npath = 'x'\n{rest}"),
         &["a.toml:4: export.registry: registry \"main\" is a file; services cannot be \
-           registered in a file; export into a registry of kind \"etcd\"; for a file, write the endpoint into it \
-           by hand"],
+           registered in a file; export into a registry of kind \"etcd\", \"zookeeper\" or \
+           \"nacos\"; for a file, write the endpoint into it by hand"],
     );
-    assert_errors(
-        &format!("[[registry]]\nkind = 'memory'\n{rest}"),
-        &["a.toml:1: registry.name: no ingress of this process uses this registry in \
-           memory, so nobody sees what is exported here; a registry in memory ends with the process; use kind = \"etcd\" or \"file\""],
+    let warned =
+        parse(&format!("[[registry]]\nkind = 'memory'\n{rest}"), "a.toml").unwrap().warnings;
+    assert_eq!(
+        warned.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [
+            "a.toml:1: registry.name: no ingress of this process uses this registry in memory, so no \
+          agent finds what is exported here; use kind = \"etcd\", \"zookeeper\" or \"nacos\", unless \
+          callers know this agent's address"
+        ]
     );
     let memory = GOOD.replace("etcd", "memory");
     assert_errors(&format!("{memory}{rest}"), &[]);
-    assert_eq!(errors(&memory).len(), 1);
+    let unused = errors(&memory);
+    assert_eq!(unused.len(), 1, "{unused:?}");
+    assert!(unused[0].contains("use kind = \"etcd\", \"zookeeper\""), "{unused:?}");
+    assert!(unused[0].ends_with("kind = \"static\" or \"file\""), "{unused:?}");
 }
 
 #[test]
