@@ -12,13 +12,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use registry::{RegistryConfig, RegistryTls};
 use wire::tls::read_file;
+use wire::tls::rustls::RootCertStore;
 use wire::tls::rustls::pki_types::CertificateDer;
 use wire::tls::rustls::pki_types::pem::PemObject;
 use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
 
 use super::http_app::origin::Way;
 use super::section::Section;
-use super::{AppConfig, Config, TlsFiles};
+use super::{AppConfig, Config, ListenerTls, TlsClient, TlsFiles};
 
 const DAY_S: i64 = 24 * 3600;
 
@@ -93,29 +94,99 @@ impl Config {
     #[must_use]
     pub fn shown_chains(&self, of_registries: &[ShownChain]) -> Vec<ShownChain> {
         let mut chains = Chains::default();
-        for tls in self.listener_tls() {
-            chains.add(&tls.files, &tls.secured.tls.chain());
-        }
-        for export in &self.exports {
-            let tls = match &export.app {
-                AppConfig::Dubbo { tls, .. } => tls.as_ref(),
-                AppConfig::Http(app) => match &app.origin.way {
-                    Way::Tcp { tls, .. } => tls.as_ref(),
-                    Way::Unix(_) => None,
-                },
-            };
-            if let Some(tls) = tls {
-                chains.add(&tls.files, &tls.client.chain());
-            }
-        }
-        let rules = self.clusters.rules.iter().map(|rule| &rule.policy);
-        for tls in rules.chain([&self.clusters.default]).filter_map(|it| it.tls.as_ref()) {
-            chains.add(&tls.link.files, &tls.link.client.chain());
+        for LoadedTls { files, chain, .. } in self.loaded_tls() {
+            chains.add(files, &chain);
         }
         for chain in of_registries {
             chains.add_chain(&chain.file, &chain.certificates);
         }
         chains.0.into_values().collect()
+    }
+
+    /// What is in use of each file with certificates for listeners, apps and endpoints.
+    #[must_use]
+    pub fn certificates_in_use(&self) -> CertificatesInUse {
+        let mut in_use = CertificatesInUse::default();
+        for LoadedTls { files, chain, authorities } in self.loaded_tls() {
+            if let Some(file) = &files.cert_file {
+                in_use.add("certificates", file, Material::Chain(chain));
+            }
+            if let Some(file) = &files.ca_file {
+                in_use.add("authorities", file, Material::Authorities(authorities));
+            }
+        }
+        in_use
+    }
+
+    fn loaded_tls(&self) -> Vec<LoadedTls<'_>> {
+        let listeners = self.listener_tls().map(|ListenerTls { files, secured, .. }| {
+            let (chain, authorities) = (secured.tls.chain(), secured.tls.authorities());
+            LoadedTls { files, chain, authorities }
+        });
+        let apps = self.exports.iter().filter_map(|export| match &export.app {
+            AppConfig::Dubbo { tls, .. } => tls.as_ref(),
+            AppConfig::Http(app) => match &app.origin.way {
+                Way::Tcp { tls, .. } => tls.as_ref(),
+                Way::Unix(_) => None,
+            },
+        });
+        let rules = self.clusters.rules.iter().map(|rule| &rule.policy);
+        let upstreams = rules.chain([&self.clusters.default]);
+        let upstreams = upstreams.filter_map(|it| it.tls.as_ref()).map(|tls| &tls.link);
+        listeners.chain(apps.chain(upstreams).map(LoadedTls::of_client)).collect()
+    }
+}
+
+/// What a section of TLS has read from its files.
+struct LoadedTls<'a> {
+    files: &'a TlsFiles,
+    chain: Arc<[CertificateDer<'static>]>,
+    authorities: Arc<RootCertStore>,
+}
+
+impl<'a> LoadedTls<'a> {
+    fn of_client(tls: &'a TlsClient) -> Self {
+        let (chain, authorities) = (tls.client.chain(), tls.client.authorities());
+        Self { files: &tls.files, chain, authorities }
+    }
+}
+
+/// What is in use of each file, by the words for it: a file that several read may be there in
+/// more than one form.
+#[derive(Debug, Default)]
+pub struct CertificatesInUse(BTreeMap<String, Vec<Material>>);
+
+#[derive(Debug)]
+enum Material {
+    Chain(Arc<[CertificateDer<'static>]>),
+    Authorities(Arc<RootCertStore>),
+}
+
+impl PartialEq for Material {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Chain(a), Self::Chain(b)) => a == b,
+            (Self::Authorities(a), Self::Authorities(b)) => a.roots == b.roots,
+            _ => false,
+        }
+    }
+}
+
+impl CertificatesInUse {
+    fn add(&mut self, what: &str, file: &Path, material: Material) {
+        self.0.entry(format!("{what} in {}", file.display())).or_default().push(material);
+    }
+
+    /// The files of which `later` has something else, such as `certificates in server.pem`.
+    #[must_use]
+    pub fn exchanged(&self, later: &Self) -> Vec<String> {
+        let is_new = |name: &&String| {
+            let (before, after) = (self.0.get(*name), later.0.get(*name));
+            before.zip(after).is_some_and(|(before, after)| {
+                after.iter().any(|material| !before.contains(material))
+            })
+        };
+        later.0.keys().filter(is_new).cloned().collect()
     }
 }
 

@@ -41,7 +41,7 @@ use registry::{DefinitionSources, RegistryConfig};
 use wire::{Destination, ListenAddress, ListenOptions, SocketOptions};
 
 pub use self::access_log::{AccessLogConfig, Calls, LineFormat};
-pub use self::certificates::{OutOfDate, ShownChain};
+pub use self::certificates::{CertificatesInUse, OutOfDate, ShownChain};
 pub use self::check::check_log_filter;
 pub use self::cluster_policy::{ClusterPolicy, ClusterRule, ClusterRules, ConnectionLimit};
 pub use self::error::{ConfigError, ConfigErrors};

@@ -295,8 +295,11 @@ impl Control {
     }
 
     async fn reload(&mut self, mut new: Config) -> ReloadPlan {
+        let before = self.config.certificates_in_use();
         self.config.renew_tls(&mut new);
+        let exchanged = before.exchanged(&self.config.certificates_in_use());
         let mut plan = self.config.reload_difference(&new);
+        plan.changed.extend(exchanged);
         let rules = Arc::new(new.clusters.clone());
         for worker in &self.workers {
             let _ = worker.inbox.send(ToWorker::Rules(Arc::clone(&rules)));

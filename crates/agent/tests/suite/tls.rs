@@ -221,6 +221,65 @@ fn who_speaks_no_tls_or_is_silent_holds_up_nobody() {
     drop(silent);
 }
 
+/// The first `len` bytes of a ClientHello of 60 KiB, in records.
+fn part_of_hello(len: usize) -> Vec<u8> {
+    let hello = [&[1, 0, 0xf0, 0, 3, 3][..], &[0; 60 << 10]].concat();
+    let record = |part: &[u8]| {
+        let part_len = u16::try_from(part.len()).unwrap().to_be_bytes();
+        [&[0x16, 3, 1][..], &part_len, part].concat()
+    };
+    hello.chunks(4 << 10).flat_map(record).take(len).collect()
+}
+
+/// Nobody knows yet who shakes hands: all of them together have a budget, and each has a limit.
+#[test]
+fn handshakes_stay_within_the_budget() {
+    const BUDGET: u64 = 1 << 20;
+    let certificates = Certificates::new();
+    let (app, hub) = (FakeProvider::start(Behaviour::Good), MemoryHub::new());
+    let _registered = register(&hub, app.addr);
+    let sections = format!(
+        "[admin]\nlisten = \"127.0.0.1:0\"\n[[ingress]]\nprotocol = \"http\"\n\
+         listen = \"127.0.0.1:0\"\n[ingress.tls]\nhandshake_timeout_ms = 60000\n{}",
+        certificates.own()
+    );
+    let mut config = read_config(&with_registry(&sections), &hub);
+    config.process.memory_len = usize::try_from(BUDGET).unwrap();
+    let agent = Agent::start(config).unwrap();
+    let (address, used) =
+        (agent.addresses().http[0], || metric(&agent, "dubmesh_memory_used_bytes"));
+    let calls_pass = || {
+        wait_until("a call", || {
+            let answer = hello(address, certificates.client(false)).unwrap();
+            answer.starts_with("HTTP/1.1 200").then_some(())
+        });
+    };
+    calls_pass();
+    let begin = |len: usize| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let _ = stream.write_all(&part_of_hello(len));
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    };
+    let silent: Vec<TcpStream> = (0..200)
+        .map(|_| {
+            let stream = begin(15 << 10);
+            assert!(used() <= BUDGET, "{}", used());
+            stream
+        })
+        .collect();
+    wait_until("a refusal", || (0 < metric(&agent, "dubmesh_memory_refused_total")).then_some(()));
+    assert!(0 < used());
+    calls_pass();
+    drop(silent);
+    wait_until("the memory to be given back", || (used() == 0).then_some(()));
+
+    // Who sends more than any client needs is left at once, without an alert.
+    let mut long = begin(20 << 10);
+    assert_eq!(long.read(&mut [0; 16]).unwrap_or(0), 0);
+    calls_pass();
+}
+
 /// Where no TLS is configured, who begins with it is turned away at once, on every listener.
 #[test]
 fn tls_at_a_listener_without_it_ends_at_once() {
@@ -267,7 +326,10 @@ fn certificates_are_renewed_while_the_agent_runs() {
     assert!(hello(address, second.clone()).is_err(), "not read again yet");
     let config = read_config(&with_registry(&sections), &hub);
     let plan = block_on(agent.reload(config)).unwrap();
+    assert_eq!(plan.changed, [format!("certificates in {}", certificates.path("own.pem"))]);
     assert!(plan.needs_restart.is_empty(), "{plan:?}");
+    let same = block_on(agent.reload(read_config(&with_registry(&sections), &hub))).unwrap();
+    assert!(same.is_empty(), "{same:?}");
     assert!(hello(address, second).is_ok());
     let untrusted = hello(address, first).unwrap_err().to_string();
     assert!(untrusted.contains("not come from a trusted authority"), "{untrusted}");
