@@ -14,7 +14,8 @@ use registry::{
 };
 
 /// What to write, for messages and `--help`.
-const FORMS: &str = "etcd://HOST:PORT[,HOST:PORT...][?layout=dubbo|contest][&root=NAME], \
+const FORMS: &str = "etcd://HOST:PORT[,HOST:PORT...][?layout=dubbo|contest][&root=NAME] and \
+     user and TLS as below, \
      zookeeper://HOST:PORT[,HOST:PORT...][/CHROOT][?root=NAME][&user=NAME&password_file=PATH]\
      [&tls=true][&ca_file=PATH][&cert_file=PATH&key_file=PATH][&server_name=NAME], \
      nacos://HOST:PORT[,HOST:PORT...][?namespace=ID][&group=NAME][&user=NAME&password_file=PATH]\
@@ -75,13 +76,18 @@ impl FromStr for RegistryUrl {
 fn etcd(rest: &str) -> Result<EtcdConfig, String> {
     let (addresses, query) = rest.split_once('?').unwrap_or((rest, ""));
     let members = checked(addresses.trim_end_matches('/'))?;
-    let members = members.map(|address| format!("http://{address}")).collect::<Vec<_>>();
     let (mut is_contest, mut root) = (false, None);
+    let (mut user, mut password, mut tls) = (None, None, TlsParameters::default());
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-        match parameter.split_once('=') {
-            Some(("layout", "dubbo")) => is_contest = false,
-            Some(("layout", "contest")) => is_contest = true,
-            Some(("root", name)) if !name.is_empty() => root = Some(name.to_owned()),
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let text = || Some(value.to_owned()).filter(|value| !value.is_empty());
+        match (name, value) {
+            ("layout", "dubbo") => is_contest = false,
+            ("layout", "contest") => is_contest = true,
+            ("root", value) if !value.is_empty() => root = text(),
+            ("user", _) => user = text(),
+            ("password_file", _) => password = Some(secret_of(name, value)?),
+            _ if tls.take(name, value) => {}
             _ => return Err(unknown(parameter)),
         }
     }
@@ -91,7 +97,14 @@ fn etcd(rest: &str) -> Result<EtcdConfig, String> {
         (false, Some(root)) => Layout::Dubbo { root },
         (true, Some(root)) => Layout::Contest { root },
     };
-    Ok(EtcdConfig::new(members, layout))
+    let tls = tls.finish()?;
+    if tls.as_ref().is_some_and(|tls| tls.ca_file.is_none()) {
+        return Err("etcd with tls=true needs the authority of its certificate: add ca_file=PATH"
+            .to_owned());
+    }
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let urls: Vec<_> = members.map(|address| format!("{scheme}://{address}")).collect();
+    Ok(EtcdConfig { user, password, tls, ..EtcdConfig::new(urls, layout) })
 }
 
 fn zookeeper(rest: &str) -> Result<ZooKeeperConfig, String> {
@@ -244,6 +257,9 @@ mod tests {
         assert_eq!(etcd.endpoints, ["http://127.0.0.1:2379", "http://[::1]:2380"]);
         assert_eq!(etcd.layout, Layout::Contest { root: "mesh".to_owned() });
         assert_eq!(etcd_of("etcd://h:1/").layout, Layout::dubbo());
+        let etcd = etcd_of("etcd://h:1?tls=true&ca_file=/ca.pem&cert_file=/c.pem&key_file=/c.key");
+        assert_eq!(etcd.endpoints, ["https://h:1"]);
+        assert_eq!(etcd.tls.unwrap().ca_file.unwrap().to_str(), Some("/ca.pem"));
         let text = "zookeeper://a:2181,[::1]:2182/teams/blue?root=rpc&tls=true&ca_file=/ca.pem";
         let RegistryConfig::ZooKeeper(zookeeper) = text.parse::<RegistryUrl>().unwrap().config
         else {
@@ -304,6 +320,13 @@ mod tests {
         for wrong in ["zookeeper://h:1?password_file=hush", "nacos://h:1?secret_key_file=hush"] {
             let error = wrong.parse::<RegistryUrl>().unwrap_err();
             assert!(error.contains("_file: No such file") && !error.contains("hush"), "{error}");
+        }
+        for (wrong, said) in [
+            ("etcd://h:1?tls=true", "add ca_file=PATH"),
+            ("etcd://h:1?ca_file=/ca.pem", "no effect without tls=true"),
+        ] {
+            let error = wrong.parse::<RegistryUrl>().unwrap_err();
+            assert!(error.contains(said), "{error}");
         }
         assert!("file:/a@b/c".parse::<RegistryUrl>().is_ok());
     }

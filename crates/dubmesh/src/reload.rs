@@ -39,7 +39,7 @@ Exit status:
 
 /// Where the kernel shows processes.
 const PROCESSES: &str = "/proc";
-/// The name of the program, whatever folder it is in.
+/// How names of the program begin, whatever folder it is in: some installations add a version.
 const PROGRAM: &str = "dubmesh";
 /// What the kernel adds to the name of a program that was replaced.
 const REPLACED: &str = " (deleted)";
@@ -154,9 +154,8 @@ fn running(read_command: ReadCommand) -> io::Result<Vec<RunningAgent>> {
 
 /// The file that a process was told to run with, if it is an agent.
 fn config_of(process: &Path, read_command: ReadCommand) -> Option<PathBuf> {
-    let program = fs::read_link(process.join("exe")).ok()?;
-    let program = program.file_name()?.to_str()?;
-    if program.strip_suffix(REPLACED).unwrap_or(program) != PROGRAM {
+    let own = std::env::current_exe().unwrap_or_default();
+    if !is_same_program(&fs::read_link(process.join("exe")).ok()?, &own) {
         return None;
     }
     let command = fs::read(process.join("cmdline")).ok()?;
@@ -165,4 +164,33 @@ fn config_of(process: &Path, read_command: ReadCommand) -> Option<PathBuf> {
     let config = read_command(arguments.collect())?;
     let folder = fs::read_link(process.join("cwd")).ok()?;
     fs::canonicalize(folder.join(config)).ok()
+}
+
+/// Whether another process runs this program, whose own file is `own`.
+fn is_same_program(other: &Path, own: &Path) -> bool {
+    let name = |path: &Path| path.file_name()?.to_str().map(str::to_owned);
+    let Some(other) = name(other) else { return false };
+    let other = other.strip_suffix(REPLACED).unwrap_or(&other);
+    let own = name(own).unwrap_or_default();
+    other.starts_with(PROGRAM) || other == own.strip_suffix(REPLACED).unwrap_or(&own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_are_found_whatever_their_program_is_called() {
+        for (other, own, is_same) in [
+            ("/usr/bin/dubmesh", "/opt/dubmesh", true),
+            ("/usr/bin/dubmesh (deleted)", "/opt/dubmesh", true),
+            ("/usr/bin/dubmesh-1.2", "/usr/bin/dubmesh", true),
+            ("/usr/bin/mesh (deleted)", "/usr/bin/mesh", true),
+            ("/usr/bin/mesh", "/usr/bin/dubmesh", false),
+            ("/usr/bin/nginx", "", false),
+            ("/", "/", false),
+        ] {
+            assert_eq!(is_same_program(Path::new(other), Path::new(own)), is_same, "{other}");
+        }
+    }
 }
