@@ -3,7 +3,7 @@
 //! revision say what it offers there.
 //!
 //! - [`Applications`] is what a store has to do for it: three things to read, and what to write.
-//! - `find.rs` finds the endpoints of one service: its mapping, and the applications it names.
+//! - `find.rs` finds the endpoints of one interface: its mapping, and the applications it names.
 //! - `feed.rs` follows one application, for all services that it offers: its instances, and the
 //!   metadata of each of their revisions, which are fetched once.
 //! - `ask.rs` asks an instance for its metadata, by Dubbo TCP.
@@ -30,13 +30,12 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use dubbo_proto::ServiceKey;
 use dubbo_proto::application::Instance;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use crate::layout::Entry;
+use crate::by_variant::ByVariant;
 use crate::list_counts::ListCounts;
 use crate::store::{Applications, EntryKey, Item};
 
@@ -46,12 +45,12 @@ pub(crate) use announce::{Announcer, can_announce};
 pub use unlisted::Unasked;
 pub(crate) use unlisted::Unlisted;
 
-/// What is found of one service.
+/// What is found of one interface.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Found {
     /// Whether all that there is has been read, or has failed, once.
     pub(crate) is_settled: bool,
-    pub(crate) entries: Arc<[Entry]>,
+    pub(crate) entries: ByVariant,
 }
 
 /// The application level of one registry. Clones share it.
@@ -60,15 +59,16 @@ pub(crate) struct ApplicationLevel {
     source: Arc<dyn Applications>,
     runtime: Handle,
     feeds: Arc<Mutex<HashMap<String, Weak<Feed>>>>,
+    findings: Arc<Mutex<HashMap<String, Weak<Finding>>>>,
     /// Of all metadata together, in bytes.
     total_len: Arc<AtomicUsize>,
     counts: Arc<ListCounts>,
 }
 
-/// One service that is looked for, until this is dropped.
+/// One interface that is looked for, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Finding {
-    pub(crate) found: watch::Receiver<Found>,
+    found: watch::Receiver<Found>,
     task: AbortHandle,
 }
 
@@ -78,15 +78,21 @@ impl Drop for Finding {
     }
 }
 
+impl Finding {
+    pub(crate) fn found(&self) -> watch::Receiver<Found> {
+        self.found.clone()
+    }
+}
+
 impl ApplicationLevel {
     pub(crate) fn new(
         source: Arc<dyn Applications>,
         counts: &Arc<ListCounts>,
         runtime: &Handle,
     ) -> Self {
-        let (feeds, total_len) = Default::default();
+        let (feeds, findings, total_len) = Default::default();
         let counts = Arc::clone(counts);
-        Self { source, runtime: runtime.clone(), feeds, total_len, counts }
+        Self { source, runtime: runtime.clone(), feeds, findings, total_len, counts }
     }
 
     /// The interfaces that applications offer by what the configuration says.
@@ -99,11 +105,18 @@ impl ApplicationLevel {
         self.source.provided_by().contains_key(interface)
     }
 
-    /// Begins to look for a service.
-    pub(crate) fn find(&self, wanted: &ServiceKey) -> Finding {
-        let (sender, found) = watch::channel(Found::default());
-        let task = self.runtime.spawn(find::run(self.clone(), wanted.clone(), sender));
-        Finding { found, task: task.abort_handle() }
+    /// Looks for an interface. Those who look for the same one share it.
+    pub(crate) fn find(&self, interface: &str) -> Arc<Finding> {
+        let mut findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
+        findings.get(interface).and_then(Weak::upgrade).unwrap_or_else(|| {
+            findings.retain(|_, finding| 0 < finding.strong_count());
+            let (sender, found) = watch::channel(Found::default());
+            let finder = find::run(self.clone(), interface.to_owned(), sender);
+            let task = self.runtime.spawn(finder).abort_handle();
+            let finding = Arc::new(Finding { found, task });
+            findings.insert(interface.to_owned(), Arc::downgrade(&finding));
+            finding
+        })
     }
 
     /// The one feed of an application.

@@ -9,9 +9,10 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::time::timeout;
 
 use crate::application::{ApplicationLevel, Finding, Unasked, Unlisted};
+use crate::by_variant::OrderedEntry;
 use crate::endpoint::{Endpoint, Level, NotUsed, Unused};
 use crate::layout::Entry;
-use crate::listing::Listing;
+use crate::listing::{ANY, Listing};
 use crate::store::{Item, Known, News, Store, StoreError};
 
 /// How long the list of interfaces may take, and the entries of each of them.
@@ -22,9 +23,6 @@ const MAX_AT_ONCE: usize = 32;
 
 /// A list that has a gap is read again this often.
 const MAX_TRIES: usize = 3;
-
-/// Matches every version and group.
-const ANY: &str = "*";
 
 /// As much of a name that cannot be read as is shown.
 const MAX_SHOWN_LEN: usize = 200;
@@ -93,7 +91,7 @@ async fn services_of(
     // What is no interface, such as `metadata` in ZooKeeper, has no entries either.
     let Ok(wanted) = ServiceKey::new(&interface, ANY, ANY) else { return Ok(Vec::new()) };
     // Both levels are read at the same time.
-    let finding = level.map(|level| level.find(&wanted));
+    let finding = level.map(|level| level.find(&wanted.interface));
     let items = timeout(READ_TIMEOUT, items(store, &wanted)).await;
     let mut items = items.map_err(|_| late(store))??;
     if let Some(finding) = finding {
@@ -130,12 +128,13 @@ async fn items(store: &dyn Store, wanted: &ServiceKey) -> Result<Vec<Item>, Stri
 }
 
 /// What is found of an interface at application level.
-async fn found(finding: Finding) -> Vec<Item> {
-    let mut found = finding.found.clone();
+async fn found(finding: Arc<Finding>) -> Vec<Item> {
+    let mut found = finding.found();
     // What takes too long is said to be missing.
     let _ = timeout(READ_TIMEOUT, found.wait_for(|found| found.is_settled)).await;
-    let entries = Arc::clone(&found.borrow().entries);
-    entries.iter().map(|entry| Item { key: Vec::new(), read: Ok(Some(entry.clone())) }).collect()
+    let entries = found.borrow().entries.clone();
+    let item = |it: &OrderedEntry| Item { key: Vec::new(), read: Ok(Some(it.entry.clone())) };
+    entries.all().map(item).collect()
 }
 
 /// Entries by version and group.
@@ -157,8 +156,8 @@ fn sorted(interface: &str, items: Vec<Item>) -> Vec<ListedService> {
         let new = || ListedService { service, endpoints: Vec::new(), unused: Vec::new() };
         let listed = services.entry(place).or_insert_with(new);
         match read {
-            Ok(Some(Entry::Listing(listing))) => add(listing, &mut listed.endpoints),
-            Ok(Some(Entry::Leftover(leftover))) => listed.unused.push(leftover.unused),
+            Ok(Some(Entry::Listing(listing))) => add(&listing, &mut listed.endpoints),
+            Ok(Some(Entry::Leftover(leftover))) => listed.unused.push(leftover.unused.clone()),
             Ok(Some(Entry::Named { .. }) | None) => {}
             Err(error) => {
                 let what = String::from_utf8_lossy(&key).chars().take(MAX_SHOWN_LEN).collect();
@@ -171,8 +170,8 @@ fn sorted(interface: &str, items: Vec<Item>) -> Vec<ListedService> {
 }
 
 /// Adds an endpoint; one that is listed at another level already is there once.
-fn add(listing: Listing, endpoints: &mut Vec<ListedEndpoint>) {
-    let Listing { endpoint, stands_for, level, .. } = listing;
+fn add(listing: &Listing, endpoints: &mut Vec<ListedEndpoint>) {
+    let Listing { endpoint, stands_for, level, .. } = listing.clone();
     let is_same = |it: &&mut ListedEndpoint| {
         it.endpoint.key() == endpoint.key()
             && it.stands_for == stands_for

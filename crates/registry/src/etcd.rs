@@ -125,6 +125,10 @@ impl Store for EtcdRegistry {
         self.settings.grace
     }
 
+    fn lists_interfaces(&self) -> bool {
+        true
+    }
+
     fn watch(&self, wanted: &ServiceKey) -> Box<dyn Watch> {
         let (paths, connection) = (self.paths.clone(), self.connection.clone());
         Box::new(EtcdWatch::of_service(paths, connection, wanted.clone()))

@@ -240,7 +240,7 @@ pub(crate) fn parse_text(
 ) -> Result<Vec<(ServiceKey, Endpoint)>, RegistryError> {
     let rows = format::parse(path, text)?.rows;
     let of_row = |Row { interface, listing, .. }: Row| {
-        let Listing { version, group, endpoint, .. } = listing;
+        let Listing { version, group, endpoint, .. } = Arc::unwrap_or_clone(listing);
         (ServiceKey { interface, version, group }, endpoint)
     };
     Ok(rows.into_iter().map(of_row).collect())

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use wire::Backoff;
 
 use crate::kept::Kept;
-use crate::store::{StoreError, Wait, Watch};
+use crate::store::{StoreError, Watch};
 
 /// The first wait after something failed. A server that restarts is back in about this time.
 const MIN_BACKOFF: Duration = Duration::from_millis(50);
@@ -37,11 +37,6 @@ pub(crate) trait Followed<E>: Send {
 
     /// What others see of it.
     fn show(&self) -> Self::Shown;
-
-    /// Waits until something else has changed that others see.
-    fn changed(&mut self) -> Wait<'_, ()> {
-        Box::pin(std::future::pending())
-    }
 }
 
 /// Runs until its task is aborted, or the store can never be asked again.
@@ -93,7 +88,6 @@ async fn until_error<E: Clone + PartialEq, V: Followed<E>>(
                     view.kept().handle_timeout(Instant::now());
                     is_due = true;
                 }
-                () = view.changed() => is_due = true,
                 () = sleep_until_option(is_due.then_some(rest_until)) => {}
             }
         };
@@ -119,8 +113,15 @@ async fn sleep_until_option(deadline: Option<Instant>) {
     }
 }
 
+/// Waits for a change; a channel that has closed has none.
+pub(crate) async fn open_change<T>(receiver: &mut watch::Receiver<T>) {
+    if receiver.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// Wakes the subscribers only if something has changed.
-fn publish<S: PartialEq>(shown: &watch::Sender<S>, new: S) {
+pub(crate) fn publish<S: PartialEq>(shown: &watch::Sender<S>, new: S) {
     shown.send_if_modified(|current| {
         let changed = *current != new;
         *current = new;

@@ -16,7 +16,7 @@ use dubbo_proto::ServiceKey;
 use crate::directory::Directory;
 use crate::endpoint::Registration;
 use crate::error::RegistryError;
-use crate::listing::{Leftover, Listing, is_match};
+use crate::listing::{ANY, Leftover, Listing, is_match};
 
 pub(crate) mod applications;
 mod contest;
@@ -61,28 +61,45 @@ pub(crate) struct Paths {
     is_contest: bool,
 }
 
-/// What an entry of a store is about.
+/// What an entry of a store is about. A clone shares it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Entry {
     /// An endpoint.
-    Listing(Listing),
+    Listing(Arc<Listing>),
     /// Something that cannot be used.
-    Leftover(Leftover),
+    Leftover(Arc<Leftover>),
     /// Another version and group of the interface, of which no more was read.
     Named { version: String, group: String },
 }
 
 impl Entry {
+    /// The group and version in which it is offered.
+    pub(crate) fn variant(&self) -> (&str, &str) {
+        match self {
+            Self::Listing(listing) => (&listing.group, &listing.version),
+            Self::Leftover(leftover) => (&leftover.group, &leftover.version),
+            Self::Named { version, group } => (group, version),
+        }
+    }
+
     /// The version and group in which it is offered, if that is not what is wanted.
     pub(crate) fn other_variant(&self, wanted: &ServiceKey) -> Option<(&str, &str)> {
-        let (version, group) = match self {
-            Self::Listing(Listing { version, group, .. }) => (version, group),
-            // Those of all versions and groups are of no other one.
-            Self::Leftover(Leftover { version, group, .. }) => (version, group),
-            Self::Named { version, group } => (version, group),
-        };
-        let is_other = !is_match(wanted, version, group) && version != "*" && group != "*";
+        let (group, version) = self.variant();
+        // Those of all versions or groups are of no other one.
+        let is_other = !is_match(wanted, version, group) && version != ANY && group != ANY;
         is_other.then_some((version, group))
+    }
+}
+
+impl From<Listing> for Entry {
+    fn from(listing: Listing) -> Self {
+        Self::Listing(Arc::new(listing))
+    }
+}
+
+impl From<Leftover> for Entry {
+    fn from(leftover: Leftover) -> Self {
+        Self::Leftover(Arc::new(leftover))
     }
 }
 

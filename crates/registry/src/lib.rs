@@ -18,18 +18,20 @@
 //!
 //! This crate does not choose endpoints, open connections to them or know what a call is.
 //! Begin to read at `registry.rs`. `store.rs` has what a store has to do, `stores.rs` the list of
-//! stores; `layout.rs` what is written in them; `kept.rs` and `registrar.rs` what is common to all
-//! when a store goes away; `application.rs` discovery at application level; `lent.rs` and
+//! stores; `layout.rs` what is written in them; `entry_list.rs` the lists that subscriptions share;
+//! `kept.rs` and `registrar.rs` what is common to all when a store goes away; `application.rs` discovery at application level; `lent.rs` and
 //! `on_demand.rs` what stores with a connection have in common. [`listing`] has the rules by which
 //! endpoints match and replace each other.
 
 mod address;
 mod application;
+mod by_variant;
 mod catalogue;
 mod config;
 pub mod definitions;
 mod directory;
 mod endpoint;
+mod entry_list;
 mod error;
 pub mod etcd;
 pub mod file;

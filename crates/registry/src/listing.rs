@@ -20,6 +20,9 @@ use dubbo_proto::ServiceKey;
 
 use crate::endpoint::{Endpoint, EndpointKey, Level, MAX_UNUSED, Protocol, Unused};
 
+/// As a version or a group: any.
+pub(crate) const ANY: &str = "*";
+
 /// One registered endpoint.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Listing {
@@ -56,12 +59,16 @@ pub(crate) fn unused<'a>(
     of_wanted.take(MAX_UNUSED).map(|it| it.unused.clone()).collect()
 }
 
-/// Whether a subscriber of `wanted` may use what is offered with this version and group.
+/// Whether a subscriber of `wanted` may use what is offered with this version and group. What has
+/// [`ANY`] for both is for everybody.
 pub(crate) fn is_match(wanted: &ServiceKey, version: &str, group: &str) -> bool {
-    let fits = wanted.group == "*"
+    if version == ANY && group == ANY {
+        return true;
+    }
+    let fits = wanted.group == ANY
         || wanted.group == group
         || wanted.group.split(',').any(|wanted| wanted.trim() == group);
-    fits && (wanted.version == "*" || wanted.version == version)
+    fits && (wanted.version == ANY || wanted.version == version)
 }
 
 /// The endpoints for a subscriber of `wanted`, among the listings of its interface.
@@ -152,6 +159,8 @@ mod tests {
             (("", "g"), "group=g", true),
             (("", ""), "group=g", false),
             (("", ""), "version=0.0.0", true),
+            (("1.0", "g"), "version=*&group=*", true),
+            (("1.0", "g"), "version=*&group=g", false),
         ] {
             let listing = listing(&format!("dubbo://h:1/a.B?{offered}"));
             assert_eq!(listing.matches(&key(wanted.0, wanted.1)), expected, "{wanted:?} {offered}");

@@ -64,7 +64,7 @@ impl MemoryHub {
         let url = address::url(registration);
         let text = url.to_string();
         if let Some(listing) = address::listing(url) {
-            let row = Row { id, interface, listing, url: text };
+            let row = Row { id, interface, listing: listing.into(), url: text };
             self.table.send_modify(|table| table.push(row));
         }
         id

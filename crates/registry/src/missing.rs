@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use dubbo_proto::ServiceKey;
 
 use crate::endpoint::{MAX_UNUSED, NotUsed, Unused};
-use crate::layout::Entry;
 
 /// Other versions and groups that are told: more would tell nobody more.
 pub(crate) const MAX_OTHERS: usize = 5;
@@ -19,16 +18,18 @@ const MAX_VARIANT_LEN: usize = 200;
 /// As many of the endpoints that are not used as a message names.
 const MAX_SHOWN: usize = 5;
 
+/// Whether a version and group is told.
+pub(crate) fn is_told((version, group): (&str, &str)) -> bool {
+    version.len() + group.len() <= MAX_VARIANT_LEN
+}
+
 /// What is offered of the interface of `wanted` in other versions and groups.
 pub(crate) fn others<'a>(
     wanted: &ServiceKey,
     variants: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> Vec<Unused> {
     let mut different = BTreeSet::new();
-    for (version, group) in variants {
-        if MAX_VARIANT_LEN < version.len() + group.len() {
-            continue;
-        }
+    for (version, group) in variants.filter(|variant| is_told(*variant)) {
         different.insert((group, version));
         if MAX_OTHERS < different.len() {
             // Whatever the order of the entries: the first ones stay.
@@ -45,17 +46,17 @@ pub(crate) fn others<'a>(
 }
 
 /// The list of what is not used, with hints if there is no endpoint, and without them otherwise.
+/// `variants` are other versions and groups.
 pub(crate) fn complete<'a>(
     wanted: &ServiceKey,
     has_endpoints: bool,
-    entries: impl Iterator<Item = &'a Entry>,
+    variants: impl Iterator<Item = (&'a str, &'a str)>,
     unused: Vec<Unused>,
 ) -> Vec<Unused> {
     let (hints, mut rest): (Vec<_>, Vec<_>) = unused.into_iter().partition(Unused::is_hint);
     if has_endpoints {
         return rest;
     }
-    let variants = entries.filter_map(|entry| entry.other_variant(wanted));
     let mut hints: Vec<_> = hints.into_iter().chain(others(wanted, variants)).collect();
     hints.sort();
     hints.dedup();
@@ -113,6 +114,7 @@ pub fn unused_text(unused: &[Unused]) -> String {
 mod tests {
     use super::*;
     use crate::address::parse_listing;
+    use crate::layout::Entry;
 
     fn key(text: &str) -> ServiceKey {
         text.parse().unwrap()
@@ -127,7 +129,7 @@ mod tests {
     }
 
     fn entry(params: &str) -> Entry {
-        Entry::Listing(parse_listing(&format!("dubbo://h:1/a.B?{params}")).unwrap())
+        parse_listing(&format!("dubbo://h:1/a.B?{params}")).unwrap().into()
     }
 
     fn shown(
@@ -136,7 +138,9 @@ mod tests {
         entries: &[Entry],
         more: Vec<Unused>,
     ) -> Vec<String> {
-        let all = complete(&key(wanted), has_endpoints, entries.iter(), more);
+        let wanted = key(wanted);
+        let others = entries.iter().filter_map(|entry| entry.other_variant(&wanted));
+        let all = complete(&wanted, has_endpoints, others, more);
         all.into_iter().map(|it| it.what).collect()
     }
 

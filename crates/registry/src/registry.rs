@@ -19,8 +19,8 @@ use crate::definitions::{
 };
 use crate::directory::Presence;
 use crate::endpoint::{EndpointKey, Freshness, RegisterMode, Registration, Snapshot};
+use crate::entry_list::{ListFeed, listed_as};
 use crate::error::RegistryError;
-use crate::follow::{Followed, follow};
 use crate::list_counts::ListCounts;
 use crate::remembered::{Remembered, follow_lists};
 use crate::status::RegistryStatus;
@@ -38,7 +38,8 @@ mod registered;
 mod reporting;
 mod rule;
 
-/// A service registry. Clones share one connection, and one watch per service.
+/// A service registry. Clones share one connection, and one watch per service, or
+/// one per interface where the store lists whole interfaces.
 ///
 /// Watches, leases and reconnects run on the tokio runtime on which it was opened. When the last
 /// clone, subscription and registration is gone, they end.
@@ -55,6 +56,8 @@ struct Shared {
     runtime: Handle,
     status: watch::Receiver<RegistryStatus>,
     feeds: Mutex<HashMap<ServiceKey, Weak<Feed>>>,
+    /// What feeds share, by what is listed.
+    lists: Mutex<HashMap<ServiceKey, Weak<ListFeed>>>,
     rules: Mutex<HashMap<String, Weak<RuleFeed>>>,
     activity: Arc<Mutex<Activity>>,
     counts: Arc<ListCounts>,
@@ -151,7 +154,7 @@ impl Registry {
         snapshot: Option<PathBuf>,
     ) -> Self {
         let status = store.status();
-        let (feeds, rules, activity) = Default::default();
+        let (feeds, lists, rules, activity) = Default::default();
         let counts = Arc::<ListCounts>::default();
         definitions.count_in(&counts);
         let source = store.applications();
@@ -164,6 +167,7 @@ impl Registry {
             runtime,
             status,
             feeds,
+            lists,
             rules,
             activity,
             counts,
@@ -339,27 +343,34 @@ impl Registry {
     }
 
     fn start_feed(&self, service: &ServiceKey) -> Feed {
-        let store = &self.shared.store;
-        let finding = self.shared.applications.as_ref().map(|level| level.find(service));
-        let found = finding.as_ref().map(|finding| finding.found.clone());
-        let remembered = self.shared.remembered.clone();
+        let Shared { applications, remembered, runtime, .. } = &*self.shared;
+        let list = self.list(service);
+        let finding = applications.as_ref().map(|level| level.find(&service.interface));
+        let found = finding.as_ref().map(|finding| finding.found());
         let fallback = remembered.as_ref().and_then(|it| it.fallback(service));
-        let mut watch = store.watch(service);
-        let mut view = View::new(service.clone(), store.grace(), found, fallback.clone());
-        view.kept().count_in(Arc::clone(&self.shared.counts));
-        // What is known already shows at once, without a turn of the runtime.
-        if let Some(known) = watch.known() {
-            view.kept().handle_known(known);
-        }
+        let view = View::new(service.clone(), list.list(), found, fallback.clone());
         let (sender, snapshots) = watch::channel(view.snapshot());
         let sender = Arc::new(sender);
-        if let Some(remembered) = remembered {
+        if let Some(remembered) = remembered.clone() {
             let (sender, status) = (Arc::clone(&sender), self.status());
-            let lists = follow_lists(remembered, service.clone(), sender, fallback, status);
-            self.shared.runtime.spawn(lists);
+            runtime.spawn(follow_lists(remembered, service.clone(), sender, fallback, status));
         }
-        let task = self.shared.runtime.spawn(follow(watch, view, sender));
-        Feed { snapshots, task: task.abort_handle(), _finding: finding }
+        let task = runtime.spawn(view.run(sender)).abort_handle();
+        Feed { snapshots, task, _list: list, _finding: finding }
+    }
+
+    /// The list that has the entries of a service.
+    fn list(&self, service: &ServiceKey) -> Arc<ListFeed> {
+        let Shared { store, counts, runtime, lists, .. } = &*self.shared;
+        let listed = listed_as(store.as_ref(), service);
+        let mut lists = lists.lock().unwrap_or_else(PoisonError::into_inner);
+        lists.get(&listed).and_then(Weak::upgrade).unwrap_or_else(|| {
+            lists.retain(|_, list| 0 < list.strong_count());
+            let list = ListFeed::start(store.as_ref(), &listed, Arc::clone(counts), runtime);
+            let list = Arc::new(list);
+            lists.insert(listed, Arc::downgrade(&list));
+            list
+        })
     }
 }
 
@@ -401,12 +412,13 @@ async fn count_changes(mut snapshots: watch::Receiver<Snapshot>, activity: Arc<M
     }
 }
 
-/// The one watch of a service, shared by its subscriptions.
+/// What is shown of a service, shared by its subscriptions.
 #[derive(Debug)]
 struct Feed {
     snapshots: watch::Receiver<Snapshot>,
     task: AbortHandle,
-    _finding: Option<Finding>,
+    _list: Arc<ListFeed>,
+    _finding: Option<Arc<Finding>>,
 }
 
 impl Drop for Feed {

@@ -3,7 +3,7 @@
 //! The unit is *the entries of one service*, not keys: a store that watches a range of keys
 //! (etcd), one whose watches fire once per folder (ZooKeeper) and one that pushes the whole list
 //! of a service (Nacos) all fit. What the entries mean is the store's [`layout`](crate::layout).
-//! What follows from them is common to all stores: [`View`](crate::view::View) keeps what is known
+//! What follows from them is common to all stores: [`Kept`](crate::kept::Kept) keeps what is known
 //! while a store is away or has lost its history, [`Registrar`](crate::registrar::Registrar)
 //! registers again what gets lost.
 
@@ -38,6 +38,12 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// How long endpoints known before are kept when the store comes back without its history.
     fn grace(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// Whether [`watch`](Self::watch) gives the entries of a whole interface, whatever version and
+    /// group is wanted. All who subscribe to one of these then share a watch of all.
+    fn lists_interfaces(&self) -> bool {
+        false
     }
 
     /// Begins to watch the entries of a service.

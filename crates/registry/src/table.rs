@@ -1,8 +1,12 @@
 //! Services of a store that holds all of them in one piece, and tells of every change at once.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use dubbo_proto::ServiceKey;
 use tokio::sync::watch;
 
+use crate::by_variant::ByVariant;
 use crate::definitions::Away;
 use crate::directory::{Directory, Presence, Variant};
 use crate::endpoint::Freshness;
@@ -19,13 +23,15 @@ pub(crate) struct Table {
     leftovers: Vec<(String, Leftover)>,
     /// Of rows and leftovers.
     directory: Directory,
+    /// The same by interface; of two with one address the later one counts.
+    entries: HashMap<String, ByVariant>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) id: u64,
     pub(crate) interface: String,
-    pub(crate) listing: Listing,
+    pub(crate) listing: Arc<Listing>,
     /// As it was written.
     pub(crate) url: String,
 }
@@ -37,6 +43,21 @@ fn directory(rows: &[Row], leftovers: &[(String, Leftover)]) -> Directory {
         directory.add(interface, Some((version.as_str().into(), group.as_str().into())));
     }
     directory
+}
+
+/// The entries of each interface.
+fn entries(rows: &[Row], leftovers: &[(String, Leftover)]) -> HashMap<String, ByVariant> {
+    let mut entries = HashMap::<&str, Vec<Entry>>::new();
+    for Row { interface, listing, .. } in rows {
+        entries.entry(interface).or_default().push(Entry::Listing(Arc::clone(listing)));
+    }
+    for (interface, leftover) in leftovers {
+        entries.entry(interface).or_default().push(leftover.clone().into());
+    }
+    let by_variant = |(interface, entries): (&str, Vec<_>)| {
+        (interface.to_owned(), entries.into_iter().collect())
+    };
+    entries.into_iter().map(by_variant).collect()
 }
 
 impl Row {
@@ -51,7 +72,9 @@ impl Table {
         rows: Vec<Row>,
         leftovers: Vec<(String, Leftover)>,
     ) -> Self {
-        Self { status, directory: directory(&rows, &leftovers), rows, leftovers }
+        let directory = directory(&rows, &leftovers);
+        let entries = entries(&rows, &leftovers);
+        Self { status, rows, leftovers, directory, entries }
     }
 
     pub(crate) fn presence(&self, wanted: &ServiceKey) -> Presence {
@@ -73,7 +96,9 @@ impl Table {
 
     /// A list that an operator has written.
     pub(crate) fn written(mut rows: Vec<Row>, leftovers: Vec<(String, Leftover)>) -> Self {
-        rows.iter_mut().for_each(|row| row.listing.endpoint.is_written = true);
+        for row in &mut rows {
+            Arc::make_mut(&mut row.listing).endpoint.is_written = true;
+        }
         Self::new(Freshness::Current, rows, leftovers)
     }
 
@@ -83,25 +108,28 @@ impl Table {
 
     pub(crate) fn push(&mut self, row: Row) {
         self.directory.add(&row.interface, row.variant());
+        let of_interface = self.entries.entry(row.interface.clone()).or_default();
+        *of_interface = of_interface.with(Entry::Listing(Arc::clone(&row.listing)));
         self.rows.push(row);
     }
 
     pub(crate) fn remove(&mut self, id: u64) {
         self.rows.retain(|row| row.id != id);
         self.directory = directory(&self.rows, &self.leftovers);
+        self.entries = entries(&self.rows, &self.leftovers);
     }
 
-    /// The entries of a service, keyed by their place in the table: the later one counts.
+    /// The entries of a service, keyed by their order, and that there are a few others.
     fn items(&self, wanted: &ServiceKey) -> Vec<Item> {
-        let rows = self.rows.iter().filter(|row| row.interface == wanted.interface);
-        let listings = rows.map(|row| Entry::Listing(row.listing.clone()));
-        let leftovers = self.leftovers.iter().filter(|(name, _)| *name == wanted.interface);
-        let leftovers = leftovers.map(|(_, leftover)| Entry::Leftover(leftover.clone()));
-        let item = |(n, entry): (usize, Entry)| Item {
-            key: n.to_be_bytes().to_vec(),
-            read: Ok(Some(entry)),
-        };
-        listings.chain(leftovers).enumerate().map(item).collect()
+        let Some(entries) = self.entries.get(&wanted.interface) else { return Vec::new() };
+        let item =
+            |place: usize, entry| Item { key: place.to_be_bytes().to_vec(), read: Ok(Some(entry)) };
+        let others = entries.others(wanted).into_iter().map(|it| {
+            let (group, version) = it.entry.variant();
+            item(it.place, Entry::Named { version: version.to_owned(), group: group.to_owned() })
+        });
+        let own = entries.of(wanted).into_iter().map(|it| item(it.place, it.entry.clone()));
+        own.chain(others).collect()
     }
 }
 
@@ -150,5 +178,34 @@ impl Watch for TableWatch {
     /// Who fills the table has reported it.
     fn report(&mut self, _error: &str) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::parse_listing;
+    use crate::missing::MAX_OTHERS;
+
+    /// An estate may have a group for each tenant, and a watch for each group.
+    #[test]
+    fn a_watch_of_one_group_has_a_few_entries_of_others() {
+        const N_GROUPS: u64 = 2000;
+        let row = |id: u64| {
+            let listing = parse_listing(&format!("dubbo://h:1/a.B?group=g{id}")).unwrap();
+            Row { id, interface: "a.B".to_owned(), listing: listing.into(), url: String::new() }
+        };
+        let rows = (0..N_GROUPS).map(row).collect();
+        let mut table = Table::new(Freshness::Current, rows, Vec::new());
+        let n_items = |table: &Table, wanted: &str| table.items(&wanted.parse().unwrap()).len();
+        for id in 0..N_GROUPS {
+            assert_eq!(n_items(&table, &format!("g{id}/a.B")), 1 + MAX_OTHERS);
+        }
+        assert_eq!(n_items(&table, "*/a.B"), 2000);
+        table.push(row(7));
+        assert_eq!(n_items(&table, "g7/a.B"), 2 + MAX_OTHERS);
+        table.remove(7);
+        assert_eq!(n_items(&table, "g7/a.B"), MAX_OTHERS);
+        assert_eq!(n_items(&table, "a.C"), 0);
     }
 }

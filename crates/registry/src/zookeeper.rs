@@ -111,6 +111,10 @@ impl Store for ZooKeeperRegistry {
         self.settings.grace
     }
 
+    fn lists_interfaces(&self) -> bool {
+        true
+    }
+
     fn watch(&self, wanted: &ServiceKey) -> Box<dyn Watch> {
         let (paths, connection) = (self.paths.clone(), self.connection.clone());
         Box::new(ZooKeeperWatch::new(paths, connection, wanted.clone()))

@@ -1,10 +1,9 @@
-//! Finds the endpoints of one service.
+//! Finds the endpoints of one interface, whatever their version and group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dubbo_proto::ServiceKey;
 use dubbo_proto::application::{
     Instance, MAX_APPLICATIONS, Metadata, OfferedService, applications_in_turn,
 };
@@ -15,7 +14,7 @@ use tokio::time::Instant;
 use crate::address;
 use crate::endpoint::{Level, NotUsed, Unused};
 use crate::layout::Entry;
-use crate::listing::{Leftover, Listing};
+use crate::listing::{ANY, Leftover, Listing};
 use crate::rules::{RuleDocument, follow_rule};
 
 use super::feed::{Feed, Resolved, RunningInstance};
@@ -30,19 +29,19 @@ const NEXT: Duration = Duration::from_secs(1);
 const NEXT_ROUND: Duration = Duration::from_secs(30);
 
 /// Runs until its task is aborted.
-pub(super) async fn run(level: ApplicationLevel, wanted: ServiceKey, sender: watch::Sender<Found>) {
+pub(super) async fn run(level: ApplicationLevel, interface: String, sender: watch::Sender<Found>) {
     // Ends the task with this one.
     let mut mapping_task = JoinSet::new();
-    let mut mapping = match level.source.provided_by().get(&wanted.interface) {
+    let mut mapping = match level.source.provided_by().get(&interface) {
         Some(names) => watch::channel(RuleDocument::known(Some(names.join(",")))).1,
         None => {
             let (sender, mapping) = watch::channel(RuleDocument::default());
-            let name = format!("the applications of {}", wanted.interface);
-            mapping_task.spawn(follow_rule(name, level.source.mapping(&wanted.interface), sender));
+            let name = format!("the applications of {interface}");
+            mapping_task.spawn(follow_rule(name, level.source.mapping(&interface), sender));
             mapping
         }
     };
-    let mut finder = Finder::new(level, wanted);
+    let mut finder = Finder::new(level, interface);
     let (mut patient_until, mut next_at, mut is_new) = (None, None, true);
     loop {
         let document = mapping.borrow_and_update().clone();
@@ -88,7 +87,7 @@ async fn sleep_until_option(deadline: Option<Instant>) {
 
 struct Finder {
     level: ApplicationLevel,
-    wanted: ServiceKey,
+    interface: String,
     followed: BTreeMap<String, Followed>,
     wake: Arc<Notify>,
     /// Whether the mapping names more applications than are followed.
@@ -113,9 +112,9 @@ impl Followed {
 }
 
 impl Finder {
-    fn new(level: ApplicationLevel, wanted: ServiceKey) -> Self {
+    fn new(level: ApplicationLevel, interface: String) -> Self {
         let (followed, wake, is_cut, after, last, is_round_over) = Default::default();
-        Self { level, wanted, followed, wake, is_cut, after, last, is_round_over }
+        Self { level, interface, followed, wake, is_cut, after, last, is_round_over }
     }
 
     /// How long those that are followed may stay who have no instance, once all is known of them.
@@ -134,7 +133,7 @@ impl Finder {
         let turn = applications_in_turn(mapping, self.after.as_deref(), has_instances);
         if turn.is_cut && !self.is_cut {
             tracing::warn!(
-                interface = self.wanted.interface,
+                interface = self.interface,
                 max = MAX_APPLICATIONS,
                 "its mapping names more applications than are followed; those that have no \
                  instance take turns"
@@ -168,7 +167,7 @@ impl Finder {
 
     /// What is found where the mapping names no application.
     fn unmapped(&self, mapping: &RuleDocument) -> Found {
-        let interface = &self.wanted.interface;
+        let interface = &self.interface;
         let (what, reason) = match &mapping.refusal {
             Some(error) => {
                 let what = format!("the applications of {interface}");
@@ -177,7 +176,7 @@ impl Finder {
             None => (interface.clone(), NotUsed::NoMapping),
         };
         let unused = Unused { what, address: None, reason };
-        Found { is_settled: true, entries: [self.leftover(unused)].into() }
+        Found { is_settled: true, entries: [leftover(unused)].into_iter().collect() }
     }
 
     fn found(&self) -> Found {
@@ -188,18 +187,18 @@ impl Finder {
             is_settled &= resolved.is_settled;
             self.add(name, &resolved, &mut entries);
         }
-        Found { is_settled, entries: entries.into() }
+        Found { is_settled, entries: entries.into_iter().collect() }
     }
 
     /// What an application has for the service.
     fn add(&self, application: &str, resolved: &Resolved, entries: &mut Vec<Entry>) {
-        if let Some(reason) = why_nothing(&self.wanted.interface, resolved) {
+        if let Some(reason) = why_nothing(&self.interface, resolved) {
             let what = format!("application {application}");
-            entries.push(self.leftover(Unused { what, address: None, reason }));
+            entries.push(leftover(Unused { what, address: None, reason }));
         }
         for (key, error) in &*resolved.bad {
             let reason = NotUsed::Unreadable(error.clone());
-            entries.push(self.leftover(Unused { what: key.clone(), address: None, reason }));
+            entries.push(leftover(Unused { what: key.clone(), address: None, reason }));
         }
         for RunningInstance { instance, metadata } in &*resolved.instances {
             match metadata {
@@ -209,14 +208,14 @@ impl Finder {
                     let what = format!("instance {address} of application {application}");
                     let reason = NotUsed::NoMetadata(reason.as_ref().to_owned());
                     let unused = Unused { what, address: Some(address), reason };
-                    entries.push(self.leftover(unused));
+                    entries.push(leftover(unused));
                 }
             }
         }
     }
 
     fn add_offers(&self, instance: &Instance, metadata: &Metadata, entries: &mut Vec<Entry>) {
-        let interface = &self.wanted.interface;
+        let interface = &self.interface;
         for offered in metadata.services.iter().filter(|it| it.service.interface == *interface) {
             let mut url = metadata.url(offered, instance);
             if !instance.is_enabled {
@@ -224,17 +223,16 @@ impl Finder {
             }
             let (version, group) = (url.version().to_owned(), url.group().to_owned());
             entries.push(match address::offer(url) {
-                Ok(listing) => Entry::Listing(Listing { level: Level::Application, ..listing }),
-                Err(unused) => Entry::Leftover(Leftover { version, group, unused }),
+                Ok(listing) => Listing { level: Level::Application, ..listing }.into(),
+                Err(unused) => Leftover { version, group, unused }.into(),
             });
         }
     }
+}
 
-    /// Whatever version and group is wanted, its subscriber is to hear of it.
-    fn leftover(&self, unused: Unused) -> Entry {
-        let ServiceKey { version, group, .. } = self.wanted.clone();
-        Entry::Leftover(Leftover { version, group, unused })
-    }
+/// Whatever version and group is wanted, its subscriber is to hear of it.
+fn leftover(unused: Unused) -> Entry {
+    Leftover { version: ANY.to_owned(), group: ANY.to_owned(), unused }.into()
 }
 
 /// Why an application that the mapping names does not offer an interface.

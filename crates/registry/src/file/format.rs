@@ -156,7 +156,7 @@ pub(crate) fn parse_endpoint(
     Ok(match address::offer(url) {
         Ok(listing) => {
             let (listing, url) = (Listing { version, group, ..listing }, text.to_owned());
-            Ok(Row { id: 0, interface, listing, url })
+            Ok(Row { id: 0, interface, listing: listing.into(), url })
         }
         Err(unused) => Err(Leftover { version, group, unused }),
     })

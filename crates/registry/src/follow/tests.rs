@@ -6,7 +6,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::address::parse_listing;
 use crate::endpoint::{Freshness, Snapshot};
-use crate::layout::Entry;
+use crate::entry_list::KeptList;
 use crate::store::{Change, Item, News, Wait};
 use crate::view::View;
 
@@ -41,9 +41,12 @@ fn start(grace: Duration) -> Fixture {
     let (script, receiver) = mpsc::unbounded_channel();
     let (sender, reports) = mpsc::unbounded_channel();
     let watch = Box::new(Scripted { script: receiver, reports: sender });
-    let view = View::new("a.B".parse().unwrap(), grace, None, None);
+    let kept = KeptList::new("a.B".to_owned(), grace);
+    let (sender, list) = watch::channel(kept.show());
+    tokio::spawn(follow(watch, kept, sender.into()));
+    let view = View::new("a.B".parse().unwrap(), list, None, None);
     let (sender, snapshots) = watch::channel(view.snapshot());
-    tokio::spawn(follow(watch, view, sender.into()));
+    tokio::spawn(view.run(sender.into()));
     Fixture { script, reports, snapshots }
 }
 
@@ -64,7 +67,7 @@ impl Fixture {
 
 fn item(port: u16) -> Item {
     let listing = parse_listing(&format!("dubbo://h:{port}/a.B")).unwrap();
-    Item { key: port.to_be_bytes().to_vec(), read: Ok(Some(Entry::Listing(listing))) }
+    Item { key: port.to_be_bytes().to_vec(), read: Ok(Some(listing.into())) }
 }
 
 fn whole(ports: &[u16], history_lost: bool) -> Result<News, StoreError> {

@@ -171,7 +171,8 @@ fn push(
         let url = endpoint.key().to_string();
         let (version, group) = (service.version.clone(), service.group.clone());
         let listing = Listing { version, group, endpoint, stands_for, level: Level::Interface };
-        rows.push(Row { id: 0, interface: service.interface.clone(), listing, url });
+        let interface = service.interface.clone();
+        rows.push(Row { id: 0, interface, listing: listing.into(), url });
     }
 }
 

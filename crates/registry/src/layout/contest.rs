@@ -10,7 +10,7 @@ use crate::endpoint::{Endpoint, Level, Protocol, Registration};
 use crate::error::RegistryError;
 use crate::listing::Listing;
 
-use super::{BadEntry, Entry, Placed, Read, Value};
+use super::{BadEntry, Placed, Read, Value};
 
 pub(super) fn folder(root: &str, interface: &str) -> String {
     format!("{root}/{}", encode_key(interface))
@@ -32,13 +32,8 @@ pub(super) fn read(wanted: &ServiceKey, name: &str, value: &[u8]) -> Read {
     let mut endpoint = Endpoint::new(Protocol::Link, host, port);
     endpoint.weight = weight;
     let (version, group) = (wanted.version.clone(), wanted.group.clone());
-    Ok(Some(Entry::Listing(Listing {
-        version,
-        group,
-        endpoint,
-        stands_for: None,
-        level: Level::Interface,
-    })))
+    let listing = Listing { version, group, endpoint, stands_for: None, level: Level::Interface };
+    Ok(Some(listing.into()))
 }
 
 pub(super) fn place(root: &str, registration: &Registration) -> Result<Placed, RegistryError> {

@@ -13,7 +13,7 @@ use crate::endpoint::{Protocol, Registration};
 use crate::error::RegistryError;
 use crate::listing::Leftover;
 
-use super::{BadEntry, Entry, Placed, Read, Value};
+use super::{BadEntry, Placed, Read, Value};
 
 const PROVIDERS: &str = "providers";
 const AGENTS: &str = "agents";
@@ -54,8 +54,8 @@ pub(super) fn read(name: &str) -> Read {
     }
     let (version, group) = (url.version().to_owned(), url.group().to_owned());
     Ok(Some(match address::offer(url) {
-        Ok(listing) => Entry::Listing(listing),
-        Err(unused) => Entry::Leftover(Leftover { version, group, unused }),
+        Ok(listing) => listing.into(),
+        Err(unused) => Leftover { version, group, unused }.into(),
     }))
 }
 

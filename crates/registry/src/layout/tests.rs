@@ -19,7 +19,7 @@ fn dubbo() -> Paths {
 
 fn listing(read: Read) -> Listing {
     let Ok(Some(Entry::Listing(listing))) = read else { panic!("{read:?}") };
-    listing
+    Arc::unwrap_or_clone(listing)
 }
 
 fn registration(endpoint: Endpoint) -> Registration {

@@ -163,7 +163,7 @@ fn entry(name: &ServiceName, instance: &Instance, any_healthy: bool) -> Result<E
         let address = wire::address::join(&instance.ip, instance.port);
         let what = format!("{}://{address}", url.protocol);
         let unused = Unused { what, address: Some(address), reason };
-        Entry::Leftover(Leftover { version: version.clone(), group: group.clone(), unused })
+        Leftover { version: version.clone(), group: group.clone(), unused }.into()
     };
     if !instance.enabled {
         return Ok(unused(NotUsed::Disabled));
@@ -174,9 +174,9 @@ fn entry(name: &ServiceName, instance: &Instance, any_healthy: bool) -> Result<E
     Ok(match address::offer(url.clone()) {
         Ok(mut listing) => {
             listing.endpoint.weight = weighted(listing.endpoint.weight, instance);
-            Entry::Listing(listing)
+            listing.into()
         }
-        Err(unused) => Entry::Leftover(Leftover { version, group, unused }),
+        Err(unused) => Leftover { version, group, unused }.into(),
     })
 }
 

@@ -105,10 +105,10 @@ pub(super) fn combine(
     let all: Vec<Listing> = all.map(|endpoint| listing(wanted, endpoint)).collect();
     let mut endpoints = resolve(wanted, &all).to_vec();
     deal(&mut endpoints, asked);
-    let listings = endpoints.into_iter().map(|it| Entry::Listing(listing(wanted, it)));
+    let listings = endpoints.into_iter().map(|it| Entry::from(listing(wanted, it)));
     let leftovers = asked.iter().flat_map(RegistryPart::unused).map(|unused| {
         let ServiceKey { version, group, .. } = wanted.clone();
-        Entry::Leftover(Leftover { version, group, unused })
+        Entry::from(Leftover { version, group, unused })
     });
     let item =
         |(n, entry): (usize, _)| Item { key: n.to_be_bytes().to_vec(), read: Ok(Some(entry)) };

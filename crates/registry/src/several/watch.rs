@@ -11,6 +11,7 @@ use super::MemberRegistry;
 use super::combine::{RegistryPart, Terms, combine};
 use crate::config::SeveralMode;
 use crate::endpoint::Snapshot;
+use crate::follow::open_change;
 use crate::registry::{Registry, RuleSubscription, Subscription};
 use crate::rules::RuleDocument;
 use crate::status::RegistryStatus;
@@ -28,13 +29,6 @@ pub(super) async fn any_changed<'a, T: 'a>(
         return std::future::pending().await;
     }
     select_all(changes).await;
-}
-
-/// Waits for a change; a channel that has closed has none.
-async fn open_change<T>(receiver: &mut watch::Receiver<T>) {
-    if receiver.changed().await.is_err() {
-        std::future::pending::<()>().await;
-    }
 }
 
 /// One service in one of the registries.

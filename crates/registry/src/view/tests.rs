@@ -1,22 +1,43 @@
 //! What stays when a store goes away or loses its history. Time is an argument.
 
+use std::time::Duration;
+
 use super::*;
-use tokio::time::Instant;
 
 use crate::address::parse_listing;
+use crate::entry_list::KeptList;
 use crate::follow::Followed;
+use crate::kept::Kept;
 use crate::layout::BadEntry;
 use crate::store::{Change, Item, Known, News};
 
 const GRACE: Duration = Duration::from_secs(30);
 
-fn view() -> View {
-    View::new("a.B".parse().unwrap(), GRACE, None, None)
+/// A list, and one who sees it.
+struct Listed(KeptList);
+
+impl Listed {
+    fn kept(&mut self) -> &mut Kept<Entry> {
+        self.0.kept()
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.snapshot_of("a.B")
+    }
+
+    fn snapshot_of(&self, wanted: &str) -> Snapshot {
+        let (_sender, list) = watch::channel(self.0.show());
+        View::new(wanted.parse().unwrap(), list, None, None).snapshot()
+    }
+}
+
+fn view() -> Listed {
+    Listed(KeptList::new("a.B".to_owned(), GRACE))
 }
 
 fn item(port: u16) -> Item {
     let listing = parse_listing(&format!("dubbo://h:{port}/a.B")).unwrap();
-    Item { key: port.to_be_bytes().to_vec(), read: Ok(Some(Entry::Listing(listing))) }
+    Item { key: port.to_be_bytes().to_vec(), read: Ok(Some(listing.into())) }
 }
 
 fn whole(ports: &[u16], history_lost: bool) -> News {
@@ -32,7 +53,7 @@ fn gone(port: u16) -> News {
 }
 
 #[track_caller]
-fn shows(view: &View, status: Freshness, ports: &[u16]) {
+fn shows(view: &Listed, status: Freshness, ports: &[u16]) {
     let snapshot = view.snapshot();
     let shown: Vec<u16> = snapshot.endpoints.iter().map(|endpoint| endpoint.port).collect();
     assert_eq!((snapshot.status, shown.as_slice()), (status, ports));
@@ -138,7 +159,7 @@ fn what_is_known_at_once_may_be_stale() {
 /// A server may say as much as it likes; who asks for the service hears the beginning of it.
 #[test]
 fn a_refusal_is_told_in_short_and_for_as_long_as_it_lasts() {
-    let told = |view: &View| view.snapshot().unused.iter().map(ToString::to_string).collect();
+    let told = |view: &Listed| view.snapshot().unused.iter().map(ToString::to_string).collect();
     let mut view = view();
     view.kept().handle_refused(&"é".repeat(10_000));
     let shown: Vec<String> = told(&view);
@@ -146,4 +167,35 @@ fn a_refusal_is_told_in_short_and_for_as_long_as_it_lasts() {
     view.kept().handle_away();
     let shown: Vec<String> = told(&view);
     assert!(shown.is_empty(), "{shown:?}");
+}
+
+/// Versions and groups of an interface share a list, and each sees its own in the list's order.
+#[test]
+fn each_version_and_group_sees_its_own() {
+    let mut list = view();
+    let item = |key: u8, url: &str| {
+        let listing = parse_listing(&format!("dubbo://{url}")).unwrap();
+        Item { key: vec![key], read: Ok(Some(listing.into())) }
+    };
+    let items = vec![
+        item(1, "h:1/a.B?version=1"),
+        item(2, "h:2/a.B?version=2"),
+        item(3, "h:2/a.B?version=2&weight=7"),
+        item(4, "h:4/a.B?group=g"),
+    ];
+    list.kept().handle_known(Known { items, status: Freshness::Current });
+    for (wanted, expected) in [
+        ("a.B:1", "h:1 100"),
+        ("a.B:2", "h:2 7"),
+        ("*/a.B:*", "h:1 100, h:2 7, h:4 100"),
+        ("x,g/a.B", "h:4 100"),
+    ] {
+        let snapshot = list.snapshot_of(wanted);
+        let shown = snapshot.endpoints.iter().map(|it| format!("{} {}", it.address(), it.weight));
+        assert_eq!(shown.collect::<Vec<_>>().join(", "), expected, "{wanted}");
+        assert!(snapshot.unused.is_empty());
+    }
+    let unused = list.snapshot_of("a.B:3").unused;
+    let told: Vec<_> = unused.iter().map(|it| it.what.as_str()).collect();
+    assert_eq!(told, ["a.B:1", "a.B:2", "g/a.B"]);
 }

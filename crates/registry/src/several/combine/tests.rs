@@ -33,7 +33,7 @@ fn shown(
         .items
         .iter()
         .filter_map(|item| match &item.read {
-            Ok(Some(Entry::Listing(listing))) => Some(listing),
+            Ok(Some(Entry::Listing(listing))) => Some(&**listing),
             _ => None,
         })
         .collect();
@@ -130,7 +130,7 @@ fn endpoints(mode: SeveralMode, parts: &[RegistryPart]) -> Vec<Endpoint> {
     let known = combine(&wanted("", ""), mode, parts).expect("all have spoken");
     let entries = known.items.into_iter().map(|item| item.read.unwrap().unwrap());
     let listed = entries.map(|entry| match entry {
-        Entry::Listing(listing) => listing.endpoint,
+        Entry::Listing(listing) => listing.endpoint.clone(),
         other => panic!("{other:?}"),
     });
     listed.collect()
