@@ -2,6 +2,9 @@
 //!
 //! Every worker ejects by the calls that it makes itself. An endpoint counts once, however many
 //! workers have ejected it.
+//!
+//! Invariant: beside [`OTHER`], there are no more services than the limit. Those that have nothing
+//! ejected are forgotten to make room.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,12 +12,25 @@ use std::time::{Duration, Instant};
 
 use balance::EjectReason;
 
+use super::family::{MAX_LABEL_SETS, OTHER};
+
 /// One endpoint is told of at most once in this time.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// What all workers have ejected. Changes are rare, so they share it behind a lock.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Ejections(Arc<Mutex<BTreeMap<String, ServiceEjections>>>);
+#[derive(Clone, Debug)]
+pub(super) struct Ejections {
+    max_services: usize,
+    all: Arc<Mutex<ByService>>,
+}
+
+type ByService = BTreeMap<String, ServiceEjections>;
+
+impl Default for Ejections {
+    fn default() -> Self {
+        Self { max_services: MAX_LABEL_SETS, all: Arc::default() }
+    }
+}
 
 #[derive(Debug, Default)]
 struct ServiceEjections {
@@ -38,12 +54,22 @@ pub struct EjectedEndpoint {
 }
 
 impl Ejections {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, ServiceEjections>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ByService> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The name under which a service counts.
+    fn label<'a>(&self, all: &mut ByService, service: &'a str) -> &'a str {
+        if all.len() < self.max_services || all.contains_key(service) {
+            return service;
+        }
+        all.retain(|name, it| name == OTHER || it.is_any_out());
+        if all.len() < self.max_services { service } else { OTHER }
     }
 
     pub(super) fn add(&self, service: &str, address: &str) -> EjectedEndpoint {
         let mut all = self.lock();
+        let service = self.label(&mut all, service);
         let endpoints = &mut all.entry(service.to_owned()).or_default().endpoints;
         // What was told of long ago is forgotten here, so that addresses do not pile up.
         endpoints.retain(|_, out| out.n_workers != 0 || out.told_lately());
@@ -54,6 +80,7 @@ impl Ejections {
 
     pub(super) fn count(&self, service: &str, reason: EjectReason) {
         let mut all = self.lock();
+        let service = self.label(&mut all, service);
         *all.entry(service.to_owned()).or_default().counts.entry(reason).or_default() += 1;
     }
 
@@ -64,6 +91,12 @@ impl Ejections {
             service.endpoints.values().filter(|out| out.n_workers != 0).count() as u64
         };
         all.iter().map(|(name, it)| (name.clone(), n_out(it), it.counts.clone())).collect()
+    }
+}
+
+impl ServiceEjections {
+    fn is_any_out(&self) -> bool {
+        self.endpoints.values().any(|out| out.n_workers != 0)
     }
 }
 
@@ -106,6 +139,25 @@ impl Drop for EjectedEndpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn services_with_nothing_ejected_make_room() {
+        let ejections = Ejections { max_services: 3, ..Ejections::default() };
+        let out = |n: usize| {
+            ejections.count(&format!("s{n}"), EjectReason::Failures);
+            ejections.add(&format!("s{n}"), "h:1")
+        };
+        let lasting: Vec<_> = (0..5).map(out).collect();
+        let names = || ejections.counts().into_iter().map(|it| it.0).collect::<Vec<_>>();
+        assert_eq!(names(), [OTHER, "s0", "s1", "s2"]);
+        assert!(lasting[4].is_to_be_told());
+        drop(lasting);
+        for n in 10..1000 {
+            drop(out(n));
+            assert!(names().len() <= 4, "{:?}", names());
+        }
+        assert_eq!(names().last().map(String::as_str), Some("s999"));
+    }
 
     #[test]
     fn an_endpoint_counts_once_and_is_told_of_once() {

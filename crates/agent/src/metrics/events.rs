@@ -2,7 +2,11 @@
 //! reasons, and what holds for some of its methods. All of it is rare, so that all threads share
 //! it.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::family::{MAX_LABEL_SETS, OTHER};
 
 /// More codes than there are.
 const MAX_CODES: usize = 64;
@@ -148,9 +152,61 @@ impl ServiceEvents {
     }
 }
 
+/// What happened, by service. As in a [`Family`](super::Family), services that nobody calls any
+/// more are forgotten to make room, and what comes beyond the limit shares one place.
+#[derive(Debug)]
+pub(super) struct EventsByService {
+    max_services: usize,
+    all: Mutex<BTreeMap<String, Arc<ServiceEvents>>>,
+}
+
+impl Default for EventsByService {
+    fn default() -> Self {
+        Self { max_services: MAX_LABEL_SETS, all: Mutex::default() }
+    }
+}
+
+impl EventsByService {
+    /// Where what happens to the calls of a service is counted, for as long as it is kept.
+    pub(super) fn of(&self, service: &str) -> Arc<ServiceEvents> {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = |all: &BTreeMap<_, _>| self.max_services <= all.len();
+        let mut label = service;
+        if is_full(&all) && !all.contains_key(service) {
+            all.retain(|name, events| name == OTHER || 1 < Arc::strong_count(events));
+            if is_full(&all) {
+                label = OTHER;
+            }
+        }
+        Arc::clone(all.entry(label.to_owned()).or_default())
+    }
+
+    /// All, in the order of their names.
+    pub(super) fn all(&self) -> Vec<(String, Arc<ServiceEvents>)> {
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|(name, events)| (name.clone(), Arc::clone(events))).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn services_that_nobody_calls_any_more_make_room() {
+        let events = EventsByService { max_services: 3, ..EventsByService::default() };
+        let names = || events.all().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        let lasting: Vec<_> = ["a", "b", "c"].map(|name| events.of(name)).into();
+        let beyond = events.of("d");
+        assert!(Arc::ptr_eq(&beyond, &events.of("e")) && Arc::ptr_eq(&lasting[0], &events.of("a")));
+        assert_eq!(names(), ["a", "b", "c", OTHER]);
+        drop(lasting);
+        for n in 0..1000 {
+            events.of(&format!("s{n}")).count(MethodEvent::Mocked);
+            assert!(names().len() <= 4, "{:?}", names());
+        }
+        assert!(Arc::ptr_eq(&beyond, &events.of(OTHER)), "who counts there stays");
+    }
 
     #[test]
     fn events_are_numbered_in_their_order() {

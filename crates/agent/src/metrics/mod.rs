@@ -28,6 +28,7 @@ use flow::rate_limit::RateLimits;
 use wire::{Budget, ConnectionCounts, Loads};
 
 use self::ejections::Ejections;
+use self::events::EventsByService;
 use self::family::{Family, OTHER};
 use self::gauges::PerName;
 use self::holds::Holds;
@@ -94,7 +95,7 @@ struct Inner {
     registries: PerName<RegistryStats>,
     holds: Holds,
     ejections: Ejections,
-    events: PerName<ServiceEvents>,
+    events: EventsByService,
     limiters: Limiters,
 }
 
@@ -123,7 +124,7 @@ impl Hub {
             registries: PerName::default(),
             holds: Holds::default(),
             ejections: Ejections::default(),
-            events: PerName::default(),
+            events: EventsByService::default(),
             limiters: Limiters::default(),
         }))
     }
