@@ -288,14 +288,15 @@ impl Cluster {
     }
 
     /// An endpoint shows that it does not serve the service. If it has vanished from the registry,
-    /// the registry was right, whatever else its connection answers.
-    fn stop_holding(&self, member: &Member, now: Instant) {
+    /// the registry was right, whatever else its connection answers. Returns whether it has.
+    fn stop_holding(&self, member: &Member, now: Instant) -> bool {
         let mut holding = self.holding.borrow_mut();
         if let Some(specs) = holding.stop(now, member) {
             let mut balancer = self.balancer.borrow_mut();
             balancer.update(now, specs);
             self.preference.update(&self.policy.borrow(), &balancer);
         }
+        holding.listed().iter().all(|spec| spec.key != *member)
     }
 
     /// Calls are made by `policy` from now on.

@@ -2,6 +2,7 @@
 //!
 //! Invariant: what the balancer counts as in flight is given back however the call ends.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,8 @@ pub struct Attempt {
     pub(super) draw: CallDraw,
     /// The service's calls at the endpoint when it began.
     pub(super) occupancy: Occupancy,
+    /// The endpoint has left the registry, and has shown that the registry is right.
+    pub(super) has_left: Cell<bool>,
 }
 
 /// How many calls of a service one worker has at an endpoint.
@@ -184,8 +187,28 @@ impl Attempt {
         latency
     }
 
+    /// What the caller is told instead of this failure, if it shows that an endpoint that the
+    /// registry no longer lists has ended as well. From now on, no call goes there.
+    #[cold]
+    pub fn left(&self, now: Instant, error: &CallError) -> Option<CallError> {
+        let Cluster { service, registry_name, .. } = &*self.cluster;
+        let address = self.upstream().address();
+        if !is_about_the_endpoint(error) || !self.cluster.stop_holding(&self.member, now) {
+            return None;
+        }
+        self.has_left.set(true);
+        let message = format!(
+            "{address} has left registry {registry_name:?} and does not offer {service} any more: \
+             {}",
+            error.message
+        );
+        let is_unbegun = error.retry().is_unbegun();
+        is_unbegun.then(|| CallError::new(Code::NoEndpoint, message).at(address))
+    }
+
     /// The call has failed, at `now`.
     pub fn failed(mut self, now: Instant, error: &CallError) {
+        self.left(now, error);
         let Some(ticket) = self.ticket.take() else { return };
         let latency = now.saturating_duration_since(self.started);
         match self.leave.take() {
@@ -195,13 +218,12 @@ impl Attempt {
         }
         self.cluster.stats(&self.member).finished(latency, Some(error.code as u8));
         let ending = match self.is_refusal(error) {
+            // It has ended in order, and may come back at any time.
+            _ if self.has_left.get() => AttemptEnd::Unheard,
             true => AttemptEnd::Refused,
             false => ejections::of_error(error),
         };
         self.give_back(ticket, ending, now, latency);
-        if is_about_the_endpoint(error) {
-            self.cluster.stop_holding(&self.member, now);
-        }
     }
 
     /// Whether the endpoint is there and would refuse the next call as well: the app behind it has

@@ -125,6 +125,7 @@ impl Cluster {
                     return Ok(reply);
                 }
                 Some(Ended { attempt, outcome: Err(error), .. }) => {
+                    let left = attempt.left(now, &error);
                     attempt.failed(now, &error);
                     doubt.note(&error);
                     if !running.is_empty() {
@@ -133,7 +134,7 @@ impl Cluster {
                     if !self.retry_of(&error, call).allows_another_endpoint() {
                         return Err(doubt.told(error));
                     }
-                    Some(error)
+                    Some(left.unwrap_or(error))
                 }
                 None => None,
             };
@@ -167,7 +168,11 @@ impl Cluster {
         let now = Instant::now();
         match &mut outcome {
             Ok(reply) => drop(attempt.replied(now, reply)),
-            Err(error) => attempt.failed(now, error),
+            Err(error) => {
+                let left = attempt.left(now, error);
+                attempt.failed(now, error);
+                *error = left.unwrap_or_else(|| error.clone());
+            }
         }
         outcome
     }

@@ -3,6 +3,7 @@
 //! [`flow`] decides where a call goes next, and whether it goes anywhere. Here it is told how
 //! endpoints stand, and what it decides is done.
 
+use std::cell::Cell;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
@@ -210,12 +211,13 @@ impl Cluster {
             };
             now = Instant::now();
             attempts.failed(attempt.member.clone(), self.retry_of(&error, facts));
+            let left = attempt.left(now, &error);
             attempt.failed(now, &error);
             // Endpoints and rules may be others by now.
             choice = self.choice(facts, draw);
             next = self.next(&attempts, now, &choice);
             doubt.note(&error);
-            if let Err(error) = self.go_on(&next, error) {
+            if let Err(error) = self.go_on(&next, left.unwrap_or(error)) {
                 return Err(doubt.told(error));
             }
         }
@@ -369,7 +371,18 @@ impl Cluster {
         let circuits = allowed.and_then(Allowed::circuits);
         let circuit = circuits.map(|circuits| circuits.begin(&member, now));
         let (cluster, draw) = (Rc::clone(self), CallDraw::default());
-        Some(Attempt { cluster, member, ticket, leave, circuit, started: now, draw, occupancy })
+        let has_left = Cell::default();
+        Some(Attempt {
+            cluster,
+            member,
+            ticket,
+            leave,
+            circuit,
+            started: now,
+            draw,
+            occupancy,
+            has_left,
+        })
     }
 
     #[inline]

@@ -102,6 +102,42 @@ fn a_call_that_was_refused_goes_to_another_endpoint() {
     });
 }
 
+/// An endpoint that the registry no longer lists has ended in order when it says so itself.
+#[test]
+fn an_endpoint_that_has_left_fails_no_call_and_is_not_blamed() {
+    on_worker(async || {
+        let cluster = cluster(&policy(3));
+        for n_endpoints in [1, 2] {
+            cluster.update(&list(n_endpoints));
+            let (outcome, asked) = offer(&cluster, LONG, |attempt, n_asked| {
+                if n_asked == 2 {
+                    return answer(attempt);
+                }
+                let listed = list(n_endpoints);
+                let stays = |it: &&Endpoint| *it.address() != **attempt.upstream().address();
+                let endpoints = listed.endpoints.iter().filter(stays).cloned().collect();
+                cluster.update(&Snapshot { endpoints, ..listed });
+                failure(Code::ServiceNotFound)
+            })
+            .await;
+            assert_eq!(asked.len(), usize::from(n_endpoints));
+            match outcome {
+                Ok(reply) => assert_eq!(&reply.endpoint, &asked[1]),
+                Err(error) => {
+                    assert_eq!((n_endpoints, error.code), (1, Code::NoEndpoint), "{error}");
+                    assert!(error.message.contains("has left registry \"main\""), "{error}");
+                    assert!(error.retry().is_unbegun());
+                }
+            }
+        }
+        assert!(cluster.ejected().is_empty());
+        // One that is listed says it: then it is wrong.
+        cluster.update(&list(1));
+        let (outcome, _) = offer(&cluster, LONG, |_, _| failure(Code::ServiceNotFound)).await;
+        assert_eq!(outcome.unwrap_err().code, Code::ServiceNotFound);
+    });
+}
+
 #[test]
 fn what_may_have_begun_is_offered_to_nobody_else() {
     on_worker(async || {

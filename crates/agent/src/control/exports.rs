@@ -173,6 +173,8 @@ impl Exports {
         let service = export.service.clone();
         let (export, leave) = (watch::Sender::new(export), watch::Sender::new(false));
         let mut keepers = JoinSet::new();
+        let (dubbo_stays, dubbo_ends) = watch::channel(());
+        let mut dubbo_stays = Some(dubbo_stays);
         for (protocol, address, is_tls) in [
             (Protocol::Link, &self.link, self.is_link_tls),
             (Protocol::Dubbo, &self.dubbo, self.is_dubbo_tls),
@@ -192,6 +194,8 @@ impl Exports {
                 n_workers: self.workers.len(),
                 leave: leave.subscribe(),
                 after: self.leaving.get(&service).cloned(),
+                leaves_after: (protocol == Protocol::Link).then(|| dubbo_ends.clone()),
+                _stays: dubbo_stays.take_if(|_| protocol == Protocol::Dubbo),
                 readiness: self.readiness.clone(),
             };
             if blocks {
@@ -278,6 +282,10 @@ struct Keeper {
     leave: watch::Receiver<bool>,
     /// True when an earlier registration of the service is withdrawn, if there was one.
     after: Option<watch::Receiver<bool>>,
+    /// Closed when the registration for Dubbo's consumers has ended, which goes first. Other agents
+    /// then hear of the end by their links: a Dubbo connection cannot say that one service ends.
+    leaves_after: Option<watch::Receiver<()>>,
+    _stays: Option<watch::Sender<()>>,
     readiness: Readiness,
 }
 
@@ -304,6 +312,9 @@ impl Keeper {
                 }
             };
             self.readiness.block(&self.part(), "is withdrawn, because its app cannot be reached");
+            if let (RegistrationEnd::Leaving, Some(other)) = (end, &mut self.leaves_after) {
+                let _has_ended = tokio::time::timeout(HAND_OVER_TIMEOUT, other.changed()).await;
+            }
             self.withdraw(registered).await;
             if end == RegistrationEnd::Leaving {
                 return;

@@ -13,12 +13,14 @@ use agent::{Agent, config};
 use dubbo_proto::Status;
 use registry::{MemoryHub, RegistryConfig};
 
+const LINK: &str = "[link]\nlisten = \"127.0.0.1:0\"\n";
+
 /// An agent for other agents and for Dubbo's consumers, with these exports.
 fn agent(exports: &str) -> String {
     format!(
         "[admin]\nenabled = false\n[agent]\nworkers = 2\ndrain_ms = 5000\n\
          [[registry]]\nname = \"main\"\nkind = \"etcd\"\nendpoints = [\"http://127.0.0.1:1\"]\n\
-         [link]\nlisten = \"127.0.0.1:0\"\n[dubbo]\nlisten = \"127.0.0.1:0\"\napplication = \"shop\"\n\
+         {LINK}[dubbo]\nlisten = \"127.0.0.1:0\"\napplication = \"shop\"\n\
          {exports}"
     )
 }
@@ -134,6 +136,29 @@ fn the_last_export_can_be_removed() {
         wait_until("its end", || {
             (call(&calling, "echo", &[STRING], "[\"x\"]").status != 200).then_some(())
         });
+    }
+}
+
+/// Who has called it is told that nobody offers it any more, and not that there never was such a
+/// service: whether its agent can say so by a link, or is called as a Dubbo provider.
+#[test]
+fn callers_of_a_removed_export_hear_that_it_has_left() {
+    for link in ["", LINK] {
+        let shaped = |text: String| text.replace(LINK, link);
+        let hub = MemoryHub::new();
+        let provider = FakeProvider::start(Behaviour::Good);
+        let exporting = start(&shaped(agent(&dubbo(&provider))), &hub);
+        let calling = consumer(&hub, "");
+        // One connection, for one worker: the other one has never known the service.
+        let mut http = support::Http::to(&calling);
+        let mut one_call = || http.post(&format!("/{SERVICE}/echo"), &[STRING], "[\"x\"]");
+        wait_until("an answer", || (one_call().status == 200).then_some(()));
+        reload(&exporting, &hub, &shaped(agent("")));
+        let left = wait_until("its end", || {
+            let answer = one_call();
+            (answer.status != 200).then_some(answer)
+        });
+        assert_eq!((left.status, &*left.code()), (503, "no_endpoint"), "{left:?}");
     }
 }
 

@@ -402,13 +402,14 @@ impl DubboSession {
     ) {
         let times = Times { now: received.now, deadline };
         let after = route.cluster.after_first(&attempt, times, error, &received.facts());
+        let left = attempt.left(received.now, error);
         attempt.failed(received.now, error);
         match after {
             Ok(attempts) => {
                 let waiting = Waiting::ForEndpoint(route, attempts, Doubt::of(error));
                 self.wait(received, waiting, deadline);
             }
-            Err(_) => self.refuse(received, error),
+            Err(_) => self.refuse(received, left.as_ref().unwrap_or(error)),
         }
     }
 

@@ -287,7 +287,10 @@ impl DubboSession {
         answer: Option<&DubboAnswer<'_>>,
     ) {
         let now = Instant::now();
-        let mut told = None;
+        let mut told = match &flight.counted {
+            CallCounter::Attempt(attempt) => attempt.left(now, error),
+            CallCounter::Export(..) | CallCounter::Elsewhere => None,
+        };
         if let (Some(again), CallCounter::Attempt(attempt)) = (flight.again.take(), &flight.counted)
         {
             let Again { route, body, deadline } = *again;
