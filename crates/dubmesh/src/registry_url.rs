@@ -6,7 +6,7 @@
 //! Messages name parts of a URL and never quote what may be a secret: what is before an `@`, and
 //! the values of unknown parameters.
 
-use std::fs;
+use std::path::Path;
 use std::str::FromStr;
 
 use registry::{
@@ -165,9 +165,8 @@ fn unknown(parameter: &str) -> String {
 /// What the file holds that a parameter names. Who mistakes the parameter writes the secret itself,
 /// so it is not repeated.
 fn secret_of(parameter: &str, path: &str) -> Result<String, String> {
-    let secret = fs::read_to_string(path);
-    let secret = secret.map_err(|error| format!("cannot read the file of {parameter}: {error}"))?;
-    Ok(secret.trim_end().to_owned())
+    let secret = wire::file::read_secret(Path::new(path));
+    secret.map_err(|error| format!("cannot read the file of {parameter}: {error}"))
 }
 
 /// The parameters that are about TLS.

@@ -276,15 +276,11 @@ fn write(path: &Path, lists: &Lists) -> io::Result<()> {
 
 /// What the file has; nothing if there is none.
 fn read(path: &Path) -> Result<Lists, String> {
-    let len = match fs::metadata(path) {
-        Ok(file) => file.len(),
+    let text = match wire::file::read_text(path, MAX_FILE_LEN) {
+        Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lists::new()),
         Err(error) => return Err(error.to_string()),
     };
-    if MAX_FILE_LEN < len {
-        return Err(format!("{len} bytes are over the limit of {MAX_FILE_LEN}"));
-    }
-    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
     let mut lists: BTreeMap<ServiceKey, Vec<Endpoint>> = BTreeMap::new();
     for (service, endpoint) in parse_text(path, &text).map_err(|error| error.to_string())? {
         lists.entry(service).or_default().push(endpoint);

@@ -17,6 +17,11 @@ use std::time::Duration;
 use nix::fcntl::OFlag;
 use tokio::sync::{Semaphore, oneshot};
 
+/// Longer than any password, key or token that is one line.
+const MAX_SECRET_LEN: u64 = 64 * 1024;
+/// Some editors write it at the start of a file in UTF-8.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// Opens a file to read it. What it is, is for the caller to see; a pipe is open at once, too.
 ///
 /// # Errors
@@ -59,6 +64,22 @@ pub fn read(path: &Path, max_len: u64) -> io::Result<Vec<u8>> {
 pub fn read_text(path: &Path, max_len: u64) -> io::Result<String> {
     String::from_utf8(read(path, max_len)?)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
+}
+
+/// Reads a secret: a file of one line. White space at its end does not count, nor does a byte order
+/// mark. The text is empty if the file is.
+///
+/// # Errors
+/// As of [`read_text`] with a limit of 64 KiB, or there is more than one line, or a NUL.
+pub fn read_secret(path: &Path) -> io::Result<String> {
+    let text = read_text(path, MAX_SECRET_LEN)?;
+    let secret = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text).trim_end();
+    let wrong = match secret {
+        _ if secret.contains('\0') => "it has a NUL, which no secret has",
+        _ if secret.contains('\n') => "it has more than one line; a secret is one line",
+        _ => return Ok(secret.to_owned()),
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidData, wrong))
 }
 
 /// Work on files, away from the event loop. Clones share one thread: while it works, nothing else
@@ -128,6 +149,26 @@ mod tests {
         assert_eq!(said(), "it is not a regular file");
         let error = read(Path::new("/dev/zero"), 4).unwrap_err().to_string();
         assert_eq!(error, "it is not a regular file");
+    }
+
+    #[test]
+    fn a_secret_is_one_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let read = |bytes: &[u8]| {
+            fs::write(&path, bytes).unwrap();
+            read_secret(&path).map_err(|error| error.to_string())
+        };
+        for good in ["a b", "a b\n", "a b \r\n\n", "\u{feff}a b\n"] {
+            assert_eq!(read(good.as_bytes()).as_deref(), Ok("a b"), "{good:?}");
+        }
+        assert_eq!(read("\u{feff}\n".as_bytes()).as_deref(), Ok(""));
+        let lines = Err("it has more than one line; a secret is one line".to_owned());
+        assert_eq!(read(b"a\nb\n"), lines);
+        assert_eq!(read(b"\na"), lines);
+        assert_eq!(read(b"a\0\n"), Err("it has a NUL, which no secret has".to_owned()));
+        let long = vec![b'a'; MAX_SECRET_LEN as usize + 1];
+        assert!(read(&long).unwrap_err().contains("over the limit of 65536"));
     }
 
     #[tokio::test]

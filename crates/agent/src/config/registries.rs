@@ -1,7 +1,6 @@
 //! `[[registry]]`: where endpoints are learnt and services registered.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -399,8 +398,8 @@ fn secret(
         section.wrong(file_key, format!("is set, but so is {key}"), remedy);
         return password;
     }
-    match fs::read_to_string(folder.join(path)) {
-        Ok(text) if !text.trim_end().is_empty() => Some(text.trim_end().to_owned()),
+    match wire::file::read_secret(&folder.join(path)) {
+        Ok(secret) if !secret.is_empty() => Some(secret),
         Ok(_) => {
             section.wrong(file_key, format!("{path} is empty"), "write the secret into it");
             None

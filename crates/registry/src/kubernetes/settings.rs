@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use std::{env, fmt, fs, io};
+use std::{env, fmt, io};
 
 use dubbo_proto::without_credentials;
 use wire::file::FileWork;
@@ -24,6 +24,8 @@ const ANY: &str = "*";
 
 /// The longest token; those of service accounts have some 1,200 bytes.
 const MAX_TOKEN_LEN: u64 = 64 << 10;
+/// Many times what the name of a namespace may have.
+const MAX_NAMESPACE_LEN: u64 = 4096;
 
 /// What [`KubernetesSettings::new`] has checked.
 pub(super) struct KubernetesSettings {
@@ -169,7 +171,7 @@ fn split(server: &str) -> Result<(bool, &str), RegistryError> {
 }
 
 fn own_namespace(path: &Path) -> Result<String, RegistryError> {
-    let text = fs::read_to_string(path);
+    let text = wire::file::read_text(path, MAX_NAMESPACE_LEN);
     let text = text.map_err(|source| RegistryError::Read { path: path.to_owned(), source })?;
     Ok(text.trim().to_owned())
 }

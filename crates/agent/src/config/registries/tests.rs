@@ -124,7 +124,7 @@ fn settings_of_zookeeper() {
     assert!(one("acl = 'creator'").contains("registry.acl: needs a user; add"));
     assert!(one("user = 'u'").contains("registry.user: is set, but there is no password; add"));
     assert!(one("server_name = 'a'").contains("registry.server_name: has no effect without tls"));
-    assert!(one("session_timeout_ms = 10").contains("is shorter than a second; write 1000"));
+    assert!(one("session_timeout_ms = 999").contains("whole number from 1000 to 3600000"));
     assert!(one("max_message_bytes = 1").contains("1 is out of range; write a whole number from"));
     assert!(one("lease_ttl_s = 9").contains("remove it; only kind = \"etcd\" has it"));
     assert!(
@@ -268,6 +268,43 @@ fn passwords_are_not_shown() {
     let app = "[link]\nlisten = \"127.0.0.1:30880\"\n[[export]]\ninterface = 'a.B'\napp = 'http://u:s3cret@h'";
     let errors = errors(&format!("{GOOD}{app}"));
     assert!(errors[0].contains("\"http://***@h\" is not the address"), "{errors:?}");
+}
+
+/// Whoever reads a pipe waits for its writer, and a device has no end.
+#[test]
+fn a_file_with_a_secret_is_one_short_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let (secret, path) = (folder.path().join("secret"), folder.path().join("a.toml"));
+    let loaded = |keys: &str| {
+        fs::write(&path, GOOD.replace("\"etcd\"", &format!("\"nacos\"\n{keys}"))).unwrap();
+        load(&path).map_err(|errors| errors.to_string())
+    };
+    let keys =
+        ["user = 'u'\npassword_file = 'secret'", "access_key = 'a'\nsecret_key_file = 'secret'"];
+    for (text, problem) in [
+        (&b"a\0b\n"[..], "it has a NUL, which no secret has; write one line of text into it"),
+        (b"a\nb\n", "it has more than one line; a secret is one line; write one line"),
+        (&[b'a'; 70_000], "70000 bytes are over the limit of 65536; name a file"),
+    ] {
+        fs::write(&secret, text).unwrap();
+        for keys in keys {
+            let errors = loaded(keys).unwrap_err();
+            assert!(errors.contains(problem), "{errors}");
+        }
+    }
+    fs::write(&secret, "\u{feff}a b\r\n").unwrap();
+    let config = loaded(keys[0]).unwrap();
+    let RegistryConfig::Nacos(nacos) = &config.registries[0].config else { panic!("not nacos") };
+    assert_eq!(nacos.password.as_deref(), Some("a b"));
+    fs::remove_file(&secret).unwrap();
+    nix::unistd::mkfifo(&secret, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for keys in keys {
+        let device = keys.replace("'secret'", "'/dev/zero'");
+        for keys in [keys, &device] {
+            let errors = loaded(keys).unwrap_err();
+            assert!(errors.contains("it is not a regular file; name a file"), "{errors}");
+        }
+    }
 }
 
 /// A secret where its file belongs: it says what is wrong all the same.

@@ -22,7 +22,10 @@ impl Section<'_> {
     pub(in crate::config) fn cannot_read(&self, key: &str, path: &Path, error: &io::Error) {
         let is_shown = !SECRET_FILES.contains(&key) || self.names_file(key, path);
         let shown = if is_shown { path.display().to_string() } else { HIDDEN.to_owned() };
-        let remedy = "name a file that this user may read";
+        let remedy = match error.kind() {
+            io::ErrorKind::InvalidData => "write one line of text into it",
+            _ => "name a file that this user may read",
+        };
         self.wrong(key, format!("cannot read {shown}: {error}"), remedy);
     }
 
