@@ -1,7 +1,12 @@
 //! The access log: a queue, and a thread that writes what is in it.
+//!
+//! Invariants:
+//! - Each call that is queued counts once, as written or as lost.
+//! - A log that goes on where it was keeps its thread, also if that waits for a disk or a reader.
 
 use std::io::{self, Write as _};
 use std::mem;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -21,11 +26,40 @@ const GATHER_TIME: Duration = Duration::from_millis(20);
 /// A disk that refuses lines is complained of once in so long.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 
+/// Where lines go, and how they look: opened, and not yet used.
+pub(super) struct OpenedLog {
+    calls: Calls,
+    /// `None` is standard output.
+    path: Option<PathBuf>,
+    target: Target,
+}
+
+/// Where the thread writes.
+#[derive(Debug)]
+struct Target {
+    out: Out,
+    format: LineFormat,
+}
+
+impl OpenedLog {
+    /// `None` if nothing is to be logged.
+    pub(super) fn open(config: &AccessLogConfig) -> Result<Option<Self>, LogFileError> {
+        let Some(calls) = config.calls else { return Ok(None) };
+        let out = match &config.path {
+            Some(path) => Out::File(LogFile::open(path, config.max_len, config.keep)?),
+            None => Out::Standard,
+        };
+        let target = Target { out, format: config.format };
+        Ok(Some(Self { calls, path: config.path.clone(), target }))
+    }
+}
+
 /// An access log that is being written. When it is dropped the thread writes what waits, and ends.
 #[derive(Debug)]
 pub(super) struct AccessLog {
     calls: Calls,
     n_seen: u32,
+    path: Option<PathBuf>,
     queue: Arc<Queue>,
 }
 
@@ -40,32 +74,65 @@ struct Queue {
 #[derive(Debug, Default)]
 struct AccessLogState {
     waiting: Vec<Arc<Record>>,
+    /// How many calls the thread has taken, and not written yet.
+    n_taken: usize,
+    /// Where the thread is to write from now on.
+    new_target: Option<Target>,
     is_closed: bool,
     /// The thread has written all.
     has_ended: bool,
+    /// Nobody waits for the thread any more: what it has taken counts as lost.
+    is_given_up: bool,
+}
+
+/// A thread that was given up, since it waits for a disk or a reader.
+#[derive(Debug)]
+pub(super) struct StuckWriter {
+    queue: Arc<Queue>,
+    path: Option<PathBuf>,
+}
+
+impl StuckWriter {
+    /// Whether it still waits.
+    pub(super) fn is_stuck(&self) -> bool {
+        !self.queue.lock().has_ended
+    }
+
+    /// Where it writes, in words.
+    pub(super) fn place(&self) -> String {
+        match &self.path {
+            Some(path) => path.display().to_string(),
+            None => "standard output".to_owned(),
+        }
+    }
 }
 
 impl AccessLog {
-    /// Opens the file and starts the thread; `None` if nothing is to be logged.
-    pub(super) fn start(
-        config: &AccessLogConfig,
-        counts: Arc<LineCounts>,
-    ) -> Result<Option<Self>, LogFileError> {
-        let Some(calls) = config.calls else { return Ok(None) };
-        let out = match &config.path {
-            Some(path) => Out::File(LogFile::open(path, config.max_len, config.keep)?),
-            None => Out::Standard,
-        };
+    /// Starts the thread; `None` if there is none to be had.
+    pub(super) fn start(opened: OpenedLog, counts: Arc<LineCounts>) -> Option<Self> {
+        let OpenedLog { calls, path, target } = opened;
         let queue = Arc::new(Queue { counts, ..Queue::default() });
-        let (shared, format) = (Arc::clone(&queue), config.format);
+        let shared = Arc::clone(&queue);
         let thread = thread::Builder::new().name("access-log".to_owned());
-        match thread.spawn(move || write_all(&shared, out, format)) {
-            Ok(_) => Ok(Some(Self { calls, n_seen: 0, queue })),
+        match thread.spawn(move || write_all(&shared, target)) {
+            Ok(_) => Some(Self { calls, n_seen: 0, path, queue }),
             Err(error) => {
                 warn!(%error, "cannot start the thread of the access log; none is written");
-                Ok(None)
+                None
             }
         }
+    }
+
+    /// Whether it is written to the same place as this one.
+    pub(super) fn is_at(&self, opened: &OpenedLog) -> bool {
+        self.path == opened.path
+    }
+
+    /// Goes on with a file that was opened anew, or in another format.
+    pub(super) fn go_on(&mut self, opened: OpenedLog) {
+        self.calls = opened.calls;
+        self.queue.lock().new_target = Some(opened.target);
+        self.queue.changed.notify_all();
     }
 
     /// Queues a call, if it is wanted.
@@ -84,16 +151,22 @@ impl AccessLog {
         }
     }
 
-    /// Waits until all is written, but not longer than `patience`.
-    pub(super) fn close(self, patience: Duration) {
-        let queue = Arc::clone(&self.queue);
+    /// Waits until all is written, but not longer than `patience`. What is not written by then
+    /// counts as lost, and its thread is left over.
+    pub(super) fn close(mut self, patience: Duration) -> Option<StuckWriter> {
+        let (queue, path) = (Arc::clone(&self.queue), self.path.take());
         drop(self);
         let waiting = queue.changed.wait_timeout_while(queue.lock(), patience, |it| !it.has_ended);
-        let (state, _) = waiting.unwrap_or_else(PoisonError::into_inner);
-        if !state.has_ended {
-            let lost = state.waiting.len();
-            warn!(lost, "the last lines of the access log were not written in time, and are lost");
+        let (mut state, _) = waiting.unwrap_or_else(PoisonError::into_inner);
+        if state.has_ended {
+            return None;
         }
+        let lost = mem::take(&mut state.waiting).len() + state.n_taken;
+        state.is_given_up = true;
+        drop(state);
+        queue.counts.lost.fetch_add(lost as u64, Relaxed);
+        warn!(lost, "the last lines of the access log were not written in time, and are lost");
+        Some(StuckWriter { queue, path })
     }
 }
 
@@ -110,24 +183,45 @@ impl Queue {
     }
 
     /// What waits, as soon as there is anything, and a little later; `None` once it is closed and
-    /// empty.
-    fn next(&self) -> Option<Vec<Arc<Record>>> {
-        let is_idle = |state: &mut AccessLogState| state.waiting.is_empty() && !state.is_closed;
+    /// empty. There may be no call in it, but a new target.
+    fn next(&self) -> Option<Batch> {
+        let is_idle = |state: &mut AccessLogState| {
+            state.waiting.is_empty() && state.new_target.is_none() && !state.is_closed
+        };
         let state = self.changed.wait_while(self.lock(), is_idle);
         let state = state.unwrap_or_else(PoisonError::into_inner);
         let gathered = self.changed.wait_timeout_while(state, GATHER_TIME, |it| !it.is_closed);
         let (mut state, _) = gathered.unwrap_or_else(PoisonError::into_inner);
-        let waiting = mem::take(&mut state.waiting);
-        state.has_ended = waiting.is_empty() && state.is_closed;
+        let records = mem::take(&mut state.waiting);
+        state.has_ended = records.is_empty() && state.is_closed;
         if state.has_ended {
             self.changed.notify_all();
             return None;
         }
-        Some(waiting)
+        state.n_taken = records.len();
+        Some(Batch { records, new_target: state.new_target.take() })
+    }
+
+    /// The thread is done with the calls that it took: so many are written, and so many lost. Gives
+    /// how many lines were lost before.
+    fn count(&self, n_written: u64, n_lost: u64) -> u64 {
+        let mut state = self.lock();
+        state.n_taken = 0;
+        let (n_written, n_lost) = if state.is_given_up { (0, 0) } else { (n_written, n_lost) };
+        self.counts.written.fetch_add(n_written, Relaxed);
+        self.counts.lost.fetch_add(n_lost, Relaxed)
     }
 }
 
+/// What the thread writes next.
+struct Batch {
+    records: Vec<Arc<Record>>,
+    /// Where, if that has changed.
+    new_target: Option<Target>,
+}
+
 /// Where lines go.
+#[derive(Debug)]
 enum Out {
     Standard,
     File(LogFile),
@@ -146,25 +240,27 @@ impl Out {
     }
 }
 
-fn write_all(queue: &Queue, mut out: Out, format: LineFormat) {
+fn write_all(queue: &Queue, mut target: Target) {
     let (mut lines, mut complaint) = (Vec::new(), Complaint::default());
-    while let Some(records) = queue.next() {
+    while let Some(Batch { records, new_target }) = queue.next() {
+        target = new_target.unwrap_or(target);
+        if records.is_empty() {
+            continue;
+        }
         lines.clear();
         for record in &records {
-            write_line(&mut lines, record, format);
+            write_line(&mut lines, record, target.format);
         }
         let n_lines = records.len() as u64;
-        match out.write(&lines) {
+        match target.out.write(&lines) {
             Ok(()) => {
-                queue.counts.written.fetch_add(n_lines, Relaxed);
+                queue.count(n_lines, 0);
                 if let Some(lost) = complaint.end(queue.counts.lost()) {
                     info!(lost, "the access log is written again");
                 }
             }
             Err(Unwritten { n_written, source: error }) => {
-                queue.counts.written.fetch_add(n_written, Relaxed);
-                let n_lost = n_lines.saturating_sub(n_written);
-                let lost_before = queue.counts.lost.fetch_add(n_lost, Relaxed);
+                let lost_before = queue.count(n_written, n_lines.saturating_sub(n_written));
                 if complaint.begin(Instant::now(), lost_before) {
                     warn!(%error, "the access log cannot be written; its lines are lost");
                 }
@@ -214,10 +310,16 @@ mod tests {
 
     use super::*;
     use crate::error::Code;
+    use crate::journal::Journal;
     use crate::journal::line::tests::record;
 
     fn config(path: &std::path::Path, calls: Calls) -> AccessLogConfig {
         AccessLogConfig { calls: Some(calls), path: Some(path.to_owned()), ..Default::default() }
+    }
+
+    fn start(config: &AccessLogConfig, counts: &Arc<LineCounts>) -> AccessLog {
+        let opened = OpenedLog::open(config).unwrap().unwrap();
+        AccessLog::start(opened, Arc::clone(counts)).unwrap()
     }
 
     #[test]
@@ -226,7 +328,7 @@ mod tests {
         let path = folder.path().join("log");
         let counts = Arc::<LineCounts>::default();
         let config = config(&path, Calls::Failed);
-        let mut log = AccessLog::start(&config, Arc::clone(&counts)).unwrap().unwrap();
+        let mut log = start(&config, &counts);
         log.tell(Arc::new(record()));
         log.tell(Arc::new(Record { code: Some(Code::Timeout), ..record() }));
         log.close(Duration::from_secs(60));
@@ -242,13 +344,16 @@ mod tests {
         let counts = Arc::<LineCounts>::default();
         let queue = Arc::new(Queue { counts: Arc::clone(&counts), ..Queue::default() });
         // Nobody takes anything out.
-        let mut log = AccessLog { calls: Calls::All, n_seen: 0, queue: Arc::clone(&queue) };
+        let shared = Arc::clone(&queue);
+        let mut log = AccessLog { calls: Calls::All, n_seen: 0, path: None, queue: shared };
         let record = Arc::new(record());
         for _ in 0..MAX_WAITING + 5 {
             log.tell(Arc::clone(&record));
         }
         assert_eq!((queue.lock().waiting.len(), counts.lost()), (MAX_WAITING, 5));
-        log.close(Duration::from_millis(1));
+        let left_over = log.close(Duration::from_millis(1)).expect("nobody has written");
+        assert!(left_over.is_stuck() && queue.lock().waiting.is_empty());
+        assert_eq!(counts.lost(), MAX_WAITING as u64 + 5);
     }
 
     #[test]
@@ -274,9 +379,71 @@ mod tests {
         }
         let counts = Arc::<LineCounts>::default();
         let config = config(full, Calls::All);
-        let mut log = AccessLog::start(&config, Arc::clone(&counts)).unwrap().unwrap();
+        let mut log = start(&config, &counts);
         log.tell(Arc::new(record()));
         log.close(Duration::from_secs(60));
         assert_eq!((counts.written(), counts.lost()), (0, 1));
+    }
+
+    /// Whatever a reload asks for, at most one thread is left over.
+    #[test]
+    fn a_stuck_log_keeps_its_thread_and_its_lines_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let [pipe, second, third] = ["pipe", "2", "3"].map(|name| folder.path().join(name));
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let reader = wire::file::open(&pipe).unwrap();
+        let journal = Journal::default();
+        let log_to = |path: &std::path::Path| journal.log_to(&config(path, Calls::All));
+        let queue = || Arc::clone(&journal.readers().log.as_ref().unwrap().queue);
+        let counted = || journal.line_counts().written() + journal.line_counts().lost();
+        log_to(&pipe).unwrap();
+        let first = queue();
+        // No pipe holds so many.
+        for _ in 0..16_000 {
+            journal.report(record());
+        }
+        for _ in 0..3 {
+            log_to(&pipe).unwrap();
+            assert!(Arc::ptr_eq(&first, &queue()), "another thread");
+        }
+        log_to(&second).unwrap();
+        assert_eq!(counted(), 16_000);
+        journal.report(record());
+        let refusal = log_to(&third).unwrap_err().to_string();
+        let said = format!("an earlier access log still wait for {}; have", pipe.display());
+        assert!(refusal.contains(&said), "{refusal}");
+        log_to(&second).unwrap();
+        drop(reader);
+        while log_to(&third).is_err() {
+            thread::yield_now();
+        }
+        journal.report(record());
+        journal.close(Duration::from_secs(60));
+        assert_eq!(counted(), 16_002);
+        for path in [second, third] {
+            assert_eq!(fs::read_to_string(path).unwrap().lines().count(), 1);
+        }
+    }
+
+    #[test]
+    fn a_log_goes_on_in_a_file_that_is_opened_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, moved] = ["log", "moved"].map(|name| folder.path().join(name));
+        let journal = Journal::default();
+        let mut config = config(&path, Calls::All);
+        journal.log_to(&config).unwrap();
+        journal.report(record());
+        while journal.line_counts().written() == 0 {
+            thread::yield_now();
+        }
+        fs::rename(&path, &moved).unwrap();
+        config.format = LineFormat::Json;
+        journal.log_to(&config).unwrap();
+        journal.report(record());
+        journal.close(Duration::from_secs(60));
+        let text = |path| fs::read_to_string(path).unwrap();
+        let (old, new) = (text(&moved), text(&path));
+        assert_eq!((old.lines().count(), new.lines().count()), (1, 1));
+        assert!(!old.starts_with('{') && new.starts_with('{'), "{old}{new}");
     }
 }

@@ -38,6 +38,15 @@ pub enum LogFileError {
         /// The pipe.
         path: String,
     },
+    /// It is written elsewhere already, and that was changed once more.
+    #[error(
+        "the last lines of an earlier access log still wait for {place}; have somebody read it, or \
+         restart the agent (access_log.path)"
+    )]
+    Stuck {
+        /// The file that takes nothing.
+        place: String,
+    },
 }
 
 /// Not all lines could be written.
@@ -66,7 +75,6 @@ pub(super) struct LogFile {
 #[derive(Debug)]
 struct Opened {
     file: File,
-    len: u64,
     is_regular: bool,
 }
 
@@ -86,9 +94,10 @@ impl LogFile {
     /// Appends whole lines.
     pub(super) fn write(&mut self, lines: &[u8]) -> Result<(), Unwritten> {
         let unwritten = |source| Unwritten { n_written: 0, source };
-        let Opened { len, is_regular, .. } = self.opened;
+        // Others may have emptied the file.
+        let len = self.opened.len().map_err(unwritten)?;
         let new_len = len.saturating_add(lines.len() as u64);
-        if is_regular && len != 0 && self.max_len < new_len {
+        if self.opened.is_regular && len != 0 && self.max_len < new_len {
             self.move_aside().map_err(unwritten)?;
         }
         if self.is_torn {
@@ -98,7 +107,6 @@ impl LogFile {
         let (done, error) = write_some(&mut self.opened.file, lines);
         let taken = lines.get(..done).unwrap_or(lines);
         let whole = taken.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        self.opened.len = self.opened.len.saturating_add(whole as u64);
         if whole < done {
             self.is_torn = self.opened.take_back((done - whole) as u64).is_err();
         }
@@ -114,9 +122,7 @@ impl LogFile {
     /// `log` becomes `log.1`, that becomes `log.2`, and so on. The last one goes.
     fn move_aside(&mut self) -> io::Result<()> {
         if self.keep == 0 {
-            self.opened.file.set_len(0)?;
-            self.opened.len = 0;
-            return Ok(());
+            return self.opened.file.set_len(0);
         }
         for n in (1..self.keep).rev() {
             rename(&self.numbered(n), &self.numbered(n + 1))?;
@@ -134,13 +140,16 @@ impl LogFile {
 }
 
 impl Opened {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
     /// Removes the last bytes, which are a part of a line.
     fn take_back(&self, n_bytes: u64) -> io::Result<()> {
         if !self.is_regular {
             return Err(io::ErrorKind::NotSeekable.into());
         }
-        let len = self.file.metadata()?.len();
-        self.file.set_len(len.saturating_sub(n_bytes))
+        self.file.set_len(self.len()?.saturating_sub(n_bytes))
     }
 }
 
@@ -164,8 +173,8 @@ fn append(path: &Path) -> io::Result<Opened> {
     let file = OpenOptions::new().create(true).append(true).custom_flags(flags).open(path)?;
     // A reader who is slow is waited for.
     fcntl(&file, FcntlArg::F_SETFL(OFlag::O_APPEND))?;
-    let metadata = file.metadata()?;
-    Ok(Opened { file, len: metadata.len(), is_regular: metadata.is_file() })
+    let is_regular = file.metadata()?.is_file();
+    Ok(Opened { file, is_regular })
 }
 
 /// Moves a file that may not be there.
@@ -212,6 +221,19 @@ mod tests {
         file.write(b"seventeen letters\n").unwrap();
         let expected = [("log", "seventeen letters\n"), ("log.1", "five\n"), ("log.2", "four\n")];
         assert_eq!(texts(folder.path()), named(&expected));
+    }
+
+    /// As `copytruncate` of logrotate does.
+    #[test]
+    fn a_file_that_others_empty_is_not_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut file = LogFile::open(&path, 8, 2).unwrap();
+        file.write(b"one\n").unwrap();
+        file.write(b"two\n").unwrap();
+        File::create(&path).unwrap();
+        file.write(b"three\n").unwrap();
+        assert_eq!(texts(folder.path()), named(&[("log", "three\n")]));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use self::access_log::AccessLog;
+use self::access_log::{AccessLog, OpenedLog, StuckWriter};
 use self::tap::Taps;
 use crate::config::AccessLogConfig;
 use crate::stages::{CallSide, Stage, StageClock, StageTable};
@@ -35,6 +35,9 @@ pub use self::file::LogFileError;
 pub use self::line::CallLine;
 pub use self::record::Record;
 pub use self::tap::{MAX_TAPS, Tap, TapFilter, TooManyTaps};
+
+/// How long a log may take for its last lines once calls are written elsewhere.
+const HANDOVER_TIME: Duration = Duration::from_secs(1);
 
 /// Nobody wants to know of calls.
 const NOTHING: u8 = 0;
@@ -72,6 +75,8 @@ struct JournalState {
 #[derive(Debug, Default)]
 struct Readers {
     log: Option<AccessLog>,
+    /// The last log whose thread did not end in time.
+    stuck: Option<StuckWriter>,
     taps: Taps,
 }
 
@@ -164,14 +169,32 @@ impl Journal {
     /// was moved away is left alone.
     ///
     /// # Errors
-    /// The file cannot be opened; then all stays as it was.
+    /// The file cannot be opened, or two threads would be left that wait for a disk or a reader;
+    /// then all stays as it was.
     pub fn log_to(&self, config: &AccessLogConfig) -> Result<(), LogFileError> {
-        let log = AccessLog::start(config, Arc::clone(&self.0.n_lines))?;
+        let opened = OpenedLog::open(config)?;
         let mut readers = self.readers();
+        let opened = match (opened, &mut readers.log) {
+            (None, None) => return Ok(()),
+            (Some(opened), Some(log)) if log.is_at(&opened) => {
+                log.go_on(opened);
+                return Ok(());
+            }
+            (opened, _) => opened,
+        };
+        if let Some(stuck) = readers.stuck.as_ref().filter(|it| it.is_stuck())
+            && readers.log.is_some()
+        {
+            return Err(LogFileError::Stuck { place: stuck.place() });
+        }
+        let start = |opened| AccessLog::start(opened, Arc::clone(&self.0.n_lines));
+        let log = opened.and_then(start);
         let old = std::mem::replace(&mut readers.log, log);
         self.note_level(&readers);
         drop(readers);
-        drop(old);
+        if let Some(stuck) = old.and_then(|old| old.close(HANDOVER_TIME)) {
+            self.readers().stuck = Some(stuck);
+        }
         Ok(())
     }
 
@@ -224,7 +247,7 @@ impl Journal {
     fn report(&self, record: Record) {
         let record = Arc::new(record);
         let mut readers = self.readers();
-        let Readers { log, taps } = &mut *readers;
+        let Readers { log, taps, .. } = &mut *readers;
         taps.show(&record);
         if let Some(log) = log {
             log.tell(record);
