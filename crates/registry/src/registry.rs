@@ -467,7 +467,8 @@ impl DefinitionInputs for WatchedService {
 
 /// Whether others can make use of the address: it names a host and a port.
 fn is_reachable(endpoint: &EndpointKey) -> bool {
-    let unspecified = endpoint.host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_unspecified());
+    let ip = endpoint.host.parse().map(|ip: std::net::IpAddr| ip.to_canonical());
+    let unspecified = ip.is_ok_and(|ip| ip.is_unspecified());
     let has_host = endpoint.host.chars().all(|c| c.is_ascii_alphanumeric() || ".-_:".contains(c));
     !endpoint.host.is_empty() && has_host && !unspecified && endpoint.port != 0
 }

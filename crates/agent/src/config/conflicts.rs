@@ -1,6 +1,6 @@
 //! What contradicts itself between the sections of a file.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use dubbo_proto::ServiceKey;
 use wire::ListenAddress;
@@ -106,12 +106,13 @@ fn overlap(a: &ListenAddress, b: &ListenAddress) -> bool {
 fn share_a_port(a: SocketAddr, b: SocketAddr) -> bool {
     // Port 0 stands for any free one.
     let is_same_port = a.port() == b.port() && a.port() != 0;
+    // `::ffff:0.0.0.0` is another way to write `0.0.0.0`.
+    let [a, b] = [a, b].map(|it| it.ip().to_canonical());
     // `[::]` takes the port for IPv4, too; `0.0.0.0` and an IPv6 address do not meet.
-    let takes = |wide: SocketAddr, other: SocketAddr| {
-        wide.ip().is_unspecified()
-            && (wide.is_ipv6() || other.is_ipv4() || other.ip().is_unspecified())
+    let takes = |wide: IpAddr, other: IpAddr| {
+        wide.is_unspecified() && (wide.is_ipv6() || other.is_ipv4() || other.is_unspecified())
     };
-    is_same_port && (a.ip() == b.ip() || takes(a, b) || takes(b, a))
+    is_same_port && (a == b || takes(a, b) || takes(b, a))
 }
 
 fn purpose(places: &Places, problems: &Problems<'_>) {

@@ -292,10 +292,11 @@ fn advertised_listener(
         let remedy = "write HOST:PORT where others reach this socket, or remove it";
         section.wrong("advertise", "has no port, and the Unix socket has none either", remedy);
     }
-    let is_for_all =
-        |address: &ListenAddress| address.tcp().is_some_and(|it| it.ip().is_unspecified());
-    if listen.as_ref().is_some_and(is_for_all) && !section.has("advertise") {
-        let problem = "is missing; it is required because listen means all interfaces";
+    let ip = listen.as_ref().and_then(ListenAddress::tcp).map(|address| address.ip());
+    if let Some(what) = ip.and_then(unreachable)
+        && !section.has("advertise")
+    {
+        let problem = format!("is missing; it is required because listen {what}");
         let remedy = "write the host that others reach, such as advertise = \"10.0.0.5\"";
         section.wrong("advertise", problem, remedy);
     }
@@ -318,11 +319,24 @@ fn advertise(section: &Section<'_>, text: &str) -> Option<(String, Option<u16>)>
             return None;
         }
     };
-    if host.parse().is_ok_and(|ip: IpAddr| ip.is_unspecified()) {
-        let problem = format!("others cannot connect to {host}: it means all interfaces");
+    let (address, zone) = host.split_once('%').map_or((&*host, None), |(a, z)| (a, Some(z)));
+    let of_zone = zone.map(|_| "has a zone, which is an interface of one machine");
+    if let Some(what) = address.parse().ok().and_then(unreachable).or(of_zone) {
+        let problem = format!("others cannot connect to {host}: it {what}");
         section.wrong("advertise", problem, REMEDY);
     }
     Some((host, port))
+}
+
+/// What an address means that others cannot connect to.
+fn unreachable(ip: IpAddr) -> Option<&'static str> {
+    match ip.to_canonical() {
+        ip if ip.is_unspecified() => Some("means all interfaces"),
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+            Some("is a link-local address, which needs the name of an interface of the caller")
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -269,7 +269,8 @@ impl Advertise {
     /// The address to register for a listener that is bound to `bound` by TCP. One that is reached
     /// by a Unix socket alone is not registered, unless an address is configured.
     pub fn address(&self, bound: Option<SocketAddr>) -> Option<(String, u16)> {
-        let host = self.host.clone().or_else(|| bound.map(|bound| bound.ip().to_string()))?;
+        let bound_host = || bound.map(|bound| bound.ip().to_canonical().to_string());
+        let host = self.host.clone().or_else(bound_host)?;
         Some((host, self.port.or_else(|| bound.map(|bound| bound.port()))?))
     }
 }

@@ -160,8 +160,8 @@ fn is_local(admin: &str) -> bool {
         return true;
     }
     let Ok((host, _)) = wire::address::split_optional(admin) else { return false };
-    let is_loopback = host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    is_loopback || host == "localhost"
+    let ip = host.parse().map(|ip: std::net::IpAddr| ip.to_canonical());
+    ip.is_ok_and(|ip| ip.is_loopback()) || host == "localhost"
 }
 
 /// Whether it is that process that listens at an address of this machine. Of Unix sockets nobody

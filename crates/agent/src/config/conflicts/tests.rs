@@ -19,7 +19,8 @@ fn listeners_that_clash() {
             "a.toml:8: ingress.listen: {address} is already used by ingress.listen in line 5; {remedy}"
         )
     };
-    for clash in ["127.0.0.1:20000", "0.0.0.0:20000", "[::]:20000"] {
+    let mapped = ["[::ffff:127.0.0.1]:20000", "[::ffff:0.0.0.0]:20000"];
+    for clash in ["127.0.0.1:20000", "0.0.0.0:20000", "[::]:20000"].into_iter().chain(mapped) {
         assert_errors_behind_good(&second(clash), &[&taken(clash)]);
     }
     for good in ["127.0.0.2:20000", "127.0.0.1:20001", "[::1]:20000"] {

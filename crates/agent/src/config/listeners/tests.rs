@@ -11,10 +11,36 @@ fn addresses_that_others_cannot_use() {
         &["a.toml:9: link.advertise: is missing; it is required because listen means all \
            interfaces; write the host that others reach, such as advertise = \"10.0.0.5\""],
     );
+    for (listen, meaning) in [
+        ("[::ffff:0.0.0.0]:3", "means all interfaces"),
+        (
+            "[fe80::1%4]:3",
+            "is a link-local address, which needs the name of an interface of the caller",
+        ),
+    ] {
+        let problem = format!(
+            "a.toml:9: link.advertise: is missing; it is required because listen {meaning}; write \
+             the host that others reach, such as advertise = \"10.0.0.5\""
+        );
+        assert_errors_behind_good(&format!("{export}[link]\nlisten = '{listen}'\n"), &[&problem]);
+        let link = format!("[link]\nlisten = '{listen}'\nadvertise = '2001:db8::1'\n");
+        assert_errors_behind_good(&format!("{export}{link}"), &[]);
+    }
     let remedy = "write HOST or HOST:PORT such as \"10.0.0.5\" or \"10.0.0.5:30880\"";
     for (advertise, problem) in [
         ("0.0.0.0", "others cannot connect to 0.0.0.0: it means all interfaces"),
         ("[::]:5", "others cannot connect to ::: it means all interfaces"),
+        ("::ffff:0.0.0.0", "others cannot connect to ::ffff:0.0.0.0: it means all interfaces"),
+        (
+            "fe80::1%2",
+            "others cannot connect to fe80::1%2: it is a link-local address, which needs the name \
+             of an interface of the caller",
+        ),
+        (
+            "[2001:db8::1%eth0]:5",
+            "others cannot connect to 2001:db8::1%eth0: it has a zone, which is an interface of \
+             one machine",
+        ),
         ("a:0", "\"a:0\" is not a host: the port is not a number from 1 to 65535"),
         ("http://a", "\"http://a\" is not a host: the port is not a number from 1 to 65535"),
         (
