@@ -1,6 +1,7 @@
 //! `dubmesh check`: whether a configuration is good, and what it would do.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -124,13 +125,15 @@ fn check_access_log(config: &Config) -> Exit {
         Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
         folder => folder.unwrap_or(path),
     };
-    let wrong = match path.is_dir() {
-        true => format!("the access log {} is a folder; name a file", path.display()),
-        false if !folder.is_dir() => {
-            let folder = folder.display();
-            format!("the folder {folder} of the access log does not exist; create it")
+    let shown = folder.display();
+    let wrong = match fs::metadata(folder) {
+        _ if path.is_dir() => format!("the access log {} is a folder; name a file", path.display()),
+        Ok(found) if found.is_dir() => return Exit::Ok,
+        Ok(_) => format!("{shown} is no folder, so the access log cannot be in it; name another"),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            format!("the folder {shown} of the access log does not exist; create it")
         }
-        false => return Exit::Ok,
+        Err(error) => format!("the folder {shown} of the access log cannot be used: {error}"),
     };
     output::say(format_args!("{wrong} (access_log.path)"));
     Exit::Usage

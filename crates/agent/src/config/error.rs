@@ -27,6 +27,19 @@ pub struct ConfigError {
     pub remedy: String,
 }
 
+impl ConfigError {
+    fn of_file(file: &str, problem: String, remedy: &str) -> Self {
+        Self {
+            file: file.to_owned(),
+            line: 0,
+            column: 0,
+            key: String::new(),
+            problem,
+            remedy: remedy.to_owned(),
+        }
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
@@ -53,14 +66,7 @@ pub struct ConfigErrors(Vec<ConfigError>);
 impl ConfigErrors {
     /// For a file that could not be read at all.
     pub(super) fn whole_file(file: &str, problem: String, remedy: &str) -> Self {
-        Self(vec![ConfigError {
-            file: file.to_owned(),
-            line: 0,
-            column: 0,
-            key: String::new(),
-            problem,
-            remedy: remedy.to_owned(),
-        }])
+        Self(vec![ConfigError::of_file(file, problem, remedy)])
     }
 
     /// The errors, in the order of their lines.
@@ -86,7 +92,7 @@ impl fmt::Display for ConfigErrors {
 impl std::error::Error for ConfigErrors {}
 
 /// A place in the text, and the key that is written there.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct KeyPlace {
     /// Offset of the first byte.
     pub(super) offset: usize,
@@ -94,20 +100,60 @@ pub(super) struct KeyPlace {
     pub(super) key: String,
 }
 
+/// So many problems are told, and as many warnings; of further ones only their number. A file with
+/// more of them is another file, or repeats one mistake.
+const MAX_TOLD: usize = 100;
+
 /// Collects what is wrong while a file is checked.
 ///
-/// Every section of the file holds a reference to it, hence the cell.
+/// Every section of the file holds a reference to it, hence the cells.
 pub(super) struct Problems<'t> {
     file: &'t str,
     text: &'t str,
-    found: RefCell<Vec<ConfigError>>,
+    /// Where each line of the text begins.
+    line_starts: Vec<usize>,
+    found: RefCell<Findings>,
     /// What is not a mistake, but could be better.
-    warned: RefCell<Vec<ConfigError>>,
+    warned: RefCell<Findings>,
+}
+
+/// What was found, each with its place.
+#[derive(Default)]
+struct Findings {
+    /// The first [`MAX_TOLD`].
+    told: Vec<(KeyPlace, ConfigError)>,
+    n_untold: usize,
+}
+
+impl Findings {
+    fn add(&mut self, place: &KeyPlace, error: impl FnOnce() -> ConfigError) {
+        match self.told.len() < MAX_TOLD {
+            true => self.told.push((place.clone(), error())),
+            false => self.n_untold += 1,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.told.len() + self.n_untold
+    }
+
+    /// The number of those that are not told comes last, as `what`.
+    fn into_errors(self, file: &str, what: &str) -> Vec<ConfigError> {
+        let mut errors: Vec<_> = self.told.into_iter().map(|(_, error)| error).collect();
+        if self.n_untold != 0 {
+            let problem = format!("{} more {what} are not shown", self.n_untold);
+            errors.push(ConfigError::of_file(file, problem, "correct these first"));
+        }
+        errors
+    }
 }
 
 impl<'t> Problems<'t> {
     pub(super) fn new(file: &'t str, text: &'t str) -> Self {
-        Self { file, text, found: RefCell::default(), warned: RefCell::default() }
+        let starts = text.match_indices('\n').map(|(end, _)| end + 1);
+        let line_starts = std::iter::once(0).chain(starts).collect();
+        let (found, warned) = (RefCell::default(), RefCell::default());
+        Self { file, text, line_starts, found, warned }
     }
 
     /// Notes that something is wrong at `place`.
@@ -117,7 +163,8 @@ impl<'t> Problems<'t> {
         problem: impl Into<String>,
         remedy: impl Into<String>,
     ) {
-        self.found.borrow_mut().push(self.error(place, &problem.into(), &remedy.into()));
+        let error = || self.error(place, &problem.into(), &remedy.into());
+        self.found.borrow_mut().add(place, error);
     }
 
     /// How many things were found to be wrong so far.
@@ -127,9 +174,7 @@ impl<'t> Problems<'t> {
 
     /// Whether something was found to be wrong at `place`.
     pub(super) fn has(&self, place: &KeyPlace) -> bool {
-        let at = self.line_and_column(place.offset);
-        let is_there = |it: &ConfigError| (it.line, it.column) == at && it.key == place.key;
-        self.found.borrow().iter().any(is_there)
+        self.found.borrow().told.iter().any(|(at, _)| at == place)
     }
 
     /// Notes that something at `place` is not a mistake, but could be better.
@@ -139,11 +184,16 @@ impl<'t> Problems<'t> {
         problem: impl Into<String>,
         remedy: impl Into<String>,
     ) {
-        self.warned.borrow_mut().push(self.error(place, &problem.into(), &remedy.into()));
+        let error = || self.error(place, &problem.into(), &remedy.into());
+        self.warned.borrow_mut().add(place, error);
     }
 
     fn error(&self, place: &KeyPlace, problem: &str, remedy: &str) -> ConfigError {
-        let (line, column) = self.line_and_column(place.offset);
+        let line = self.line(place);
+        let start = self.line_starts.get(line - 1).copied().unwrap_or_default();
+        // An offset inside a character belongs to that character.
+        let before = self.text.get(start..self.text.floor_char_boundary(place.offset));
+        let column = before.unwrap_or_default().chars().count() + 1;
         ConfigError {
             file: self.file.to_owned(),
             line,
@@ -156,7 +206,7 @@ impl<'t> Problems<'t> {
 
     /// What is not a mistake, but could be better.
     pub(super) fn warnings(&self) -> Vec<ConfigError> {
-        self.warned.take()
+        self.warned.take().into_errors(self.file, "warnings")
     }
 
     /// The file that is checked, as it was named.
@@ -166,31 +216,22 @@ impl<'t> Problems<'t> {
 
     /// Notes that something is wrong with the file as a whole.
     pub(super) fn add_to_file(&self, problem: &str, remedy: &str) {
-        let ConfigErrors(errors) = ConfigErrors::whole_file(self.file, problem.to_owned(), remedy);
-        self.found.borrow_mut().extend(errors);
+        let error = || ConfigError::of_file(self.file, problem.to_owned(), remedy);
+        self.found.borrow_mut().add(&KeyPlace::default(), error);
     }
 
     /// The line of a place, for a message that points to it.
     pub(super) fn line(&self, place: &KeyPlace) -> usize {
-        self.line_and_column(place.offset).0
+        self.line_starts.partition_point(|start| *start <= place.offset)
     }
 
     /// Whether nothing was wrong; otherwise the errors, in the order of their lines.
     pub(super) fn finish(&self) -> Result<(), ConfigErrors> {
         let mut found = self.found.take();
-        if found.is_empty() {
-            return Ok(());
+        found.told.sort_by_key(|(_, error)| (error.line, error.column));
+        match found.into_errors(self.file, "problems") {
+            none if none.is_empty() => Ok(()),
+            errors => Err(ConfigErrors(errors)),
         }
-        found.sort_by_key(|error| (error.line, error.column));
-        Err(ConfigErrors(found))
-    }
-
-    /// Both counted from 1. An offset inside a character belongs to that character.
-    fn line_and_column(&self, offset: usize) -> (usize, usize) {
-        let offset = self.text.floor_char_boundary(offset);
-        let before = &self.text[..offset];
-        let line = before.matches('\n').count() + 1;
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        (line, before[line_start..].chars().count() + 1)
     }
 }

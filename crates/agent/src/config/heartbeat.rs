@@ -8,12 +8,7 @@ use super::section::Section;
 
 /// What the section says; `None` if it says nothing.
 pub(super) fn heartbeat(section: &mut Section<'_>) -> Option<Duration> {
-    let time = section.optional_ms("heartbeat_ms", defaults::LONGEST)?;
-    if time < defaults::LEAST_HEARTBEAT {
-        let remedy = format!("write at least {}", defaults::LEAST_HEARTBEAT.as_millis());
-        section.wrong("heartbeat_ms", format!("{} ms is too short", time.as_millis()), remedy);
-    }
-    Some(time)
+    section.optional_ms_from("heartbeat_ms", defaults::LEAST_HEARTBEAT..=defaults::LONGEST)
 }
 
 #[cfg(test)]
@@ -39,8 +34,13 @@ mod tests {
 
     #[test]
     fn one_that_good_peers_miss_is_refused() {
-        let text = "[defaults]\nheartbeat_ms = 99\n";
-        let problem = "a.toml:7: defaults.heartbeat_ms: 99 ms is too short; write at least 100";
-        assert_errors_behind_good(text, &[problem]);
+        for number in ["-1", "0", "99", "3600001"] {
+            let text = format!("[defaults]\nheartbeat_ms = {number}\n");
+            let problem = format!(
+                "a.toml:7: defaults.heartbeat_ms: {number} is out of range; write a whole number \
+                 from 100 to 3600000"
+            );
+            assert_errors_behind_good(&text, &[&problem]);
+        }
     }
 }

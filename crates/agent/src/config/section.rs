@@ -15,17 +15,16 @@ use wire::address::unix_path;
 use wire::{DEFAULT_SOCKET_MODE, ListenAddress, MAX_SOCKET_PATH_LEN};
 
 use self::secrets::describe_of;
+pub(crate) use self::spelling::closest;
 use super::error::{KeyPlace, Problems};
 
 mod own_keys;
 mod secrets;
+mod spelling;
 
 /// What an address looks like, for messages.
 const ADDRESS_REMEDY: &str =
     "write IP:PORT such as \"127.0.0.1:20000\", or \"unix:\" and the path of a socket";
-
-/// An unknown key is taken for a misspelt known one up to this many edits.
-const MAX_TYPING_ERRORS: usize = 3;
 
 /// One table of the file. A section that the file leaves out reads as an empty one.
 pub(super) struct Section<'d> {
@@ -115,6 +114,10 @@ impl<'d> Section<'d> {
     /// Where `key` is; the head of the section if it does not.
     pub(super) fn place(&self, key: &str) -> KeyPlace {
         let offset = self.entry(key).map_or(self.place.offset, |(name, _)| name.span().start);
+        self.named_place(key, offset)
+    }
+
+    fn named_place(&self, key: &str, offset: usize) -> KeyPlace {
         let key =
             if self.name.is_empty() { key.to_owned() } else { format!("{}.{key}", self.name) };
         KeyPlace { offset, key }
@@ -271,8 +274,17 @@ impl<'d> Section<'d> {
 
     /// A duration in milliseconds, at least 1 and at most `longest`.
     pub(super) fn optional_ms(&mut self, key: &'static str, longest: Duration) -> Option<Duration> {
-        let longest_ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
-        self.optional_number(key, 1..=longest_ms).map(Duration::from_millis)
+        self.optional_ms_from(key, Duration::from_millis(1)..=longest)
+    }
+
+    /// A duration in milliseconds.
+    pub(super) fn optional_ms_from(
+        &mut self,
+        key: &'static str,
+        allowed: RangeInclusive<Duration>,
+    ) -> Option<Duration> {
+        let allowed_ms = whole_ms(*allowed.start())..=whole_ms(*allowed.end());
+        self.optional_number(key, allowed_ms).map(Duration::from_millis)
     }
 
     /// A duration in milliseconds, at least 1 and at most `longest`.
@@ -292,8 +304,7 @@ impl<'d> Section<'d> {
         longest: Duration,
         default: Duration,
     ) -> Duration {
-        let longest_ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
-        self.optional_number(key, 0..=longest_ms).map_or(default, Duration::from_millis)
+        self.optional_number(key, 0..=whole_ms(longest)).map_or(default, Duration::from_millis)
     }
 
     /// `true` or `false`.
@@ -409,7 +420,11 @@ impl<'d> Section<'d> {
                 Some(known) => format!("did you mean \"{known}\"?"),
                 None => format!("known keys: {}", self.asked.join(", ")),
             };
-            self.wrong(key, format!("unknown {what}"), remedy);
+            self.wrong_at(
+                &self.named_place(key, name.span().start),
+                format!("unknown {what}"),
+                remedy,
+            );
         }
     }
 
@@ -433,6 +448,10 @@ impl<'d> Section<'d> {
     ) -> Option<(&'d Spanned<std::borrow::Cow<'d, str>>, &'d Spanned<DeValue<'d>>)> {
         self.table?.iter().find(|(name, _)| name.get_ref() == key)
     }
+}
+
+fn whole_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A value in words, with its kind.
@@ -459,40 +478,12 @@ fn kind(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// The known word that `word` was probably meant to be.
-pub(crate) fn closest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
-    // A short word differs from every other one by few edits, so fewer are let pass.
-    let max = MAX_TYPING_ERRORS.min(word.chars().count().div_ceil(3));
-    known
-        .iter()
-        .map(|known| (edits(word, known), *known))
-        .filter(|(edits, _)| *edits <= max)
-        .min_by_key(|(edits, _)| *edits)
-        .map(|(_, known)| known)
-}
-
 /// What to write in place of a class's name without its package.
 pub(crate) fn advise_package(name: &str) -> String {
     match JavaType::full_name(name) {
         Some(full) => format!("did you mean {full}?"),
         None => format!("write the full name of the class, such as com.acme.{name}"),
     }
-}
-
-/// How many characters have to be inserted, removed or replaced to get from `a` to `b`.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -61,22 +61,19 @@ pub(super) fn config(section: &mut Section<'_>, folder: &Path) -> ZooKeeperConfi
     let shortest_len = defaults::SHORTEST_ZOOKEEPER_MESSAGE_LEN;
     let range = shortest_len..=longest_len;
     let max_message_len = section.number("max_message_bytes", range, base.max_message_len);
+    let session_range = defaults::MIN_ZOOKEEPER_SESSION..=defaults::LONGEST;
+    let session_timeout = section.optional_ms_from("session_timeout_ms", session_range);
     let mut ms = |key, default| section.ms(key, defaults::LONGEST, default);
-    let session_timeout = ms("session_timeout_ms", base.session_timeout);
     let connect_timeout = ms("connect_timeout_ms", base.connect_timeout);
     let request_timeout = ms("request_timeout_ms", base.request_timeout);
     let grace = ms("grace_ms", base.grace);
-    if session_timeout < defaults::MIN_ZOOKEEPER_SESSION {
-        let problem = "is shorter than a second";
-        section.wrong("session_timeout_ms", problem, "write 1000 or more");
-    }
     let tls = tls(section, folder);
     ZooKeeperConfig {
         user,
         password,
         acl,
         tls,
-        session_timeout,
+        session_timeout: session_timeout.unwrap_or(base.session_timeout),
         connect_timeout,
         request_timeout,
         grace,

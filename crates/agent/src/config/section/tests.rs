@@ -1,6 +1,5 @@
 //! How values are read, and how mistakes in them are reported.
 
-use super::{closest, edits};
 use crate::config::parse;
 use crate::config::tests::{GOOD, assert_errors, assert_errors_behind_good, errors};
 
@@ -33,23 +32,20 @@ fn errors_know_their_column_and_key() {
     assert_eq!((error.file.as_str(), error.line, error.column), ("x/a.toml", 2, 3));
 }
 
+/// Each is told as fast as the first, and nobody reads them all.
 #[test]
-fn a_wrong_word_is_corrected_only_if_it_is_close() {
-    let known = ["http", "dubbo", "round-robin"];
-    for (word, meant) in [
-        ("htp", Some("http")),
-        ("dubo", Some("dubbo")),
-        ("roundrobin", Some("round-robin")),
-        // One letter in three may be wrong.
-        ("hxxp", Some("http")),
-        ("hxxx", None),
-        ("xyz", None),
-        ("", None),
-    ] {
-        assert_eq!(closest(word, &known), meant, "{word}");
-    }
-    assert_eq!(closest("ab", &["abc", "ab"]), Some("ab"), "the closest one counts");
-    assert_eq!([edits("", "abc"), edits("abc", "abd"), edits("abc", "bc")], [3, 1, 1]);
+fn of_many_mistakes_the_first_are_told_and_the_number_of_the_others() {
+    let keys: String = (0..30_000).map(|n| format!("k{n} = 1\n")).collect();
+    let told = errors(&format!("{keys}{GOOD}"));
+    assert_eq!(told.len(), 101);
+    assert!(told[0].starts_with("a.toml:1: k0: unknown key"), "{}", told[0]);
+    assert_eq!(told[100], "a.toml: 29900 more problems are not shown; correct these first");
+    let endpoints: String = (1..=150).map(|port| format!("'tri://h:{port}', ")).collect();
+    let list =
+        format!("\"static\"\n[[registry.service]]\ninterface = 'a.B'\nendpoints = [{endpoints}]\n");
+    let warnings = parse(&GOOD.replace("\"etcd\"\n", &list), "a.toml").unwrap().warnings;
+    assert_eq!(warnings.len(), 101);
+    assert!(warnings[100].to_string().contains("50 more warnings"), "{}", warnings[100]);
 }
 
 #[test]
