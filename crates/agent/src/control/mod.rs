@@ -6,6 +6,7 @@
 //! service, which waits for the registry's first word.
 
 mod certificates;
+mod clock;
 mod exports;
 mod gates;
 mod listeners;
@@ -16,7 +17,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::join_all;
 use registry::Registry;
@@ -26,6 +27,7 @@ use tracing::{debug, error, info, warn};
 use wire::file::FileWork;
 use wire::{Budget, ConnectionCounts, Files, Group, Limits, Loads};
 
+use self::clock::check_clock;
 use self::exports::Exports;
 use self::listeners::BoundListener;
 pub use self::listeners::{Bound, free_addresses};
@@ -136,6 +138,7 @@ impl Control {
         log_level: Option<Arc<dyn LogLevel>>,
         threads: &Threads,
     ) -> Result<Self, StartError> {
+        check_clock(SystemTime::now())?;
         let files = reserve_files(&config)?;
         make_room(files, &listeners);
         let hub = Hub::new(&Code::NAMES);

@@ -23,6 +23,12 @@ pub enum StartError {
         /// How many are reserved.
         reserved: u64,
     },
+    /// The time is none that HTTP can write.
+    #[error(
+        "the clock of this machine says a time before 1970 or after 9999, and answers by HTTP have \
+         a date; set the clock"
+    )]
+    Clock,
     /// A registry's settings cannot be right.
     #[error("registry {name:?}: {source}")]
     Registry {
