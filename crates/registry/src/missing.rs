@@ -102,8 +102,11 @@ pub fn why_nobody(service: &ServiceKey, registry: &str, unused: &[Unused]) -> St
 /// The endpoints that are not used, as the end of a message; empty if there is none.
 #[must_use]
 pub fn unused_text(unused: &[Unused]) -> String {
-    let shown: Vec<String> = unused.iter().take(MAX_SHOWN).map(ToString::to_string).collect();
-    match unused.len() {
+    // It says what is not there, and not what is there and not used.
+    let is_there = |it: &&Unused| it.reason != NotUsed::NoMapping;
+    let shown: Vec<_> =
+        unused.iter().filter(is_there).take(MAX_SHOWN).map(Unused::to_string).collect();
+    match unused.iter().filter(is_there).count() {
         0 => String::new(),
         n if n <= MAX_SHOWN => format!("; not used: {}", shown.join(", ")),
         n => format!("; not used: {} and {} more", shown.join(", "), n - MAX_SHOWN),
@@ -163,6 +166,14 @@ mod tests {
         assert_eq!(shown("a.B:1", false, &entries, Vec::new()), expected);
         let long = [entry(&format!("version={}", "9".repeat(MAX_VARIANT_LEN + 1)))];
         assert_eq!(shown("a.B:1", false, &long, Vec::new()), [""; 0]);
+    }
+
+    /// The endpoints of a service may leave that no application was ever mapped to.
+    #[test]
+    fn a_missing_mapping_is_nothing_that_is_not_used() {
+        assert_eq!(unused_text(&[no_mapping()]), "");
+        let all = [no_mapping(), unused("h:1", NotUsed::Disabled)];
+        assert_eq!(unused_text(&all), "; not used: h:1 (disabled)");
     }
 
     #[test]
