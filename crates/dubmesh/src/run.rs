@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use agent::config::{self, Config};
 use agent::{Agent, DrainSummary};
+use nix::sys::signal::Signal as SignalNumber;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 use wire::file::FileWork;
@@ -14,22 +15,38 @@ use wire::file::FileWork;
 use crate::Exit;
 use crate::config_file::refuse;
 use crate::logging::Logging;
+use crate::output;
+
+/// How long a reload waits for the file systems that have its files.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs the agent that the file at `path` describes, until a signal ends it.
 pub(crate) fn run(path: &Path) -> Exit {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let ran = runtime.and_then(|runtime| runtime.block_on(load_and_supervise(path)));
+    ran.unwrap_or_else(|error| {
+        output::say(format_args!("dubmesh run: cannot watch for signals: {error}"));
+        Exit::Failure
+    })
+}
+
+async fn load_and_supervise(path: &Path) -> io::Result<Exit> {
+    // Before the file is read: a SIGHUP that comes from now on is kept, and is a reload once the
+    // agent has started. The other signals still end a start that takes long.
+    let hang_up = signal(SignalKind::hangup())?;
+    // A file that is as long as this process may make one refuses what is written, as a full disk
+    // does. Unless the signal is caught, it ends the process.
+    drop(signal(SignalKind::from_raw(SignalNumber::SIGXFSZ as i32))?);
     let config = match config::load(path) {
         Ok(config) => config,
-        Err(errors) => return refuse(&errors),
+        Err(errors) => return Ok(refuse(&errors)),
     };
     let logging = Logging::start(&config.log);
     warn_of(&config);
     raise_file_limit();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let ran = runtime.and_then(|runtime| runtime.block_on(supervise(path, config, &logging)));
-    ran.unwrap_or_else(|error| {
-        error!(%error, "cannot watch for signals");
-        Exit::Failure
-    })
+    // Before the agent, so that no signal finds the default action in place.
+    let signals = Signals::watch(hang_up)?;
+    Ok(supervise(path, config, &logging, signals).await)
 }
 
 /// Of what is not a mistake, but could be better.
@@ -61,11 +78,11 @@ enum SignalAction {
 }
 
 impl Signals {
-    fn watch() -> io::Result<Self> {
+    fn watch(hang_up: Signal) -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
+            hang_up,
         })
     }
 
@@ -77,27 +94,33 @@ impl Signals {
         }
     }
 
-    /// The name of the next signal that asks for the end. While one waits for it, nothing is
-    /// reloaded, and the log says `why`.
-    async fn end(&mut self, why: &str) -> &'static str {
+    /// The name of the next signal that asks for the end. A SIGHUP that comes meanwhile is kept,
+    /// however many come: [`next`](Self::next) gives it once.
+    async fn end(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+
+    /// The same where nothing is reloaded any more.
+    async fn end_of_drain(&mut self) -> &'static str {
         loop {
             match self.next().await {
                 SignalAction::End(signal) => return signal,
-                SignalAction::Reload => info!("SIGHUP has no effect: {why}"),
+                SignalAction::Reload => info!("SIGHUP has no effect: the agent drains"),
             }
         }
     }
 }
 
-async fn supervise(path: &Path, config: Config, logging: &Logging) -> io::Result<Exit> {
-    // Before the agent, so that no signal finds the default action in place.
-    let mut signals = Signals::watch()?;
+async fn supervise(path: &Path, config: Config, logging: &Logging, mut signals: Signals) -> Exit {
     let log_level = Arc::new(logging.filter());
     let agent = match Agent::start_logging(config, Some(log_level)) {
         Ok(agent) => agent,
         Err(error) => {
             error!(%error, "cannot start");
-            return Ok(Exit::Failure);
+            return Exit::Failure;
         }
     };
     let addresses = agent.addresses();
@@ -114,33 +137,37 @@ async fn supervise(path: &Path, config: Config, logging: &Logging) -> io::Result
     let signal = loop {
         let asked = tokio::select! {
             asked = signals.next() => asked,
-            () = agent.stopped() => return Ok(Exit::Failure),
+            () = agent.stopped() => return Exit::Failure,
         };
         match asked {
             SignalAction::End(signal) => break signal,
-            // Its files may lie where nothing answers: the end does not wait for them.
+            // Its files may lie where nothing answers: the end does not wait for them. The file
+            // may have changed since it was read: another SIGHUP has it read once more.
             SignalAction::Reload => tokio::select! {
                 () = reload(path, &agent, logging, &files) => {}
-                signal = signals.end("another reload is under way") => break signal,
+                signal = signals.end() => break signal,
             },
         }
     };
     info!(signal, "draining; a second signal ends at once");
-    Ok(tokio::select! {
+    tokio::select! {
         summary = agent.drain() => drained(summary),
-        signal = signals.end("the agent drains") => {
+        signal = signals.end_of_drain() => {
             warn!(signal, "ended at once; calls in flight were lost");
             Exit::Failure
         }
-    })
+    }
 }
 
 /// Reads the file again. What is wrong with it is logged, and the agent goes on as before.
 async fn reload(path: &Path, agent: &Agent, logging: &Logging, files: &FileWork) {
     let of_thread = path.to_owned();
-    let config = match files.run(Duration::MAX, move || config::load(&of_thread)).await {
+    let config = match files.run(LOAD_TIMEOUT, move || config::load(&of_thread)).await {
         Ok(Ok(config)) => config,
-        Err(error) => return warn!(%error, "the configuration was not read; nothing was changed"),
+        Err(error) => {
+            warn!(%error, "the configuration was not read; nothing was changed; send SIGHUP again");
+            return;
+        }
         Ok(Err(errors)) => {
             for error in errors.as_slice() {
                 warn!(%error, "configuration refused");
