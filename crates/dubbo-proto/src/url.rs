@@ -51,10 +51,13 @@ impl FromStr for DubboUrl {
         if text.len() > MAX_URL_LEN {
             return Err(ProtoError::Url { offset: MAX_URL_LEN, rule: "longer than any URL" });
         }
-        if let Some(offset) = text.find(|c: char| c.is_control() || c == ' ') {
-            return Err(ProtoError::Url { offset, rule: "no spaces or control characters" });
+        if let Some(offset) = text.find(char::is_control) {
+            return Err(ProtoError::Url { offset, rule: "no control characters" });
         }
         let (address, query) = text.split_once('?').unwrap_or((text, ""));
+        if let Some(offset) = address.find(' ') {
+            return Err(ProtoError::Url { offset, rule: "no spaces before the parameters" });
+        }
         let Some((protocol, rest)) = address.split_once("://") else {
             return Err(ProtoError::Url { offset: 0, rule: "begins with protocol://" });
         };

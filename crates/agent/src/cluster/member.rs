@@ -120,7 +120,8 @@ impl MemberState {
 impl Cluster {
     /// An endpoint that was not known before.
     pub(super) fn member(&self, endpoint: &Endpoint, policy: &ClusterPolicy) -> Member {
-        let is_offering = endpoint.params.get(TLS).is_some_and(|value| value == "true");
+        let is_offering = endpoint.params.get(TLS);
+        let is_offering = is_offering.is_some_and(|value| value.eq_ignore_ascii_case("true"));
         let tls =
             policy.tls.as_ref().filter(|tls| is_offering || tls.endpoints == TlsEndpoints::All);
         let tls = tls.map(|tls| match endpoint.protocol {

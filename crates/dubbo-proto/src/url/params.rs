@@ -178,7 +178,16 @@ impl DubboUrl {
     /// Whether calls may be sent here: neither `disabled=true` nor `enabled=false`.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
-        self.param("disabled") != Some("true") && self.param("enabled") != Some("false")
+        self.flag("disabled") != Some(true) && self.flag("enabled") != Some(false)
+    }
+
+    /// A parameter that is `true` or `false`. Case does not matter, as in Java's
+    /// `Boolean.parseBoolean`.
+    #[must_use]
+    pub fn flag(&self, name: &str) -> Option<bool> {
+        let value = self.param(name)?;
+        let is = |text: &str| value.eq_ignore_ascii_case(text);
+        if is("true") { Some(true) } else { is("false").then_some(false) }
     }
 
     fn number<N: FromStr>(&self, name: &str) -> Option<N> {

@@ -91,6 +91,17 @@ fn strange_values_count_as_left_out() {
 }
 
 #[test]
+fn flags_are_read_in_any_case() {
+    let is_enabled = |params: &str| url(&format!("dubbo://h:1/a.B?{params}")).is_enabled();
+    for off in ["disabled=TRUE", "disabled=True", "enabled=FALSE", "default.enabled=False"] {
+        assert!(!is_enabled(off), "{off}");
+    }
+    for on in ["", "disabled=FALSE", "enabled=True", "disabled=yes", "enabled="] {
+        assert!(is_enabled(on), "{on}");
+    }
+}
+
+#[test]
 fn weight_grows_while_a_provider_warms_up() {
     let url = url("dubbo://h:1/a.B?weight=100&warmup=10000&timestamp=5000");
     let weights = [4000, 5000, 6000, 10_000, 14_999, 15_000, 99_999].map(|now| url.weight_at(now));
@@ -129,7 +140,9 @@ fn refuses_what_is_no_url() {
         ("dubbo://h:+1/a", 8, "a port from 0 to 65535"),
         ("dubbo://[::1/a", 8, "no ] after ["),
         ("dubbo://[::1]x/a", 8, "only :port after ]"),
-        ("dubbo://h h/a", 9, "no spaces or control characters"),
+        ("dubbo://h h/a", 9, "no spaces before the parameters"),
+        ("dubbo://h/a b?c=d", 11, "no spaces before the parameters"),
+        ("dubbo://h/a?b=c\nd", 15, "no control characters"),
         ("dubbo://h/a?x=1&=2", 16, "a parameter has a name"),
         ("dubbo://h\"h/a", 8, "a host of letters, digits and - . _ : %"),
         (&long, MAX_URL_LEN, "longer than any URL"),
@@ -145,11 +158,20 @@ proptest! {
     #[test]
     fn reads_back_what_it_wrote(
         address in "(dubbo|tri)://([a-z:%@.\\[\\]0-9]{0,12})",
-        rest in "(/\\PC{0,12})?(\\?[a-z=&%.]{0,20})?",
+        rest in "(/\\PC{0,12})?(\\?[a-z=&%. ]{0,20})?",
     ) {
         let text = address + &rest;
         if let Ok(url) = text.parse::<DubboUrl>() {
             prop_assert_eq!(url.to_string().parse::<DubboUrl>(), Ok(url));
         }
+    }
+
+    /// Java writes what a parameter says as it is, blanks and all, and encodes the whole URL.
+    #[test]
+    fn values_may_have_blanks(value in "[^&\\pC]{1,20}") {
+        let text = format!("dubbo://h:1/a.B?revision={value}&weight=7");
+        let read: DubboUrl = decode_key(&encode_key(&text)).unwrap().parse().unwrap();
+        prop_assert_eq!(read.params.get("revision"), Some(&*value));
+        prop_assert_eq!((read.weight(), read.to_string()), (7, text));
     }
 }
