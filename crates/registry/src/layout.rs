@@ -85,9 +85,9 @@ impl Entry {
     /// The version and group in which it is offered, if that is not what is wanted.
     pub(crate) fn other_variant(&self, wanted: &ServiceKey) -> Option<(&str, &str)> {
         let (group, version) = self.variant();
-        // Those of all versions or groups are of no other one.
-        let is_other = !is_match(wanted, version, group) && version != ANY && group != ANY;
-        is_other.then_some((version, group))
+        // What cannot be used of all versions and groups is of no other one.
+        let is_of_all = matches!(self, Self::Leftover(_)) && (version == ANY || group == ANY);
+        (!is_of_all && !is_match(wanted, version, group)).then_some((version, group))
     }
 }
 

@@ -159,6 +159,14 @@ mod tests {
         assert_eq!(shown("a.B", false, &[], vec![no_mapping()]), ["a.B"]);
     }
 
+    /// A provider may be registered with the group or version `*`, which matches no caller without
+    /// one.
+    #[test]
+    fn a_provider_of_any_group_is_told_as_it_is_registered() {
+        let any = [entry("group=*"), entry("version=*")];
+        assert_eq!(shown("a.B", false, &any, Vec::new()), ["*/a.B", "a.B:*"]);
+    }
+
     #[test]
     fn many_versions_are_a_few_and_the_first() {
         let entries: Vec<_> = (10..99).rev().map(|n| entry(&format!("version={n}"))).collect();
