@@ -35,7 +35,8 @@ pub(super) struct Live {
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ZooKeeperError {
-    #[error("{what} {path}: {refusal}")]
+    // The reason comes first: a path may be longer than what a log shows of an error.
+    #[error("{refusal} ({what} {path})")]
     Refused { what: &'static str, path: String, refusal: Refusal },
     #[error("{what}: no answer within {after:?}")]
     Timeout { what: &'static str, after: Duration },
@@ -285,5 +286,13 @@ mod tests {
         assert_eq!(refusals(&mut memory, 1, late), 1);
         assert_eq!((memory.last_zxid, memory.history, memory.n_refused), (0, 1, 0));
         assert_eq!(refusals(&mut memory, 100, late + MIN_REFUSED_TIME), 0, "nothing to forget");
+    }
+    /// A log shows the front of an error, and a path may be longer than that.
+    #[test]
+    fn an_error_says_the_reason_before_the_path() {
+        let path = format!("/dubbo/a.B/providers/{}", "x".repeat(2_000));
+        let error = ZooKeeperError::Refused { what: "registering", path, refusal: Refusal::NoAuth };
+        let shown: String = error.to_string().chars().take(200).collect();
+        assert!(shown.contains("NoAuth") && shown.contains("registering /dubbo/a.B/"), "{shown}");
     }
 }
