@@ -228,6 +228,9 @@ pub struct ZooKeeperConfig {
     pub grace: Duration,
     /// The longest answer that is read, in bytes.
     pub max_message_len: usize,
+    /// How often lists are compared with ZooKeeper's: it tells no change of a folder to who may
+    /// not read it at that moment.
+    pub compare_every: Duration,
     /// The application level.
     pub applications: ApplicationConfig,
 }
@@ -245,7 +248,7 @@ pub enum ZooKeeperAcl {
 
 impl ZooKeeperConfig {
     /// The defaults: Dubbo's root, no TLS, no user, a session of 30 seconds, timeouts of 3 and 10
-    /// seconds, 30 seconds of grace, answers up to 64 MiB.
+    /// seconds, 30 seconds of grace, answers up to 64 MiB, lists compared every 3 minutes.
     #[must_use]
     pub fn new(servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
@@ -261,6 +264,7 @@ impl ZooKeeperConfig {
             request_timeout: Duration::from_secs(10),
             grace: Duration::from_secs(30),
             max_message_len: 64 << 20,
+            compare_every: Duration::from_secs(180),
             applications: ApplicationConfig::default(),
         }
     }

@@ -125,7 +125,7 @@ impl<E: Clone + PartialEq> Kept<E> {
     pub(crate) fn handle_news(&mut self, news: News<E>, now: Instant) {
         self.refusal = None;
         match news {
-            News::Whole { items, n_cut, history_lost } => {
+            News::Whole { items, n_cut, history_lost, refusal } => {
                 let before = self.replace(items, n_cut);
                 if history_lost {
                     self.keep_as_ghosts(before, now);
@@ -142,6 +142,9 @@ impl<E: Clone + PartialEq> Kept<E> {
                     );
                 }
                 self.freshness = Freshness::Current;
+                if let Some(reason) = refusal {
+                    self.handle_refused(&reason);
+                }
             }
             News::Known(known) => self.handle_known(known),
             News::Changes(changes) => {
@@ -163,7 +166,7 @@ impl<E: Clone + PartialEq> Kept<E> {
         }
     }
 
-    /// The store can be reached, and does not tell the list: what is known stays.
+    /// The store can be reached, and does not tell the list, or a part of it: what is known stays.
     pub(crate) fn handle_refused(&mut self, reason: &str) {
         self.handle_away();
         self.refusal = Some(reason.chars().take(MAX_SHOWN_LEN).collect());
@@ -286,7 +289,8 @@ mod tests {
         let mut kept = Kept::new("a.B".to_owned(), Duration::ZERO, |_| true);
         kept.max_entries = 3;
         let now = Instant::now();
-        let whole = |items: Vec<_>| News::Whole { items, n_cut: 0, history_lost: false };
+        let whole =
+            |items: Vec<_>| News::Whole { items, n_cut: 0, history_lost: false, refusal: None };
         let shown = |kept: &Kept<u8>| kept.entries().map(|(_, n)| *n).collect::<Vec<_>>();
         kept.handle_news(whole((1..=5).map(item).collect()), now);
         assert_eq!((shown(&kept), kept.refusals.n_left_out()), (vec![1, 2, 3], 2));
@@ -310,7 +314,7 @@ mod tests {
         let other = |n: u8| Item { key: vec![n], read: Ok(None) };
         let shown = |kept: &Kept<u8>| kept.entries().map(|(_, n)| *n).collect::<Vec<_>>();
         let items = vec![bad(1), bad(2), other(3), bad(4), item(8)];
-        kept.handle_news(News::Whole { items, n_cut: 0, history_lost: false }, now);
+        kept.handle_news(News::Whole { items, n_cut: 0, history_lost: false, refusal: None }, now);
         assert_eq!((shown(&kept), kept.refusals.n_left_out()), (vec![8], 2));
         let put = |items: Vec<_>| News::Changes(items.into_iter().map(Change::Put).collect());
         kept.handle_news(put(vec![bad(5), item(9), item(7), item(6)]), now);
@@ -327,8 +331,12 @@ mod tests {
         let mut kept = Kept::new("a.B".to_owned(), Duration::ZERO, |_| true);
         let now = Instant::now();
         let item = |key: u8, text: &str| Item { key: vec![key], read: Ok(Some(Arc::from(text))) };
-        let whole =
-            |items: Vec<Item<Arc<str>>>| News::Whole { items, n_cut: 0, history_lost: false };
+        let whole = |items: Vec<Item<Arc<str>>>| News::Whole {
+            items,
+            n_cut: 0,
+            history_lost: false,
+            refusal: None,
+        };
         let shown = |kept: &Kept<Arc<str>>| {
             kept.entries().map(|(_, text)| Arc::clone(text)).collect::<Vec<_>>()
         };
@@ -361,7 +369,10 @@ mod tests {
         let mut kept = Kept::new("a.B".to_owned(), Duration::ZERO, |_| true);
         kept.max_entries = 2;
         let items = (1..=3).map(item).collect();
-        kept.handle_news(News::Whole { items, n_cut: 4, history_lost: false }, Instant::now());
+        kept.handle_news(
+            News::Whole { items, n_cut: 4, history_lost: false, refusal: None },
+            Instant::now(),
+        );
         assert_eq!(kept.refusals.n_left_out(), 5);
     }
 }

@@ -187,6 +187,9 @@ pub(crate) enum News<E = Entry> {
         /// The store has lost what it knew before (it was wiped, or begins again with each
         /// connection): entries may be missing only because their owners have not come back yet.
         history_lost: bool,
+        /// Why a part of the list cannot be read now, if that is so. As far as it is known from
+        /// before, it is among the items.
+        refusal: Option<String>,
     },
     /// What has changed since the last news.
     Changes(Vec<Change<E>>),

@@ -169,6 +169,7 @@ impl Watch for TableWatch {
                     items: table.items(&self.wanted),
                     n_cut: 0,
                     history_lost: false,
+                    refusal: None,
                 }),
                 Freshness::Pending | Freshness::Stale => Err(StoreError::Away),
             }

@@ -10,7 +10,9 @@
 //! **Reading.** Each folder of a subscribed service is read whole, with a watch, which ZooKeeper
 //! fires once. It is then read again, and only names that are new are taken apart. After a lost
 //! connection everything is read again, and watched anew. A folder that is not there has a watch
-//! on its coming. Until the list can be read the last known endpoints stay, marked stale.
+//! on its coming. Until the list can be read the last known endpoints stay, marked stale. A folder
+//! that may not be read (`folder.rs`) takes nothing away from what is in the others; it is read
+//! again from time to time, and the list counts as stale meanwhile.
 //!
 //! **A history that got lost.** A server refuses clients that have seen more than itself. If all
 //! of them do so, again and again, the history is lost: we begin anew, and endpoints known before
@@ -59,6 +61,7 @@ use watch::ZooKeeperWatch;
 
 mod applications;
 mod connection;
+mod folder;
 mod index;
 mod instances;
 mod machine;
@@ -117,7 +120,8 @@ impl Store for ZooKeeperRegistry {
 
     fn watch(&self, wanted: &ServiceKey) -> Box<dyn Watch> {
         let (paths, connection) = (self.paths.clone(), self.connection.clone());
-        Box::new(ZooKeeperWatch::new(paths, connection, wanted.clone()))
+        let compare_every = self.settings.compare_every;
+        Box::new(ZooKeeperWatch::new(paths, connection, wanted.clone(), compare_every))
     }
 
     fn register(

@@ -106,7 +106,7 @@ impl<E: Send> EtcdWatch<E> {
         }
         let history_lost = revision < self.revision;
         self.revision = revision;
-        Ok(News::Whole { items, n_cut: 0, history_lost })
+        Ok(News::Whole { items, n_cut: 0, history_lost, refusal: None })
     }
 
     fn item(&self, kv: &KeyValue) -> Item<E> {

@@ -71,7 +71,12 @@ fn item(port: u16) -> Item {
 }
 
 fn whole(ports: &[u16], history_lost: bool) -> Result<News, StoreError> {
-    Ok(News::Whole { items: ports.iter().copied().map(item).collect(), n_cut: 0, history_lost })
+    Ok(News::Whole {
+        items: ports.iter().copied().map(item).collect(),
+        n_cut: 0,
+        history_lost,
+        refusal: None,
+    })
 }
 
 #[tokio::test]

@@ -194,7 +194,7 @@ impl<E: Send> NacosWatch<E> {
             lists.extend(self.others.iter().map(|name| (name.clone(), Arc::default())));
         }
         let n_cut = lists.iter().map(|(_, info)| info.n_cut).sum();
-        News::Whole { items: (self.read)(&lists), n_cut, history_lost }
+        News::Whole { items: (self.read)(&lists), n_cut, history_lost, refusal: None }
     }
 }
 

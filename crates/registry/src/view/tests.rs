@@ -41,7 +41,12 @@ fn item(port: u16) -> Item {
 }
 
 fn whole(ports: &[u16], history_lost: bool) -> News {
-    News::Whole { items: ports.iter().copied().map(item).collect(), n_cut: 0, history_lost }
+    News::Whole {
+        items: ports.iter().copied().map(item).collect(),
+        n_cut: 0,
+        history_lost,
+        refusal: None,
+    }
 }
 
 fn put(port: u16) -> News {
@@ -141,7 +146,8 @@ fn what_cannot_be_read_is_told_and_hides_nothing() {
     let bad = Item { key: b"junk".to_vec(), read: Err(BadEntry::NoAddress) };
     let none = Item { key: b"parent".to_vec(), read: Ok(None) };
     let items = vec![bad, none, item(1)];
-    view.kept().handle_news(News::Whole { items, n_cut: 0, history_lost: false }, now);
+    view.kept()
+        .handle_news(News::Whole { items, n_cut: 0, history_lost: false, refusal: None }, now);
     shows(&view, Freshness::Current, &[1]);
     let told: Vec<_> = view.snapshot().unused.iter().map(ToString::to_string).collect();
     assert_eq!(told, ["junk (expected {host}:{port} after the interface)"]);

@@ -15,7 +15,7 @@ use dubbo_proto::url::decode_key;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
-use wire::Backoff;
+use wire::{Backoff, jitter};
 use zookeeper_proto::{Answer, Refusal, Request};
 
 use crate::definitions::Away;
@@ -29,6 +29,9 @@ use super::node::Node;
 
 /// Interfaces that are kept at most: a registry of more is not asked for its services.
 const MAX_INTERFACES: usize = 100_000;
+
+/// How often mappings are tried again that may not be read: nobody tells of a new access list.
+const RETRY_EVERY: Duration = Duration::from_secs(10);
 
 /// The least time between two reads of the list of interfaces.
 const MIN_PAUSE: Duration = Duration::from_millis(200);
@@ -52,6 +55,8 @@ struct KnownServices {
     interfaces: HashSet<Box<str>>,
     /// Those that some application offers.
     mapped: HashSet<Box<str>>,
+    /// Whether that may not be read.
+    is_mapping_refused: bool,
     is_full: bool,
     /// The versions and groups of interfaces.
     lookups: Lookups<Directory>,
@@ -71,7 +76,9 @@ impl KnownServices {
         }
         let interface = wanted.interface.as_str();
         if !self.interfaces.contains(interface) {
-            return self.progress.denied();
+            // An application may offer it.
+            let is_unknown = self.is_mapping_refused && self.progress == Progress::Current;
+            return if is_unknown { Presence::Unknown } else { self.progress.denied() };
         }
         self.lookups.presence(interface, now, self.progress, |directory| directory.offers(wanted))
     }
@@ -161,16 +168,22 @@ impl on_demand::Reader<Live> for IndexReader {
         let wake = Arc::new(Notify::new());
         let mut root = Node::new(self.paths.root().to_owned(), &wake);
         let mut mappings = Node::new(self.mappings.clone(), &wake);
-        self.take_interfaces(root.names(live).await?, mappings.names(live).await?);
+        let mut said = None;
+        self.read(live, &mut root, &mut mappings, &mut said).await?;
         backoff.reset();
+        let mut retry_at = Instant::now() + jitter(RETRY_EVERY);
         loop {
             tokio::select! {
                 () = wake.notified() => {
                     let (is_other, is_mapped) = (root.has_changed(), mappings.has_changed());
                     if is_other || is_mapped {
                         tokio::time::sleep(MIN_PAUSE).await;
-                        self.take_interfaces(root.names(live).await?, mappings.names(live).await?);
+                        self.read(live, &mut root, &mut mappings, &mut said).await?;
                     }
+                }
+                () = tokio::time::sleep_until(retry_at), if said.is_some() => {
+                    self.read(live, &mut root, &mut mappings, &mut said).await?;
+                    retry_at = Instant::now() + jitter(RETRY_EVERY);
                 }
                 () = self.wanted.notified() => self.look(live).await?,
                 () = self.asked.idle() => return Ok(()),
@@ -180,7 +193,34 @@ impl on_demand::Reader<Live> for IndexReader {
 }
 
 impl IndexReader {
-    fn take_interfaces(&self, names: Vec<String>, mapped: Vec<String>) {
+    /// Reads all interfaces. Mappings that may not be read take no other interface away; `said` is
+    /// why, as far as the log has it.
+    async fn read(
+        &self,
+        live: &Arc<Live>,
+        root: &mut Node,
+        mappings: &mut Node,
+        said: &mut Option<Refusal>,
+    ) -> Result<(), ZooKeeperError> {
+        let names = root.names(live).await?;
+        let (mapped, refusal) = match mappings.names(live).await {
+            Ok(mapped) => (mapped, None),
+            Err(ZooKeeperError::Refused { refusal, .. }) if is_about_node(refusal) => {
+                (Vec::new(), Some(refusal))
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(refusal) = refusal.filter(|refusal| *said != Some(*refusal)) {
+            let path = &mappings.path;
+            tracing::warn!(path, %refusal, "the folder cannot be read; services that only \
+                                            applications offer are not listed");
+        }
+        *said = refusal;
+        self.take_interfaces(names, mapped, refusal.is_some());
+        Ok(())
+    }
+
+    fn take_interfaces(&self, names: Vec<String>, mapped: Vec<String>, is_mapping_refused: bool) {
         let is_full = MAX_INTERFACES < names.len().max(mapped.len());
         let decoded = |names: Vec<String>| -> HashSet<Box<str>> {
             let kept = if is_full { Vec::new() } else { names };
@@ -191,6 +231,7 @@ impl IndexReader {
         self.state.send_modify(|state| {
             state.progress = Progress::Current;
             (state.interfaces, state.mapped, state.is_full) = (interfaces, mapped, is_full);
+            state.is_mapping_refused = is_mapping_refused;
         });
     }
 

@@ -102,7 +102,7 @@ impl Instances {
         let items = changes.into_iter().filter_map(put).collect();
         let history_lost = self.history.is_some_and(|known| known != live.history);
         (self.history, self.is_whole) = (Some(live.history), true);
-        Ok(News::Whole { items, n_cut, history_lost })
+        Ok(News::Whole { items, n_cut, history_lost, refusal: None })
     }
 
     /// Reads the list of nodes, and those that are new. Returns how many are left out.

@@ -18,12 +18,14 @@ pub(super) struct Node {
     /// `None` only while this is dropped.
     changed: Option<Arc<Changed>>,
     live: Option<Arc<Live>>,
+    /// The last change of the names that were read; `None` if it did not exist.
+    names_zxid: Option<i64>,
 }
 
 impl Node {
     /// `wake` is called when the node may have changed since it was read.
     pub(super) fn new(path: String, wake: &Arc<Notify>) -> Self {
-        Self { path, changed: Some(Changed::new(wake)), live: None }
+        Self { path, changed: Some(Changed::new(wake)), live: None, names_zxid: None }
     }
 
     /// Whether it may have changed since it was read.
@@ -34,9 +36,27 @@ impl Node {
     /// The names below it, none if it does not exist. From now on, changes of them are told.
     pub(super) async fn names(&mut self, live: &Arc<Live>) -> Result<Vec<String>, ZooKeeperError> {
         let children = |path, watcher| Request::Children { path, watcher };
-        match self.read(live, children).await? {
-            Some(Answer::Children { names, .. }) => Ok(names),
-            _ => Ok(Vec::new()),
+        let (names, zxid) = match self.read(live, children).await? {
+            Some(Answer::Children { names, stat }) => (names, Some(stat.children_zxid)),
+            _ => (Vec::new(), None),
+        };
+        self.names_zxid = zxid;
+        Ok(names)
+    }
+
+    /// Whether it existed when its names were read last.
+    pub(super) fn has_existed(&self) -> bool {
+        self.names_zxid.is_some()
+    }
+
+    /// Whether its names have changed since they were read, and nobody may have told: a server
+    /// tells nothing of a node to who may not read it at that moment.
+    pub(super) async fn has_untold(&self, live: &Live) -> Result<bool, ZooKeeperError> {
+        match live.ask(Request::Exists { path: self.path.clone(), watcher: None }).await? {
+            Ok(Answer::Stat(stat)) => Ok(self.names_zxid != Some(stat.children_zxid)),
+            Err(Refusal::NoNode) => Ok(self.names_zxid.is_some()),
+            // To read it says why.
+            Ok(_) | Err(_) => Ok(true),
         }
     }
 

@@ -35,6 +35,7 @@ pub(super) struct ZooKeeperSettings {
     pub(super) request_timeout: Duration,
     pub(super) grace: Duration,
     pub(super) max_frame_len: usize,
+    pub(super) compare_every: Duration,
     pub(super) applications: ApplicationConfig,
 }
 
@@ -88,6 +89,7 @@ impl ZooKeeperSettings {
             request_timeout: config.request_timeout,
             grace: config.grace,
             max_frame_len: config.max_message_len,
+            compare_every: config.compare_every,
             applications: config.applications,
         })
     }

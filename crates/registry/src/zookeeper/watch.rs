@@ -1,19 +1,18 @@
 //! The watch of one service: read its folders whole, then again whenever their watches fire.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::kept::MAX_ENTRIES;
 use crate::layout::Paths;
 use crate::store::{Change, Item, News, StoreError, Wait, Watch};
 
 use super::connection::{Live, SharedConnection, ZooKeeperError};
-use super::node::Node;
+use super::folder::{Folder, Names};
 
 /// The longest pause between two reads of a folder that changes all the time.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
@@ -25,7 +24,7 @@ pub(super) struct ZooKeeperWatch {
     live: Option<Arc<Live>>,
     /// Woken when one of the folders may have changed.
     wake: Arc<Notify>,
-    folders: Vec<(Node, Names)>,
+    folders: Vec<Folder>,
     is_whole: bool,
     /// What history was read, if any was.
     history: Option<u64>,
@@ -37,9 +36,6 @@ pub(super) struct ZooKeeperWatch {
     next_read_at: Instant,
 }
 
-/// The names in a folder, as they were read last.
-type Names = BTreeSet<String>;
-
 /// Names that are taken apart at most. Of these, the ones that can be used come first.
 const MAX_PARSED: usize = 2 * MAX_ENTRIES;
 
@@ -47,10 +43,15 @@ const MAX_PARSED: usize = 2 * MAX_ENTRIES;
 const SCHEME_END: &str = "%3A%2F%2F";
 
 impl ZooKeeperWatch {
-    pub(super) fn new(paths: Paths, connection: SharedConnection, wanted: ServiceKey) -> Self {
+    pub(super) fn new(
+        paths: Paths,
+        connection: SharedConnection,
+        wanted: ServiceKey,
+        compare_every: Duration,
+    ) -> Self {
         let wake = Arc::new(Notify::new());
         let folders = paths.folders(&wanted.interface).into_iter();
-        let folders = folders.map(|path| (Node::new(path, &wake), Names::new())).collect();
+        let folders = folders.map(|path| Folder::new(path, &wake, compare_every)).collect();
         let (live, next_read_at) = (None, Instant::now());
         let (is_whole, history, is_over) = (false, None, false);
         Self {
@@ -73,55 +74,70 @@ impl ZooKeeperWatch {
             return self.read_all(live).await;
         }
         loop {
-            let mut changes = Vec::new();
-            for (folder, names) in &mut self.folders {
-                if !folder.has_changed() {
+            let (mut changes, was_refused) = (Vec::new(), self.is_refused());
+            for folder in &mut self.folders {
+                if !folder.is_due(live).await? {
                     continue;
                 }
-                tokio::time::sleep_until(self.next_read_at).await;
+                sleep_until(self.next_read_at).await;
                 let began = Instant::now();
-                let new: Names = folder.names(live).await?.into_iter().collect();
+                let old = folder.read(live).await?;
                 let now = Instant::now();
                 self.next_read_at = now + (now - began).min(MAX_PAUSE);
-                let old = std::mem::replace(names, new);
-                let key = |name: &String| format!("{}/{name}", folder.path).into_bytes();
-                changes.extend(old.difference(names).map(|name| Change::Gone(key(name))));
-                let put = |name| Change::Put(item(&self.paths, &self.wanted, key(name)));
-                changes.extend(names.difference(&old).map(put));
+                changes.extend(changes_since(&old, folder, &self.paths, &self.wanted));
             }
-            if !changes.is_empty() {
+            let is_refused = self.is_refused();
+            if !changes.is_empty() || was_refused != is_refused {
                 let was_over = self.is_over;
                 self.is_over = self.is_too_long();
-                return Ok(match was_over || self.is_over {
+                return Ok(match was_over || self.is_over || was_refused || is_refused {
                     true => self.whole(false),
                     false => News::Changes(changes),
                 });
             }
-            self.wake.notified().await;
+            let next_look = self.folders.iter().map(Folder::next_look_at).min();
+            let next_look = next_look.unwrap_or_else(|| Instant::now() + MAX_PAUSE);
+            tokio::select! {
+                () = self.wake.notified() => {}
+                () = sleep_until(next_look) => {}
+            }
         }
     }
 
     async fn read_all(&mut self, live: &Arc<Live>) -> Result<News, ZooKeeperError> {
-        for (folder, names) in &mut self.folders {
-            let _ = folder.has_changed();
-            *names = folder.names(live).await?.into_iter().collect();
-        }
         let history_lost = self.history.is_some_and(|known| known != live.history);
+        for folder in &mut self.folders {
+            if history_lost {
+                folder.handle_history_lost();
+            }
+            folder.read(live).await?;
+        }
+        // If no folder may be read, nothing is known, and that is not an empty list.
+        let is_unread = self.history.is_none() && !self.folders.iter().any(Folder::is_there);
+        if let Some(refusal) = self.folders.iter().find_map(Folder::refusal).filter(|_| is_unread) {
+            return Err(refusal.to_error());
+        }
         (self.history, self.is_whole) = (Some(live.history), true);
         self.is_over = self.is_too_long();
         Ok(self.whole(history_lost))
     }
 
     fn is_too_long(&self) -> bool {
-        MAX_ENTRIES < self.folders.iter().map(|(_, names)| names.len()).sum()
+        MAX_ENTRIES < self.folders.iter().map(|folder| folder.names().len()).sum()
+    }
+
+    /// Whether a folder may not be read.
+    fn is_refused(&self) -> bool {
+        self.folders.iter().any(|folder| folder.refusal().is_some())
     }
 
     /// All names, as they were read last. If there are too many, those that look like URLs come
     /// first.
     fn whole(&self, history_lost: bool) -> News {
-        let names = self.folders.iter().flat_map(|(folder, names)| {
-            names.iter().map(|name| (folder.path.as_str(), name.as_str()))
-        });
+        let names = self
+            .folders
+            .iter()
+            .flat_map(|folder| folder.names().iter().map(|name| (folder.path(), name.as_str())));
         let mut names: Vec<_> = names.collect();
         if self.is_over {
             names.sort_by_key(|(_, name)| !name.contains(SCHEME_END));
@@ -131,8 +147,21 @@ impl ZooKeeperWatch {
             item(&self.paths, &self.wanted, format!("{folder}/{name}").into_bytes())
         };
         let items = names.into_iter().take(MAX_PARSED).map(read).collect();
-        News::Whole { items, n_cut, history_lost }
+        let refusal = self.folders.iter().find_map(Folder::refusal);
+        let refusal = refusal.map(|refusal| refusal.to_error().to_string());
+        if let Some(refusal) = &refusal {
+            self.connection.report(&format!("watching {}: {refusal}", self.wanted));
+        }
+        News::Whole { items, n_cut, history_lost, refusal }
     }
+}
+
+/// What has changed in a folder since it had the names in `old`.
+fn changes_since(old: &Names, folder: &Folder, paths: &Paths, wanted: &ServiceKey) -> Vec<Change> {
+    let key = |name: &String| format!("{}/{name}", folder.path()).into_bytes();
+    let gone = old.difference(folder.names()).map(|name| Change::Gone(key(name)));
+    let new = folder.names().difference(old);
+    gone.chain(new.map(|name| Change::Put(item(paths, wanted, key(name))))).collect()
 }
 
 fn item(paths: &Paths, wanted: &ServiceKey, key: Vec<u8>) -> Item {

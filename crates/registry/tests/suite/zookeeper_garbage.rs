@@ -252,3 +252,65 @@ fn flood(client: &mut ZooKeeperClient) {
     }
     client.delete(&provider("dubbo://10.0.0.1:9/a.B")).unwrap();
 }
+
+/// An agent with a user closes the folder of agents to others. They call the providers that
+/// everybody may see.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_folder_of_agents_takes_no_provider_away() {
+    let zookeeper = ZooKeeper::start().unwrap();
+    let mut client = zookeeper.client().unwrap();
+    client.create(&provider(&format!("{GOOD}/a.B")), b"").unwrap();
+    let mut somebody = zookeeper.client_of("somebody", "else").unwrap();
+    let hidden = format!("{AGENTS}/x");
+    somebody.create(&hidden, b"").unwrap();
+    let registry = plain(&zookeeper);
+    let subscription = registry.subscribe(&service("a.B"));
+    shows(&subscription, Freshness::Stale, &[GOOD]).await;
+    let unused: Vec<_> = subscription.current().unused.iter().map(ToString::to_string).collect();
+    assert!(unused.iter().any(|it| it.contains("NoAuth") && it.contains(AGENTS)), "{unused:?}");
+    // Changes of the other folder still come.
+    client.create(&provider("dubbo://10.0.0.1:2/a.B"), b"").unwrap();
+    shows(&subscription, Freshness::Stale, &[GOOD, "dubbo://10.0.0.1:2"]).await;
+    // Once it may be read, the list is whole.
+    somebody.delete(&hidden).unwrap();
+    somebody.delete(AGENTS).unwrap();
+    let agent = encode_key("link://10.0.0.1:3/a.B?interface=a.B");
+    client.create(&format!("{AGENTS}/{agent}"), b"").unwrap();
+    let all = ["link://10.0.0.1:3", GOOD, "dubbo://10.0.0.1:2"];
+    shows(&subscription, Freshness::Current, &all).await;
+    assert!(subscription.current().unused.is_empty());
+}
+
+/// The server tells no change of a folder to who may not read it at that moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_nobody_was_told_is_found() {
+    let zookeeper = ZooKeeper::start().unwrap();
+    let mut client = zookeeper.client().unwrap();
+    client.create(&provider(&format!("{GOOD}/a.B")), b"").unwrap();
+    let compare_every = Duration::from_millis(200);
+    let registry = open(ZooKeeperConfig { compare_every, ..config(zookeeper.addr()) });
+    let subscription = registry.subscribe(&service("a.B"));
+    shows(&subscription, Freshness::Current, &[GOOD]).await;
+    zookeeper.java_client(&["setAcl", PROVIDERS, "world:anyone:cdwa"]).unwrap();
+    client.create(&provider("dubbo://10.0.0.1:2/a.B"), b"").unwrap();
+    // What was known before stays.
+    shows(&subscription, Freshness::Stale, &[GOOD]).await;
+    zookeeper.java_client(&["setAcl", PROVIDERS, "world:anyone:cdrwa"]).unwrap();
+    shows(&subscription, Freshness::Current, &[GOOD, "dubbo://10.0.0.1:2"]).await;
+}
+
+/// Who may not read which applications offer what still sees everything else.
+#[tokio::test(flavor = "multi_thread")]
+async fn closed_mappings_take_no_service_from_the_list() {
+    let zookeeper = ZooKeeper::start().unwrap();
+    let mut client = zookeeper.client().unwrap();
+    client.create(&provider(&format!("{GOOD}/a.B")), b"").unwrap();
+    let mut somebody = zookeeper.client_of("somebody", "else").unwrap();
+    somebody.create("/dubbo/mapping/a.C", b"orders").unwrap();
+    let registry = plain(&zookeeper);
+    let catalogue = registry.catalogue(|_| true).await.unwrap();
+    let names: Vec<_> = catalogue.services.iter().map(|it| it.service.interface.as_str()).collect();
+    assert_eq!(names, ["a.B"]);
+    assert_eq!(presence(&registry, "a.B").await, Presence::Offered);
+    assert_eq!(presence(&registry, "a.X").await, Presence::Unknown, "an application may offer it");
+}
