@@ -19,7 +19,6 @@ use dubbo_proto::ServiceKey;
 use registry::{Presence, Registry, Subscription};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tracing::debug;
 
 use crate::cluster::Cluster;
 use crate::error::{CallError, Code};
@@ -34,8 +33,6 @@ const MAX_WITHOUT_ENDPOINTS: usize = 1024;
 const MAX_CLUSTERS: usize = 16_384;
 /// Names that are watched per second where nothing says whether they exist.
 const MAX_UNSURE_PER_SECOND: u32 = 50;
-/// How long endpoints wait for the rules of their registry.
-const MAX_RULES_WAIT: Duration = Duration::from_secs(1);
 /// To take a list over takes a worker at most one in so many parts of its time and one more, if it
 /// takes this long. No machine that stood still makes the next list wait longer than for this.
 const REST_SHARE: u32 = 4;
@@ -300,10 +297,8 @@ impl Follower {
             self.documents.watch(&self.registry, cluster.rule_names(&snapshot.endpoints));
             drop(cluster);
             // A call must not go where a rule forbids it, only because the rule comes later.
-            let settled = tokio::time::timeout(MAX_RULES_WAIT, self.documents.settled());
-            if settled.await.is_err() {
-                debug!("the registry's rules are not known yet; calls go without them");
-            }
+            // A registry that is away, or has kept others waiting in vain, is not waited for.
+            self.documents.settled().await;
             let rules = self.documents.read().await;
             let Some(cluster) = self.cluster.upgrade() else { return };
             if let Some(rules) = rules {

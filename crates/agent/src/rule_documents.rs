@@ -11,6 +11,7 @@ use std::task::Poll;
 
 use dubbo_proto::ServiceKey;
 use flow::rules::{ConditionRule, Configurators, RuleError, TagRule};
+use futures_util::future::join_all;
 use registry::{Registry, RuleDocument, RuleSubscription};
 use tokio::sync::watch;
 use tracing::warn;
@@ -170,11 +171,10 @@ impl RuleDocuments {
         .await;
     }
 
-    /// Waits until it is known of each whether it is there.
-    pub async fn settled(&mut self) {
-        for watched in &mut self.watched {
-            let _ended = watched.document.wait_for(|document| document.is_settled).await;
-        }
+    /// Waits until it is known of each whether it is there, as long as their registry is waited
+    /// for.
+    pub async fn settled(&self) {
+        join_all(self.watched.iter().map(|watched| watched.subscription.settled())).await;
     }
 
     /// Reads what has changed, and says what all of them say; `None` if that is what it was.

@@ -48,6 +48,7 @@ mod memory;
 mod missing;
 pub mod nacos;
 mod on_demand;
+mod patience;
 mod refusals;
 mod registrar;
 mod registry;
@@ -56,6 +57,8 @@ mod remembered;
 mod repeated;
 mod rules;
 mod several;
+#[cfg(test)]
+mod silent_store;
 mod status;
 mod store;
 mod stores;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use dubbo_proto::ServiceKey;
 use dubbo_proto::application::Metadata;
@@ -22,6 +22,7 @@ use crate::endpoint::{EndpointKey, Freshness, RegisterMode, Registration, Snapsh
 use crate::entry_list::{ListFeed, listed_as};
 use crate::error::RegistryError;
 use crate::list_counts::ListCounts;
+use crate::patience::Patience;
 use crate::remembered::{Remembered, follow_lists};
 use crate::status::RegistryStatus;
 use crate::store::{Store, Wait, Withdraw};
@@ -37,6 +38,9 @@ pub use self::rule::RuleSubscription;
 mod registered;
 mod reporting;
 mod rule;
+
+/// A registry that says nothing about a service for so long is taken to be away.
+const LISTS_PATIENCE: Duration = Duration::from_secs(3);
 
 /// A service registry. Clones share one connection, and one watch per service, or
 /// one per interface where the store lists whole interfaces.
@@ -59,6 +63,8 @@ struct Shared {
     /// What feeds share, by what is listed.
     lists: Mutex<HashMap<ServiceKey, Weak<ListFeed>>>,
     rules: Mutex<HashMap<String, Weak<RuleFeed>>>,
+    lists_patience: Arc<Patience>,
+    rules_patience: Arc<Patience>,
     activity: Arc<Mutex<Activity>>,
     counts: Arc<ListCounts>,
     definitions: Definitions,
@@ -122,10 +128,12 @@ impl Registry {
         Self::open_all(config, Definitions::new(sources), Some(snapshot))
     }
 
-    /// Whether something is known of what the registry listed before the start.
+    /// Whether something is known of what the registry listed before the start. Of several, one is
+    /// enough.
     #[must_use]
     pub fn remembers(&self) -> bool {
-        self.shared.remembered.as_ref().is_some_and(|it| it.knows_any())
+        let Shared { remembered, store, .. } = &*self.shared;
+        remembered.as_ref().is_some_and(|it| it.knows_any()) || store.remembers()
     }
 
     /// The same for one service whose definition has been looked for already.
@@ -161,6 +169,7 @@ impl Registry {
         let announcer = source.clone().map(|source| Announcer::start(source, &runtime));
         let applications = source.map(|source| ApplicationLevel::new(source, &counts, &runtime));
         let remembered = snapshot.map(|path| Arc::new(Remembered::open(path, &runtime)));
+        let rules_patience = Arc::new(Patience::new(store.rules_patience()));
         let shared = Shared {
             remembered,
             store,
@@ -169,6 +178,8 @@ impl Registry {
             feeds,
             lists,
             rules,
+            lists_patience: Arc::new(Patience::new(LISTS_PATIENCE)),
+            rules_patience,
             activity,
             counts,
             definitions,
@@ -185,8 +196,23 @@ impl Registry {
 
     /// The documents about an interface that the registry holds, the newest first.
     pub(crate) fn documents<'a>(&'a self, interface: &'a str) -> Reported<'a> {
-        let Shared { store, definitions, .. } = &*self.shared;
+        let Shared { store, definitions, status, .. } = &*self.shared;
+        // Nobody need wait for a registry that is away.
+        let away = Some(status.borrow()).filter(|status| status.is_away());
+        if let Some(reason) = away.and_then(|status| status.last_error.clone()) {
+            return Box::pin(std::future::ready(Err(Away(reason))));
+        }
         store.definitions(&definitions.sources().report_root, interface)
+    }
+
+    /// How long the lists of services are waited for.
+    pub(crate) fn lists_patience(&self) -> &Arc<Patience> {
+        &self.shared.lists_patience
+    }
+
+    /// How long documents with rules are waited for.
+    pub(crate) fn rules_patience(&self) -> &Arc<Patience> {
+        &self.shared.rules_patience
     }
 
     /// Watches the endpoints of a service. Subscriptions of the same service share one watch.
@@ -198,7 +224,9 @@ impl Registry {
         let feed = known.unwrap_or_else(|| {
             feeds.retain(|_, feed| 0 < feed.strong_count());
             let feed = Arc::new(self.start_feed(service));
-            let arrivals = count_changes(feed.snapshots.clone(), Arc::clone(&self.shared.activity));
+            let (activity, patience) = (&self.shared.activity, &self.shared.lists_patience);
+            let snapshots = feed.snapshots.clone();
+            let arrivals = count_changes(snapshots, Arc::clone(activity), Arc::clone(patience));
             self.shared.runtime.spawn(arrivals);
             feeds.insert(service.clone(), Arc::downgrade(&feed));
             feed
@@ -353,7 +381,10 @@ impl Registry {
         let sender = Arc::new(sender);
         if let Some(remembered) = remembered.clone() {
             let (sender, status) = (Arc::clone(&sender), self.status());
-            runtime.spawn(follow_lists(remembered, service.clone(), sender, fallback, status));
+            let patience = Arc::clone(self.lists_patience());
+            let lists =
+                follow_lists(remembered, service.clone(), sender, fallback, status, patience);
+            runtime.spawn(lists);
         }
         let task = runtime.spawn(view.run(sender)).abort_handle();
         Feed { snapshots, task, _list: list, _finding: finding }
@@ -390,14 +421,24 @@ fn both(one: Withdraw, other: Withdraw, runtime: &Handle) -> Withdraw {
 }
 
 /// Counts the lists that arrive, until the feed ends.
-async fn count_changes(mut snapshots: watch::Receiver<Snapshot>, activity: Arc<Mutex<Activity>>) {
+async fn count_changes(
+    mut snapshots: watch::Receiver<Snapshot>,
+    activity: Arc<Mutex<Activity>>,
+    patience: Arc<Patience>,
+) {
     let change = |change: &dyn Fn(&mut Activity)| {
         change(&mut activity.lock().unwrap_or_else(PoisonError::into_inner));
     };
     let mut is_known = snapshots.borrow().status != Freshness::Pending;
     let mut n_counted = 0;
     loop {
-        let n_unused = snapshots.borrow_and_update().unused.len();
+        let (n_unused, status) = {
+            let snapshot = snapshots.borrow_and_update();
+            (snapshot.unused.len(), snapshot.status)
+        };
+        if status == Freshness::Current {
+            patience.handle_word();
+        }
         change(&|activity| {
             activity.unused = activity.unused - n_counted + n_unused;
             if is_known {

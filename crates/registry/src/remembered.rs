@@ -21,10 +21,9 @@ use wire::file::FileWork;
 
 use crate::endpoint::{DEFAULT_WEIGHT, Endpoint, Freshness, Snapshot};
 use crate::file::parse_text;
+use crate::patience::Patience;
 use crate::status::RegistryStatus;
 
-/// A registry that says nothing for so long is taken to be away.
-const PATIENCE: Duration = Duration::from_secs(3);
 /// Changes of so long are written together.
 const GATHER_TIME: Duration = Duration::from_secs(1);
 /// How long is waited for the file system.
@@ -154,15 +153,17 @@ pub(crate) async fn follow_lists(
     shown: Arc<watch::Sender<Snapshot>>,
     fallback: Option<Fallback>,
     mut status: watch::Receiver<RegistryStatus>,
+    patience: Arc<Patience>,
 ) {
     let mut lists = shown.subscribe();
     if let Some(fallback) = fallback {
-        let is_away = status.wait_for(|it| !it.connected && it.last_error.is_some());
+        let is_away = status.wait_for(RegistryStatus::is_away);
         let is_known = lists.wait_for(|snapshot| snapshot.status != Freshness::Pending);
         tokio::select! {
+            biased;
             _ = is_known => {}
-            _ = is_away => {}
-            () = tokio::time::sleep(PATIENCE) => {}
+            _ = is_away => patience.handle_word(),
+            () = tokio::time::sleep(patience.left()) => patience.handle_silence(),
         }
         fallback.is_due.store(true, Relaxed);
         let is_shown = shown.send_if_modified(|snapshot| match fallback.snapshot() {
@@ -238,7 +239,7 @@ fn text(lists: &Lists) -> String {
 }
 
 fn url(endpoint: &Endpoint) -> String {
-    let is_plain = |text: &str| !text.contains(['&', ' ', '#']) && !text.contains(char::is_control);
+    let is_plain = |text: &str| !text.contains(['&', '#']) && !text.contains(char::is_control);
     let params = endpoint.params.iter().filter(|(name, value)| {
         !name.contains('=') && !name.is_empty() && is_plain(name) && is_plain(value)
     });
@@ -317,7 +318,7 @@ mod tests {
                 service("gray/com.acme.Echo:1.0"),
                 vec![
                     endpoint("10.0.0.1", &[("weight", "200"), ("path", "ctx/com.acme.Echo")]),
-                    endpoint("::1", &[("timeout", "700"), ("prefer.serialization", "fastjson2")]),
+                    endpoint("::1", &[("timeout", "700"), ("revision", "1.0 build 5")]),
                 ],
             ),
             (service("com.acme.Any:*"), vec![endpoint("h", &[("threads", "7")])]),
@@ -347,7 +348,7 @@ mod tests {
     #[test]
     fn values_that_would_break_a_url_are_left_out() {
         let one = endpoint("h", &[("a", "x&weight=7"), ("b", "x y"), ("c", "\n"), ("d", "ok")]);
-        assert_eq!(url(&one), "dubbo://h:20880?d=ok");
+        assert_eq!(url(&one), "dubbo://h:20880?b=x y&d=ok");
     }
 
     #[test]

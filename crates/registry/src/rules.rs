@@ -31,11 +31,12 @@ impl RuleDocument {
 }
 
 /// Keeps a document up to date. Runs until its task is aborted, or the store can never be asked
-/// again. What is known stays while the store is away.
+/// again. What is known stays while the store is away. `heard` is called for each of its words.
 pub(crate) async fn follow_rule(
     name: String,
     mut watch: Box<dyn RuleWatch>,
     document: watch::Sender<RuleDocument>,
+    heard: impl Fn() + Send,
 ) {
     let mut backoff = new_backoff();
     let mut last_error = None;
@@ -44,6 +45,7 @@ pub(crate) async fn follow_rule(
             match watch.next().await {
                 Ok(text) => {
                     (backoff, last_error) = (new_backoff(), None);
+                    heard();
                     document.send_if_modified(|known| {
                         let new = RuleDocument::known(text);
                         let is_new = *known != new;

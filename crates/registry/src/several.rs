@@ -8,6 +8,7 @@ mod combine;
 mod watch;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
 use dubbo_proto::application::Metadata;
@@ -25,7 +26,7 @@ use crate::endpoint::Registration;
 use crate::error::RegistryError;
 use crate::registry::{Registered, Registry};
 use crate::status::{RegistryStatus, StatusSender, note};
-use crate::store::{RuleWatch, Store, Wait, Watch, Withdraw};
+use crate::store::{RULES_PATIENCE, RuleWatch, Store, Wait, Watch, Withdraw};
 
 /// One registry of several that are `open`, each with the name that operators know. Must be called
 /// inside a tokio runtime.
@@ -179,6 +180,10 @@ impl Store for Several {
         order.into_iter().find(|it| all.contains(it)).unwrap_or(Presence::Absent)
     }
 
+    fn remembers(&self) -> bool {
+        self.registries().any(Registry::remembers)
+    }
+
     fn settled(&self) -> Wait<'_, ()> {
         Box::pin(async {
             for registry in self.registries() {
@@ -190,6 +195,11 @@ impl Store for Several {
     fn rule(&self, name: &str) -> Option<Box<dyn RuleWatch>> {
         let rule = SeveralRule::new(name, self.registries())?;
         Some(Box::new(rule))
+    }
+
+    /// Longer than each of them, so that what one of them knows counts before this is over.
+    fn rules_patience(&self) -> Duration {
+        2 * RULES_PATIENCE
     }
 
     fn announced(&self, application: &str, revision: &str) -> Option<Arc<Metadata>> {

@@ -21,6 +21,11 @@ impl RegistryStatus {
     pub(crate) fn new(connected: bool) -> Self {
         Self { connected, since: SystemTime::now(), last_error: None }
     }
+
+    /// Whether an attempt to reach the registry has failed, and none has succeeded since.
+    pub(crate) fn is_away(&self) -> bool {
+        !self.connected && self.last_error.is_some()
+    }
 }
 
 /// Notes a change of the connection, or a new error; true if the state has flipped.

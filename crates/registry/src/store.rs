@@ -24,6 +24,10 @@ use crate::error::RegistryError;
 use crate::layout::{BadEntry, Entry, Placed};
 use crate::status::RegistryStatus;
 
+/// How long endpoints wait for the rules of their registry, unless it is away. Dubbo's default
+/// timeout of a call is twice as long.
+pub(crate) const RULES_PATIENCE: Duration = Duration::from_millis(500);
+
 /// A future of a store.
 pub(crate) type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -76,6 +80,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Whether a service is there at all. Costs no watch of its own, whatever the name.
     fn presence(&self, wanted: &ServiceKey) -> Presence;
 
+    /// Whether registries below this one know something of what they listed before the start.
+    fn remembers(&self) -> bool {
+        false
+    }
+
     /// Waits until [`presence`](Self::presence) need not answer [`Presence::Asking`].
     fn settled(&self) -> Wait<'_, ()> {
         Box::pin(std::future::ready(()))
@@ -85,6 +94,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Dubbo's group `dubbo`. `None` if the store or its layout has no such documents.
     fn rule(&self, _name: &str) -> Option<Box<dyn RuleWatch>> {
         None
+    }
+
+    /// How long a document with rules is waited for while nothing is heard of it.
+    fn rules_patience(&self) -> Duration {
+        RULES_PATIENCE
     }
 
     /// The metadata of a revision that registries below this one have announced.

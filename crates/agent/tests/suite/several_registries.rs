@@ -111,3 +111,18 @@ fn the_next_registry_counts_when_the_one_before_has_nobody() {
         (0 < spare.n_requests.load(Ordering::SeqCst)).then_some(())
     });
 }
+
+/// Its rules, its list and its definitions are not waited for.
+#[test]
+fn the_first_call_does_not_wait_for_a_registry_that_is_away() {
+    let (old, new) = (MemoryHub::new(), MemoryHub::new());
+    let provider = FakeProvider::start(Behaviour::Good);
+    let _in_old = register(&old, provider.addr);
+    let agent = consumer("merged", "", &old, &new);
+    let mut http = support::Http::connect(agent.addresses().admin.unwrap());
+    wait_until("the failure of the registry that is away", || {
+        http.send("GET /registries HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");
+        http.read().body.contains("127.0.0.1:1").then_some(())
+    });
+    assert_eq!(answer(&agent), 200);
+}

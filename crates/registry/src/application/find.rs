@@ -37,7 +37,8 @@ pub(super) async fn run(level: ApplicationLevel, interface: String, sender: watc
         None => {
             let (sender, mapping) = watch::channel(RuleDocument::default());
             let name = format!("the applications of {interface}");
-            mapping_task.spawn(follow_rule(name, level.source.mapping(&interface), sender));
+            let document = level.source.mapping(&interface);
+            mapping_task.spawn(follow_rule(name, document, sender, || {}));
             mapping
         }
     };

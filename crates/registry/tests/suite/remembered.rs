@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::support::{link, registration, service, shows};
 use registry::{
     DefinitionSources, EtcdConfig, Freshness, Layout, MemoryHub, Registry, RegistryConfig,
+    SeveralConfig, several,
 };
 
 fn open(config: RegistryConfig, snapshot: &Path) -> Registry {
@@ -52,4 +53,25 @@ async fn what_was_listed_last_counts_while_the_registry_is_away() {
     let unknown = registry.subscribe(&service("a.C"));
     assert_eq!(unknown.current().status, Freshness::Pending);
     assert_eq!(fs::read_to_string(&snapshot).unwrap(), text, "nothing was learnt");
+}
+
+/// An agent over several registries is ready once one of them knows something.
+#[tokio::test]
+async fn several_remember_what_one_of_them_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let snapshot = folder.path().join("snapshot.toml");
+    let text = "[[service]]\ninterface = \"a.B\"\nendpoints = [\"dubbo://h:1\"]\n";
+    fs::write(&snapshot, text).unwrap();
+    let (remembering, other) = (open(away(), &snapshot), Registry::open(away()).unwrap());
+    let of = vec!["one".to_owned(), "two".to_owned()];
+    let (mode, shares, zones) = Default::default();
+    let config = SeveralConfig { of, mode, shares, zones };
+    let both = |one: &Registry, two: &Registry| {
+        let member = |name: &str| Some(if name == "one" { one.clone() } else { two.clone() });
+        several(&config, member, DefinitionSources::default()).unwrap()
+    };
+    assert!(!both(&other, &other).remembers());
+    let both = both(&other, &remembering);
+    assert!(both.remembers());
+    shows(&both.subscribe(&service("a.B")), Freshness::Stale, &["dubbo://h:1"]).await;
 }
