@@ -16,7 +16,7 @@ use self::refusable::RefusableCall;
 use crate::args::ArgumentList;
 use crate::call::{Outcome, ProviderReply, Times};
 use crate::cluster::Cluster;
-use crate::error::{CallError, Code};
+use crate::error::{CallError, Code, SEE_REGISTRIES};
 use crate::invocation::Invocation;
 use crate::map_form::MapForm;
 use crate::outbound::Outbound;
@@ -40,12 +40,17 @@ pub async fn invoke(
     invocation: &Invocation<'_>,
     started: Instant,
 ) -> Outcome {
+    let mut look_up_ms = 0;
     let route = match known_route(outbound, registry, invocation).transpose() {
         Some(route) => route,
-        // Once per route, and its future is much larger than that of a call.
-        None => Box::pin(new_route(outbound, registry, invocation, started)).await,
+        None => {
+            // Once per route, and its future is much larger than that of a call.
+            let route = Box::pin(new_route(outbound, registry, invocation, started)).await;
+            look_up_ms = u32::try_from(started.elapsed().as_millis()).unwrap_or(u32::MAX);
+            route
+        }
     };
-    let outcome = match route {
+    let mut outcome = match route {
         Ok(route) if route.cluster.is_diverted() && !invocation.is_copy => {
             Box::pin(divert(outbound, registry, invocation, route, started)).await
         }
@@ -59,10 +64,31 @@ pub async fn invoke(
             Err(error)
         }
     };
-    if let Err(error) = &outcome {
+    if let Err(error) = &mut outcome {
+        blame_look_up(error, look_up_ms, started);
         told(&invocation.name, started, error);
     }
     outcome
+}
+
+/// Says so if the time of a late call was gone for the most part before it was sent: its endpoint
+/// is not to blame.
+#[cold]
+fn blame_look_up(error: &mut CallError, look_up_ms: u32, started: Instant) {
+    let is_late = error.code == Code::Timeout && error.provider_status.is_none();
+    let took_ms = started.elapsed().as_millis();
+    if is_late
+        && error.endpoint.is_some()
+        && 0 < look_up_ms
+        && took_ms <= 2 * u128::from(look_up_ms)
+    {
+        error.message = format!(
+            "{}; {look_up_ms} ms of this passed before the call was sent, while the agent waited \
+             for the registry's word on the service{SEE_REGISTRIES}",
+            error.message
+        )
+        .into();
+    }
 }
 
 /// What a caller gets whose answer from `reply`'s endpoint cannot be read: the answer of another

@@ -105,3 +105,21 @@ fn the_last_arguments_go_into_an_array_where_a_method_takes_any_number() {
         assert_eq!(texts(Plan::default(), "[\"a\",1]"), None, "nothing says so");
     });
 }
+
+/// An endpoint that was asked with the last of the time is not to blame.
+#[test]
+fn a_call_that_waited_for_the_registry_says_so() {
+    let second = std::time::Duration::from_secs(1);
+    let Some(started) = Instant::now().checked_sub(second) else { return };
+    let told = |code, look_up_ms| {
+        let mut error = CallError::new(code, "no answer from h:1 within 1000 ms").at("h:1");
+        blame_look_up(&mut error, look_up_ms, started);
+        String::from(error.message)
+    };
+    let blamed = told(Code::Timeout, 990);
+    assert!(blamed.contains("1000 ms; 990 ms of this passed before the call was sent"), "{blamed}");
+    let fair = "no answer from h:1 within 1000 ms";
+    assert_eq!(told(Code::Timeout, 20), fair);
+    assert_eq!(told(Code::Timeout, 0), fair);
+    assert_eq!(told(Code::Unreachable, 990), fair);
+}
