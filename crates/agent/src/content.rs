@@ -77,7 +77,7 @@ impl<'a> Charset<'a> {
 }
 
 /// U+FEFF in UTF-8.
-pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The text without a byte order mark, with which some programs begin. It says nothing.
 pub fn without_mark(text: &[u8]) -> &[u8] {

@@ -148,6 +148,13 @@ impl NotUtf8 {
     }
 }
 
+/// Whether a form escapes bytes that are not ASCII.
+#[cold]
+pub(super) fn has_escaped_beyond_ascii(form: &[u8]) -> bool {
+    let is_escape = |two: &[u8]| matches!(two, [b'%', b'8' | b'9' | b'a'..=b'f' | b'A'..=b'F']);
+    form.windows(2).any(is_escape)
+}
+
 /// Undoes the encoding of one name or value.
 fn decode(part: &[u8]) -> Result<Cow<'_, str>, NotUtf8> {
     if memchr::memchr2(b'%', b'+', part).is_none() {

@@ -50,7 +50,7 @@ use self::session::Active;
 pub use self::session::HttpSession;
 use crate::call::ProviderReply;
 use crate::config::HttpIngressConfig;
-use crate::content::{BYTE_ORDER_MARK, Charset, is_identity};
+use crate::content::{Charset, is_identity, without_mark};
 use crate::error::{CallError, Code, clip};
 use crate::invocation::{CallOrigin, Invocation};
 use crate::invoke::{instead_of_unreadable, invoke};
@@ -245,10 +245,20 @@ fn check_request(head: &Parts, facts: &Facts<'_>) -> Result<(), CallError> {
         return Err(CallError::new(Code::UnsupportedMediaType, message));
     }
     match facts.charset() {
-        None | Some(Charset::Utf8) => Ok(()),
-        Some(Charset::Latin1) => Err(unknown_charset("iso-8859-1")),
+        // ASCII is the same in ISO-8859-1, which some clients declare for all that they send.
+        None | Some(Charset::Utf8 | Charset::Latin1) => Ok(()),
         Some(Charset::Other(name)) => Err(unknown_charset(name)),
     }
+}
+
+/// Whether the body may be read as UTF-8, whatever its charset.
+fn check_charset(head: &Parts, facts: &Facts<'_>, body: &[u8]) -> Result<(), CallError> {
+    if facts.charset() != Some(Charset::Latin1) {
+        return Ok(());
+    }
+    let is_form = head.uri.path() == "/";
+    let is_plain = body.is_ascii() && !(is_form && form::has_escaped_beyond_ascii(body));
+    if is_plain { Ok(()) } else { Err(unknown_charset("iso-8859-1")) }
 }
 
 #[cold]
@@ -310,11 +320,9 @@ async fn answer_request(
         entry.read_so_far(n_read.get());
     }
     let (body, _hold) = read.inspect_err(refused)?;
-    let body = match body.starts_with(BYTE_ORDER_MARK) {
-        true => body.slice(BYTE_ORDER_MARK.len()..),
-        false => body,
-    };
+    let body = body.slice_ref(without_mark(&body));
     session.read_whole(head, facts);
+    check_charset(head, facts, &body).inspect_err(refused)?;
     let (form, target);
     let (style, mut invocation) = match head.uri.path() {
         "/" => {
