@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(read(b"a\nb\n"), lines);
         assert_eq!(read(b"\na"), lines);
         assert_eq!(read(b"a\0\n"), Err("it has a NUL, which no secret has".to_owned()));
-        let long = vec![b'a'; MAX_SECRET_LEN as usize + 1];
+        let long = vec![b'a'; usize::try_from(MAX_SECRET_LEN).unwrap() + 1];
         assert!(read(&long).unwrap_err().contains("over the limit of 65536"));
     }
 
