@@ -5,9 +5,6 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::str::Utf8Error;
-
-use percent_encoding::percent_decode;
 
 use super::call_headers::CallHeaders;
 use crate::args::ArgumentList;
@@ -36,20 +33,16 @@ impl<'a> Form<'a> {
         let is_plain = memchr::memchr2(b'%', b'+', body).is_none();
         let plain = std::str::from_utf8(body).ok().filter(|_| is_plain);
         let decode = |part: &Range<usize>| match plain.and_then(|body| body.get(part.clone())) {
-            Some(part) => Ok(Cow::Borrowed(part)),
+            Some(part) => Cow::Borrowed(part),
             None => decode(body.get(part.clone()).unwrap_or_default()),
         };
         for (name, value) in fields(body) {
-            // A name that is not UTF-8 is none of ours.
-            match decode(&name).as_deref().unwrap_or_default() {
-                "interface" => form.interface = decode(&value).map_err(|at| at.of("interface"))?,
-                "method" => form.method = decode(&value).map_err(|at| at.of("method"))?,
+            match &*decode(&name) {
+                "interface" => form.interface = decode(&value),
+                "method" => form.method = decode(&value),
                 "parameterTypesString" => form.types = Some(text(&body[value])?),
                 "parameter" if form.parameters.len() < MAX_PARAMETERS => {
-                    let number = form.parameters.len() + 1;
-                    let parameter =
-                        decode(&value).map_err(|at| at.of(&format!("parameter {number}")))?;
-                    form.parameters.push(parameter);
+                    form.parameters.push(decode(&value));
                 }
                 "parameter" => {
                     let message = format!("more than {MAX_PARAMETERS} parameters");
@@ -120,32 +113,8 @@ fn fields(body: &[u8]) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
 }
 
 fn text(part: &[u8]) -> Result<&str, CallError> {
-    let text = std::str::from_utf8(part);
-    text.map_err(|error| NotUtf8::new(part, error).of("parameterTypesString"))
-}
-
-/// The first byte of a decoded value that does not belong there.
-#[derive(Debug, Eq, PartialEq)]
-struct NotUtf8 {
-    offset: usize,
-    byte: u8,
-}
-
-impl NotUtf8 {
-    fn new(value: &[u8], error: Utf8Error) -> Self {
-        let offset = error.valid_up_to();
-        Self { offset, byte: value.get(offset).copied().unwrap_or_default() }
-    }
-
-    #[cold]
-    fn of(&self, field: &str) -> CallError {
-        let Self { offset, byte } = self;
-        let message = format!(
-            "{field} of the form is not UTF-8: its value has byte {byte:#04x} at {offset}; send \
-             the form in UTF-8"
-        );
-        CallError::new(Code::BadArguments, message)
-    }
+    std::str::from_utf8(part)
+        .map_err(|_| CallError::new(Code::BadRequest, "parameterTypesString is not UTF-8"))
 }
 
 /// Whether a form escapes bytes that are not ASCII.
@@ -155,17 +124,18 @@ pub(super) fn has_escaped_beyond_ascii(form: &[u8]) -> bool {
     form.windows(2).any(is_escape)
 }
 
-/// Undoes the encoding of one name or value.
-fn decode(part: &[u8]) -> Result<Cow<'_, str>, NotUtf8> {
-    if memchr::memchr2(b'%', b'+', part).is_none() {
-        let text = std::str::from_utf8(part);
-        return text.map(Cow::Borrowed).map_err(|error| NotUtf8::new(part, error));
+/// Undoes the encoding of one name or value. What is not UTF-8 becomes U+FFFD, as Java's own
+/// decoders of forms have it.
+fn decode(part: &[u8]) -> Cow<'_, str> {
+    if memchr::memchr2(b'%', b'+', part).is_none()
+        && let Ok(text) = std::str::from_utf8(part)
+    {
+        return Cow::Borrowed(text);
     }
-    let spaced: Vec<u8> =
-        part.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
-    String::from_utf8(percent_decode(&spaced).collect())
-        .map(Cow::Owned)
-        .map_err(|error| NotUtf8::new(error.as_bytes(), error.utf8_error()))
+    // The library reads pairs: as the value of a nameless one, every byte of this part is read.
+    let pair = [b"=", part].concat();
+    let value = form_urlencoded::parse(&pair).next().map(|(_, value)| value.into_owned());
+    Cow::Owned(value.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -183,14 +153,13 @@ mod tests {
             "&",
         ] {
             let ours: Vec<_> = fields(body.as_bytes())
-                .map(|(name, value)| {
-                    [name, value].map(|part| decode(&body.as_bytes()[part]).unwrap())
-                })
+                .map(|(name, value)| [name, value].map(|part| decode(&body.as_bytes()[part])))
                 .map(|[name, value]| (name, value))
                 .collect();
             let standard: Vec<_> = form_urlencoded::parse(body.as_bytes()).collect();
             assert_eq!(ours, standard, "{body}");
         }
+        assert_eq!(decode(b"\xff"), "\u{fffd}");
     }
 
     #[test]
@@ -204,35 +173,7 @@ mod tests {
             assert_eq!(plain.parameters, encoded.parameters);
             assert_eq!((&*plain.interface, plain.types), (&*encoded.interface, encoded.types));
         }
-    }
-
-    /// U+FFFD in its place would be another value than the one that was meant.
-    #[test]
-    fn what_is_not_utf8_is_refused_by_its_field_and_place() {
-        let head = "interface=a.B&method=c";
-        for (field, place) in [
-            (
-                &b"parameter=a&parameter=b%fcc"[..],
-                "parameter 2 of the form is not UTF-8: its value has byte 0xfc at 1",
-            ),
-            (
-                b"parameter=\xff",
-                "parameter 1 of the form is not UTF-8: its value has byte 0xff at 0",
-            ),
-            (
-                b"parameter=a+%C3",
-                "parameter 1 of the form is not UTF-8: its value has byte 0xc3 at 2",
-            ),
-            (b"method=\xe9", "method of the form is not UTF-8"),
-            (b"interface=%80", "interface of the form is not UTF-8"),
-            (b"parameterTypesString=\xff", "parameterTypesString of the form is not UTF-8"),
-        ] {
-            let form = [head.as_bytes(), b"&", field].concat();
-            let Err(error) = Form::parse(&form) else { panic!("{field:?} was taken") };
-            assert_eq!(error.code, Code::BadArguments, "{error}");
-            assert!(error.message.starts_with(place), "{error}");
-        }
-        let form = [head.as_bytes(), b"&\xff=1&colour=\xff"].concat();
-        assert!(Form::parse(&form).is_ok(), "what has no meaning is not read");
+        let broken = [head.as_bytes(), b"&parameter=\xff"].concat();
+        assert_eq!(Form::parse(&broken).unwrap().parameters, ["\u{fffd}"]);
     }
 }
