@@ -30,10 +30,10 @@ pub fn planned(config: HttpIngressConfig) -> PlannedListener {
 impl ListenerProtocol for HttpListener {
     fn serve(self: Arc<Self>, worker: &Rc<Worker>, connection: Detached) {
         let account = worker.memory.accepted(&self.memory, connection.facts().peer.ip());
-        let peer = connection.facts().peer;
-        let session = HttpSession::new(worker, &self, Rc::clone(&account), peer);
-        let serving = Rc::clone(&session);
-        let serve = async move |stream| serving.serve(stream).await;
-        worker.run_session(connection, account, &session, serve);
+        let session = HttpSession::new(Rc::clone(&account), connection.facts().peer);
+        let (serving, served_by) = (Rc::clone(&session), Rc::clone(worker));
+        worker.run_session(connection, account, &session, async move |stream| {
+            serving.serve(served_by, &self, stream).await;
+        });
     }
 }

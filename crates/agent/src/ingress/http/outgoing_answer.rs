@@ -199,9 +199,11 @@ impl Drop for Piece {
 mod tests {
     use std::future::poll_fn;
 
-    use super::super::session::testing::session;
+    use wire::Peer;
+
     use super::*;
-    use crate::testing::{on_worker, until};
+    use crate::ingress::http::session::HttpSession;
+    use crate::testing::{account, on_worker, until};
 
     #[test]
     fn a_piece_counts_until_nobody_has_it() {
@@ -239,7 +241,7 @@ mod tests {
     #[test]
     fn a_long_answer_takes_several_turns() {
         on_worker(async || {
-            let session = session();
+            let session = HttpSession::new(account(), Peer::Unix);
             let answer = Bytes::from(vec![b'x'; 10 * MAX_LEN_PER_TURN]);
             let active = Active::begin(&session);
             let mut body = pin!(Leaving::new(answer, None, active, None));

@@ -20,10 +20,9 @@ mod io;
 mod lingering;
 mod memory_account;
 mod refusal;
-#[cfg(test)]
-pub(super) mod testing;
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
@@ -39,7 +38,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tracing::{debug, info};
 use wire::{Account, Connection, Peer, Taking, Watched};
 
-use self::answering::Answered;
+use self::answering::{AcceptedRequest, Answering};
 use self::body_wakes::BodyWakes;
 use self::idle_frames::FramePace;
 use self::io::{LocalExecutor, SessionIo};
@@ -69,6 +68,8 @@ const MAX_RESET_STREAMS: usize = 100;
 const END_TIME: Duration = Duration::from_secs(5);
 /// How long one of HTTP/1 is kept whose caller sends what nobody wants.
 const LEAVE_TIME: Duration = Duration::from_secs(5);
+/// A connection of HTTP/1 that has been idle for so long keeps nothing to answer with.
+const REST_AFTER: Duration = Duration::from_secs(1);
 /// Smallest read buffer that hyper accepts.
 const MIN_BUFFER_LEN: usize = 8192;
 
@@ -87,8 +88,6 @@ enum Phase {
 
 /// The clock and the exit of one connection; the worker holds it weakly.
 pub struct HttpSession {
-    worker: Rc<Worker>,
-    listener: Arc<HttpListener>,
     phase: Cell<Phase>,
     since: Cell<Instant>,
     n_active: Cell<u32>,
@@ -121,6 +120,8 @@ pub struct HttpSession {
     pace: Cell<FramePace>,
     /// The connection is to end, whatever is on it.
     is_over: Cell<bool>,
+    /// Of HTTP/1.
+    answering: OnceCell<Answering>,
     /// Whether a call of it was answered.
     is_known: Cell<bool>,
     /// Whether the last request is of a caller who may ask again, and was read to its end.
@@ -144,16 +145,9 @@ struct SessionLimits {
 
 impl HttpSession {
     /// A connection that has just been accepted: its first request's head is awaited.
-    pub fn new(
-        worker: &Rc<Worker>,
-        listener: &Arc<HttpListener>,
-        account: Rc<Account>,
-        peer: Peer,
-    ) -> Rc<Self> {
+    pub fn new(account: Rc<Account>, peer: Peer) -> Rc<Self> {
         let unlimited = Duration::MAX;
         Rc::new(Self {
-            worker: Rc::clone(worker),
-            listener: Arc::clone(listener),
             peer,
             account,
             taking: Taking::new(),
@@ -166,6 +160,7 @@ impl HttpSession {
             pieces_mark: Cell::new(None),
             pace: Cell::new(FramePace::new()),
             is_over: Cell::new(false),
+            answering: OnceCell::new(),
             is_known: Cell::new(false),
             is_read_whole: Cell::new(false),
             tells_hang_up: Cell::new(false),
@@ -272,12 +267,17 @@ impl HttpSession {
     }
 
     /// Serves the connection to its end.
-    pub async fn serve(self: &Rc<Self>, mut stream: Connection) {
-        let config = &self.listener.config;
+    pub async fn serve(
+        self: &Rc<Self>,
+        worker: Rc<Worker>,
+        listener: &Arc<HttpListener>,
+        mut stream: Connection,
+    ) {
+        let config = &listener.config;
         let (head, idle, write) = (config.head_timeout, config.idle_timeout, config.write_timeout);
         self.limits.set(SessionLimits { head, idle, write });
         let Some(start) = self.read_start(&mut stream).await else {
-            self.tell_refusal(None);
+            self.tell_refusal(&worker, listener, None);
             return;
         };
         if wire::tls::is_handshake(&start) {
@@ -294,22 +294,30 @@ impl HttpSession {
         let max_head_len = config.max_head_len;
         let io = SessionIo { stream, start, session: Rc::clone(self), max_head_len };
         let result = match is_http2 {
-            true => Box::pin(self.serve_http2(io)).await,
-            false => self.serve_http1(io).await,
+            true => Box::pin(self.serve_http2(Rc::clone(&worker), listener, io)).await,
+            false => self.serve_http1(Rc::clone(&worker), listener, io).await,
         };
-        self.tell_refusal(result.as_ref().err());
+        self.tell_refusal(&worker, listener, result.as_ref().err());
         if let Err(error) = result {
             debug!(%error, "connection ended");
         }
     }
 
-    async fn serve_http2(self: &Rc<Self>, io: SessionIo) -> hyper::Result<()> {
-        let service = service_fn(|request| Answered::new(self, request));
+    async fn serve_http2(
+        self: &Rc<Self>,
+        worker: Rc<Worker>,
+        listener: &Arc<HttpListener>,
+        io: SessionIo,
+    ) -> hyper::Result<()> {
+        let service = service_fn(|request| {
+            let asked = AcceptedRequest::new(self, request);
+            let (worker, listener) = (Rc::clone(&worker), Arc::clone(listener));
+            async move { Ok::<_, Infallible>(asked.answer(&worker, &listener).await) }
+        });
         self.is_http2.set(true);
         self.enter(Phase::Idle);
-        let config = &self.listener.config;
-        let max_head_len = u32::try_from(config.max_head_len).unwrap_or(u32::MAX);
-        let heartbeat = config.heartbeat;
+        let max_head_len = u32::try_from(listener.config.max_head_len).unwrap_or(u32::MAX);
+        let heartbeat = listener.config.heartbeat;
         let connection = pin!(
             http2::Builder::new(LocalExecutor(Rc::clone(self)))
                 .timer(TokioTimer::new())
@@ -323,12 +331,12 @@ impl HttpSession {
                 .serve_connection(io, service)
         );
         let never_rests = || {
-            self.tell_refused_streams();
+            self.tell_refused_streams(&worker, listener);
             false
         };
         let leave = http2::Connection::graceful_shutdown;
         let ended = self.until_end(connection, leave, never_rests).await;
-        self.tell_refused_streams();
+        self.tell_refused_streams(&worker, listener);
         ended.unwrap_or(Ok(()))
     }
 
@@ -392,6 +400,9 @@ impl Session for HttpSession {
             Phase::Leaving => LEAVE_TIME,
         };
         let time = now.saturating_duration_since(self.since.get());
+        if let Some(answering) = self.answering.get().filter(|_| REST_AFTER <= time) {
+            answering.rest();
+        }
         if limit <= time {
             // One of HTTP/2 is asked to leave first.
             let is_over = self.is_http2.get() && limit.saturating_add(END_TIME) <= time;

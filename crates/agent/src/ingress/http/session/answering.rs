@@ -1,16 +1,16 @@
-//! How requests are answered.
+//! How the requests of a connection are answered.
 //!
 //! The future of a call takes kilobytes. hyper keeps room for that of a request in each connection
-//! of HTTP/1, and in the task of each stream of HTTP/2, and moves it there. So a thread has a few
-//! futures that answer one request after the other, each in place; hyper has a short one that
-//! waits for it. The future that was used last is used next: its memory is still in the
-//! processor's caches, whichever connection it was for. A connection that is idle has none.
+//! of HTTP/1, and moves it there. So one future answers all requests of such a connection, and
+//! each call is made in place; hyper has a short one that waits for it. A connection that is idle
+//! has neither.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::request::Parts;
@@ -20,31 +20,24 @@ use wire::Hold;
 
 use super::{Active, HttpSession};
 use crate::error::CallError;
-use crate::ingress::http::handle;
 use crate::ingress::http::outgoing_answer::{Leaving, StreamAnswer};
-
-/// So many futures of a thread that answer nothing are kept.
-const MAX_SPARE: usize = 64;
-
-thread_local! {
-    /// Those of this thread that answer nothing.
-    static SPARE: RefCell<Vec<Answerer>> = const { RefCell::new(Vec::new()) };
-}
+use crate::ingress::http::{HttpListener, handle};
+use crate::worker::Worker;
 
 /// A request, and what lasts until its answer leaves.
-struct AcceptedRequest {
-    /// In boxes, since a request goes from hand to hand until it is answered.
+pub(super) struct AcceptedRequest {
+    /// In a box, since a request goes from hand to hand until it is answered.
     head: Box<Parts>,
-    room: Result<Option<Hold>, Box<CallError>>,
     body: Incoming,
     active: Active,
     stream: Option<Rc<StreamAnswer>>,
+    room: Result<Option<Hold>, CallError>,
 }
 
 impl AcceptedRequest {
     /// A request that has just come.
     #[inline]
-    fn new(session: &Rc<HttpSession>, request: Request<Incoming>) -> Self {
+    pub(super) fn new(session: &Rc<HttpSession>, request: Request<Incoming>) -> Self {
         let active = Active::begin(session);
         let (head, body) = request.into_parts();
         session.expects(&body);
@@ -54,22 +47,27 @@ impl AcceptedRequest {
             // It is refused, and need not be kept until it is its turn.
             head.headers = HeaderMap::new();
         }
-        Self { head, room: room.map_err(Box::new), body, active, stream }
+        Self { head, body, active, stream, room }
     }
 
     /// Answers it.
-    async fn answer(self) -> Response<Leaving> {
-        let Self { head, room, body, active, stream } = self;
+    pub(super) async fn answer(
+        self,
+        worker: &Worker,
+        listener: &HttpListener,
+    ) -> Response<Leaving> {
+        let Self { head, body, active, stream, room } = self;
         let (_hold, room) = match room {
             Ok(hold) => (hold, Ok(())),
-            Err(error) => (None, Err(*error)),
+            Err(error) => (None, Err(error)),
         };
-        let session = active.session();
-        let (worker, listener) = (&session.worker, &session.listener);
         let answer = handle(worker, listener, &active, room, &head, body).await;
         active.leave(answer, stream)
     }
 }
+
+/// What answers the requests of a connection of HTTP/1, one after the other.
+type Work = Pin<Box<dyn Future<Output = Infallible>>>;
 
 /// The request that is to be answered, and its answer.
 #[derive(Default)]
@@ -78,60 +76,65 @@ struct Exchange {
     answer: RefCell<Option<Response<Leaving>>>,
 }
 
-/// Answers one request after the other.
-struct Answerer {
+/// The answers of a connection of HTTP/1.
+pub(super) struct Answering {
+    worker: Rc<Worker>,
+    listener: Arc<HttpListener>,
     exchange: Rc<Exchange>,
-    work: Pin<Box<dyn Future<Output = Infallible>>>,
+    /// While requests come.
+    work: Cell<Option<Work>>,
 }
 
-impl Answerer {
-    fn new() -> Self {
-        let exchange = Rc::<Exchange>::default();
-        let own = Rc::clone(&exchange);
-        let work = Box::pin(async move {
+impl Answering {
+    pub(super) fn new(worker: Rc<Worker>, listener: Arc<HttpListener>) -> Self {
+        Self { worker, listener, exchange: Rc::default(), work: Cell::new(None) }
+    }
+
+    /// Gives back what it takes to answer: no request is being answered, and none has come for a
+    /// while.
+    pub(super) fn rest(&self) {
+        self.work.set(None);
+    }
+
+    fn begin(&self) -> Work {
+        let (worker, listener) = (Rc::clone(&self.worker), Arc::clone(&self.listener));
+        let exchange = Rc::clone(&self.exchange);
+        Box::pin(async move {
             loop {
-                let asked = poll_fn(|_| own.asked.take().map_or(Poll::Pending, Poll::Ready)).await;
-                let answer = asked.answer().await;
-                *own.answer.borrow_mut() = Some(answer);
+                poll_fn(|_| match exchange.asked.borrow().is_some() {
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
+                })
+                .await;
+                let Some(asked) = exchange.asked.take() else { continue };
+                let answer = asked.answer(&worker, &listener).await;
+                *exchange.answer.borrow_mut() = Some(answer);
             }
-        });
-        Self { exchange, work }
+        })
     }
 
-    /// One that answers nothing.
-    fn spare() -> Self {
-        SPARE.with_borrow_mut(Vec::pop).unwrap_or_else(Self::new)
-    }
-
-    /// It has answered.
-    fn keep(self) {
-        let one_too_many = SPARE.with_borrow_mut(|spare| {
-            let has_room = spare.len() < MAX_SPARE;
-            let mut this = Some(self);
-            spare.extend(this.take_if(|_| has_room));
-            this
-        });
-        drop(one_too_many);
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Response<Leaving>> {
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<Response<Leaving>> {
+        let mut work = self.work.take().unwrap_or_else(|| self.begin());
         // It never ends; what it has made is in the exchange.
-        let _ = self.work.as_mut().poll(cx);
+        let _ = work.as_mut().poll(cx);
+        self.work.set(Some(work));
         self.exchange.answer.take().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
-/// The answer to a request. Dropped, its call is given up.
+/// The answer to a request of HTTP/1. Dropped, its call is given up.
 pub(super) struct Answered {
-    /// Until it is there.
-    answerer: Option<Answerer>,
+    session: Rc<HttpSession>,
+    is_done: bool,
 }
 
 impl Answered {
+    /// The answer to the only request of the connection that is under way.
     pub(super) fn new(session: &Rc<HttpSession>, request: Request<Incoming>) -> Self {
-        let answerer = Answerer::spare();
-        *answerer.exchange.asked.borrow_mut() = Some(AcceptedRequest::new(session, request));
-        Self { answerer: Some(answerer) }
+        if let Some(answering) = session.answering.get() {
+            *answering.exchange.asked.borrow_mut() = Some(AcceptedRequest::new(session, request));
+        }
+        Self { session: Rc::clone(session), is_done: false }
     }
 }
 
@@ -139,28 +142,47 @@ impl Future for Answered {
     type Output = Result<Response<Leaving>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = self.answerer.as_mut().map_or(Poll::Pending, |it| it.poll(cx));
-        if polled.is_ready() {
-            self.answerer.take().into_iter().for_each(Answerer::keep);
-        }
+        let Some(answering) = self.session.answering.get() else { return Poll::Pending };
+        let polled = answering.poll(cx);
+        self.is_done = polled.is_ready();
         polled.map(Ok)
+    }
+}
+
+impl Drop for Answered {
+    fn drop(&mut self) {
+        if let (false, Some(answering)) = (self.is_done, self.session.answering.get()) {
+            answering.rest();
+            answering.exchange.asked.take();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
     use std::pin::pin;
+    use std::time::Instant;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::UnixStream;
-    use wire::Connection;
+    use wire::{Connection, Group, Peer};
 
-    use super::super::testing::session;
+    use super::super::REST_AFTER;
     use super::*;
+    use crate::config;
     use crate::connections::Session;
-    use crate::testing::{on_worker, until};
+    use crate::error::Code;
+    use crate::metrics::Hub;
+    use crate::testing::{account, on_worker, until, worker_setup};
 
+    const CONFIG: &str = r#"
+        [[ingress]]
+        protocol = "http"
+        listen = "127.0.0.1:0"
+        [[registry]]
+        kind = "file"
+        path = "services.toml"
+    "#;
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n";
 
     /// What cannot be understood once it was read, head and body.
@@ -174,11 +196,14 @@ mod tests {
     /// The same, whose turns are counted.
     fn served_in(n_turns: Rc<Cell<u32>>) -> (Rc<HttpSession>, UnixStream) {
         let (caller, ours) = UnixStream::pair().unwrap();
-        let session = session();
-        let serving = Rc::clone(&session);
+        let session = HttpSession::new(account(), Peer::Unix);
+        let config = config::parse(CONFIG, "test.toml").unwrap().http.remove(0);
+        let stats = vec![Hub::new(&Code::NAMES).ingress("test")];
+        let listener = Arc::new(HttpListener { config, stats, memory: Group::new() });
+        let (serving, worker) = (Rc::clone(&session), Worker::new(worker_setup(Vec::new())));
         tokio::task::spawn_local(async move {
             let connection = Connection::outgoing_unix(ours, "test");
-            let mut serving = pin!(serving.serve(connection));
+            let mut serving = pin!(serving.serve(worker, &listener, connection));
             poll_fn(|cx| {
                 n_turns.set(n_turns.get() + 1);
                 serving.as_mut().poll(cx)
@@ -195,8 +220,12 @@ mod tests {
         String::from_utf8_lossy(&answer[..len]).into_owned()
     }
 
-    fn n_spare() -> usize {
-        SPARE.with_borrow(Vec::len)
+    fn has_work(session: &HttpSession) -> bool {
+        let answering = session.answering.get().unwrap();
+        let work = answering.work.take();
+        let has = work.is_some();
+        answering.work.set(work);
+        has
     }
 
     #[test]
@@ -213,24 +242,22 @@ mod tests {
     }
 
     #[test]
-    fn connections_answer_in_turns_with_the_same_future() {
+    fn an_idle_connection_keeps_nothing_to_answer_with_and_answers_again() {
         on_worker(async || {
-            let mut callers = [served().1, served().1];
-            for _ in 0..3 {
-                for caller in &mut callers {
-                    let answer = answer_to(caller, REQUEST).await;
+            let (session, mut caller) = served();
+            for _ in 0..2 {
+                for _ in 0..2 {
+                    let answer = answer_to(&mut caller, REQUEST).await;
                     assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
-                    assert_eq!(n_spare(), 1);
                 }
+                until(|| (session.activity().doing == "idle").then_some(())).await;
+                assert!(has_work(&session));
+                session.check_time(Instant::now());
+                assert!(has_work(&session), "the next request may come soon");
+                session.check_time(Instant::now() + REST_AFTER);
+                assert!(!has_work(&session));
             }
         });
-    }
-
-    #[test]
-    fn few_futures_are_kept_that_answer_nothing() {
-        let many: Vec<_> = (0..=MAX_SPARE).map(|_| Answerer::spare()).collect();
-        many.into_iter().for_each(Answerer::keep);
-        assert_eq!(n_spare(), MAX_SPARE);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::future::poll_fn;
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use bytes::Bytes;
@@ -20,16 +21,23 @@ use hyper::service::service_fn;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use wire::Connection;
 
-use super::answering::Answered;
+use super::answering::{Answered, Answering};
 use super::io::SessionIo;
-use super::{HTTP2_START, HttpSession, MIN_BUFFER_LEN, Phase};
+use super::{HTTP2_START, HttpListener, HttpSession, MIN_BUFFER_LEN, Phase};
 use crate::ingress::http::head::Facts;
 use crate::ingress::http::prepared_answers;
+use crate::worker::Worker;
 
 impl HttpSession {
-    pub(super) async fn serve_http1(self: &Rc<Self>, mut io: SessionIo) -> hyper::Result<()> {
+    pub(super) async fn serve_http1(
+        self: &Rc<Self>,
+        worker: Rc<Worker>,
+        listener: &Arc<HttpListener>,
+        mut io: SessionIo,
+    ) -> hyper::Result<()> {
+        let answering = Answering::new(Rc::clone(&worker), Arc::clone(listener));
+        let answering = self.answering.get_or_init(|| answering);
         let mut service = service_fn(|request| Answered::new(self, request));
-        let max_head_len = self.listener.config.max_head_len;
         let tells_hang_up = io.tells_hang_up();
         self.tells_hang_up.set(tells_hang_up);
         loop {
@@ -37,17 +45,18 @@ impl HttpSession {
                 // A caller that hangs up gives its call up. Unless we notice, hyper reads to find
                 // out, into another 8 KiB for each request.
                 .half_close(tells_hang_up)
-                .max_buf_size(max_head_len.max(MIN_BUFFER_LEN))
-                .max_header_size(max_head_len)
+                .max_buf_size(listener.config.max_head_len.max(MIN_BUFFER_LEN))
+                .max_header_size(listener.config.max_head_len)
                 .writev(true)
                 .serve_connection(io, service);
             let leave = http1::Connection::graceful_shutdown;
-            let rests = || self.worker.is_crowded() && self.may_rest();
+            let rests = || worker.is_crowded() && self.may_rest();
             if let Some(ended) = self.until_end(Pin::new(&mut connection), leave, rests).await {
                 let mut io = connection.into_parts().io;
                 self.linger(io.stream.inner_mut().get_mut()).await;
                 return ended;
             }
+            answering.rest();
             let parts = connection.into_parts();
             (io, service) = (parts.io, parts.service);
             io.start = parts.read_buf;

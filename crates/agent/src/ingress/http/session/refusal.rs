@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::{FramePace, HttpSession, LAST_READ, prepared_answers};
 use crate::error::{CallError, Code};
-use crate::ingress::http::note_path;
 use crate::ingress::http::prepared_answers::PreparedAnswer;
+use crate::ingress::http::{HttpListener, note_path};
+use crate::worker::Worker;
 
 const REFUSED_STREAM: &str = "a request of HTTP/2 was refused: its head is broken or over the \
      limit (max_head_bytes), or too many requests of the connection are in flight";
@@ -58,22 +59,29 @@ impl HttpSession {
 
     /// Counts requests of HTTP/2 that h2 has refused, and tells the journal: nothing else is known
     /// of them. To be called when h2 has looked at all that was read.
-    pub(super) fn tell_refused_streams(&self) {
+    pub(super) fn tell_refused_streams(&self, worker: &Worker, listener: &HttpListener) {
         if self.taking.is_blocked() {
             // h2 does not look at more before it has written what it has to.
             return;
         }
         for _ in 0..self.pace(FramePace::take_refused_heads) {
-            self.count_refused(Duration::ZERO, Code::BadRequest);
-            let begun = self.worker.journal.begin("http", Some(self.peer()), Instant::now());
-            let Some(entry) = begun else { continue };
+            count(worker, listener, Duration::ZERO, Code::BadRequest);
+            let Some(entry) = worker.journal.begin("http", Some(self.peer()), Instant::now())
+            else {
+                continue;
+            };
             entry.failed(&CallError::new(Code::BadRequest, REFUSED_STREAM), None);
         }
     }
 
     /// Counts the request that was refused, if one was, and tells the journal. `error` is what
     /// hyper says.
-    pub(super) fn tell_refusal(&self, error: Option<&hyper::Error>) {
+    pub(super) fn tell_refusal(
+        &self,
+        worker: &Worker,
+        listener: &HttpListener,
+        error: Option<&hyper::Error>,
+    ) {
         let parse_error = error.filter(|error| error.is_parse());
         let refusal = self.refusal.take().map(|refusal| *refusal).or_else(|| {
             // Behind another request in the same read, it was answered by hyper itself.
@@ -84,9 +92,8 @@ impl HttpSession {
             Some(RefusedHead { answer, path: None, came: self.since.get() })
         });
         let Some(RefusedHead { answer, path, came }) = refusal else { return };
-        self.count_refused(came.elapsed(), answer.code);
-        let begun = self.worker.journal.begin("http", Some(self.peer()), came);
-        let Some(mut entry) = begun else { return };
+        count(worker, listener, came.elapsed(), answer.code);
+        let Some(mut entry) = worker.journal.begin("http", Some(self.peer()), came) else { return };
         if let Some(path) = path.filter(|_| entry.is_told()) {
             note_path(&mut entry, &path, 0, |_| None);
         }
@@ -96,13 +103,13 @@ impl HttpSession {
         };
         entry.failed(&CallError::new(answer.code, message), None);
     }
+}
 
-    /// Counts a request that was refused before it was one.
-    fn count_refused(&self, latency: Duration, code: Code) {
-        let stats = &self.listener.stats[self.worker.index];
-        stats.started();
-        stats.finished(latency, Some(code as u8));
-    }
+/// Counts a request that was refused before it was one.
+fn count(worker: &Worker, listener: &HttpListener, latency: Duration, code: Code) {
+    let stats = &listener.stats[worker.index];
+    stats.started();
+    stats.finished(latency, Some(code as u8));
 }
 
 /// What is wrong with a head of HTTP/1, if it is one of what callers bring about.
