@@ -12,7 +12,9 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use wire::{Account, Budget, Group};
 
-use crate::config::{AppCapacity, AppConfig, ClusterPolicy, ClusterRules, ExportConfig};
+use crate::config::{
+    self, AppCapacity, AppConfig, ClusterPolicy, ClusterRules, Config, ExportConfig,
+};
 use crate::connections::Connections;
 use crate::error::Code;
 use crate::facts::CallFacts;
@@ -30,6 +32,21 @@ pub(crate) const NOWHERE: (&str, u16) = ("127.0.0.1", 1);
 
 /// Longest time that anything may take that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The configuration of an agent that exports one service of an app, at an address where nothing
+/// listens.
+pub(crate) fn exporting(app: &str) -> Config {
+    let text = format!(
+        "[[registry]]
+        kind = 'etcd'
+        [link]
+        listen = '127.0.0.1:1'
+        [[export]]
+        interface = 'com.acme.Echo'
+        app = '{app}'"
+    );
+    config::parse(&text, "test.toml").unwrap()
+}
 
 /// Runs a test where upstreams can begin to connect. They get no further, unless the test waits.
 pub(crate) fn on_worker(test: impl AsyncFnOnce()) {

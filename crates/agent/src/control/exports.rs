@@ -455,7 +455,7 @@ mod tests {
 
     use super::*;
     use crate::error::Code;
-    use crate::testing::on_worker;
+    use crate::testing::{exporting, on_worker};
 
     /// Consumers choose the serialization by this parameter, and read times in milliseconds.
     #[test]
@@ -505,21 +505,11 @@ mod tests {
         assert!(matches!(polled, Poll::Ready(Err(_))));
     }
 
-    const CONFIG: &str = "
-        [[registry]]
-        kind = 'etcd'
-        [link]
-        listen = '127.0.0.1:1'
-        [[export]]
-        interface = 'com.acme.Echo'
-        app = 'dubbo://127.0.0.1:1'
-    ";
-
     /// An export that comes and goes with each reload leaves nothing behind.
     #[test]
     fn farewells_that_are_over_are_forgotten() {
         on_worker(async || {
-            let config = crate::config::parse(CONFIG, "test.toml").unwrap();
+            let config = exporting("dubbo://127.0.0.1:1");
             let memory = RegistryConfig::Memory(MemoryHub::new());
             let registries = vec![("main".to_owned(), Registry::open(memory).unwrap())];
             let (addresses, hub) = (Addresses::default(), Hub::new(&Code::NAMES));

@@ -86,21 +86,11 @@ async fn follow(gate: Arc<SharedGate>, registry: Registry, service: ServiceKey) 
 mod tests {
     use super::*;
     use crate::error::Code;
-
-    const CONFIG: &str = "
-        [[registry]]
-        kind = 'etcd'
-        [link]
-        listen = '127.0.0.1:1'
-        [[export]]
-        interface = 'com.acme.Echo'
-        app = 'dubbo://127.0.0.1:1'
-        capacity = 1
-    ";
+    use crate::testing::exporting;
 
     #[test]
     fn an_app_has_the_same_gate_again_while_anybody_uses_it() {
-        let config = crate::config::parse(CONFIG, "test.toml").unwrap();
+        let config = exporting("dubbo://127.0.0.1:1");
         let none = Config { exports: Vec::new(), ..config.clone() };
         let mut gates = Gates::new(Hub::new(&Code::NAMES), 1);
         gates.follow(&config, &[]);

@@ -163,21 +163,11 @@ mod tests {
     use crate::error::Code;
     use crate::gate::SharedGate;
     use crate::metrics::Hub;
-    use crate::testing::{on_worker, pool, until};
-
-    const CONFIG: &str = "
-        [[registry]]
-        kind = 'etcd'
-        [link]
-        listen = '127.0.0.1:1'
-        [[export]]
-        interface = 'com.acme.Echo'
-        app = 'http://127.0.0.1:1'
-    ";
+    use crate::testing::{exporting, on_worker, pool, until};
 
     /// An export of an app that nobody can reach, and the task that asks for the app.
     fn export() -> (Rc<Backend>, AbortHandle) {
-        let config = crate::config::parse(CONFIG, "test.toml").unwrap();
+        let config = exporting("http://127.0.0.1:1");
         let [export] = &config.exports[..] else { panic!("there is one") };
         let shared = Arc::new(SharedGate::new(export.app.address(), export.capacity, 1));
         let gate = GateSetup { shared: &shared, worker: 0, gates: &Gates::default() };
