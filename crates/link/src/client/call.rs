@@ -25,7 +25,7 @@ use wire::Share;
 
 /// How often one call is made again because the server has refused it unbegun, or, if it is
 /// idempotent, because its connection broke.
-const MAX_RESTARTS: u32 = 4;
+const MAX_RESTARTS: u16 = 4;
 /// Buffers for encoding that have grown beyond this are given back.
 const KEEP_LEN: usize = 256 * 1024;
 /// Payloads from here on are handed over without a further copy.
@@ -46,7 +46,9 @@ pub struct Call<'a, Req: 'static, Resp: 'static, E: 'static = crate::NoError> {
     meta: Vec<(String, String)>,
     one_way: bool,
     deadline: Option<Instant>,
-    n_restarts: u32,
+    n_restarts: u16,
+    /// A connection broke while the call was out.
+    has_broken: bool,
     pub(super) begun: Option<Begun>,
     pub(super) stream_in: bool,
     pub(super) stream_out: bool,
@@ -86,6 +88,7 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
             one_way,
             deadline: None,
             n_restarts: 0,
+            has_broken: false,
             begun: None,
             stream_in: false,
             stream_out: false,
@@ -144,7 +147,7 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
     fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Response>, Failure>> {
         loop {
             let Some(begun) = &self.begun else {
-                self.begin(cx.waker())?;
+                self.begin(cx.waker()).map_err(|failure| self.failure_of_all(failure))?;
                 if !self.one_way {
                     return Poll::Pending;
                 }
@@ -158,12 +161,27 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
             let may_restart = self.n_restarts < MAX_RESTARTS;
             match outcome {
                 CallEnd::Answer(response) if response.status == Status::REFUSED && may_restart => {}
-                CallEnd::Broken(_) if self.bound.method.is_idempotent && may_restart => {}
+                CallEnd::Broken(_) if self.bound.method.is_idempotent && may_restart => {
+                    self.has_broken = true;
+                }
                 // It goes on to the next connection, and waits there as long as it may.
                 CallEnd::NotBegun => continue,
-                outcome => return Poll::Ready(self.response(outcome)),
+                outcome => {
+                    let response = self.response(outcome);
+                    return Poll::Ready(response.map_err(|failure| self.failure_of_all(failure)));
+                }
             }
             self.n_restarts += 1;
+        }
+    }
+
+    /// The failure of a call of which this is the last try's. Where a connection broke, the call may
+    /// have been done before, whatever has become of it since.
+    #[cold]
+    fn failure_of_all(&self, last: Failure) -> Failure {
+        match self.has_broken && last.is_not_begun() {
+            true => Failure::Broken(format!("then {last}")),
+            false => last,
         }
     }
 

@@ -258,6 +258,36 @@ fn an_idempotent_call_is_begun_five_times_at_most() {
     });
 }
 
+/// Its last try finds nobody. That does not make it a call that was never begun.
+#[test]
+fn a_call_that_broke_and_finds_no_server_may_have_been_done() {
+    test(|| async {
+        const STUCK: Method<(), ()> = Method::new::<Serde>("test.Count", "stuck").idempotent();
+        let begun = Gauge::default();
+        let work = begun.clone();
+        let service = Service::new("test.Count").method(&STUCK, move |_, ()| {
+            let inside = work.enter();
+            async move {
+                std::future::pending::<()>().await;
+                drop(inside);
+            }
+        });
+        let server = serve(ServerConfig::default(), service).await;
+        for when_down in [WhenDown::Wait, WhenDown::Fail] {
+            let proxy = Proxy::start(server.local_addr()).await;
+            let config = ClientConfig { when_down, timeout: Some(500 * MS), ..impatient() };
+            let client = Client::connect_with(proxy.address(), config).await.unwrap();
+            let method = client.bind(&STUCK);
+            let call = tokio::spawn(async move { method.call(()).await });
+            until(|| begun.n_now() == 1).await;
+            drop(proxy);
+            let failure = quickly(call).await.unwrap().unwrap_err();
+            assert!(!failure.failure().unwrap().is_not_begun(), "{failure}");
+            until(|| begun.n_now() == 0).await;
+        }
+    });
+}
+
 #[test]
 fn a_client_finds_a_connection_that_is_half_open() {
     test(|| async {
