@@ -182,11 +182,14 @@ impl SharedGate {
     /// How the gates stand.
     #[must_use]
     pub fn figures(&self) -> GateFigures {
+        let source = self.source();
+        // What one worker returns and another one takes meanwhile would count twice.
+        let capacity = self.lock();
         let sum = |of: fn(&OfWorker) -> u64| self.workers.iter().map(of).sum();
         GateFigures {
             app: self.app.clone(),
-            capacity: self.capacity(),
-            source: self.source(),
+            capacity: capacity.capacity(),
+            source,
             in_flight: sum(|it| it.in_flight.load(Relaxed).into()),
             waiting: sum(|it| it.waiting.load(Relaxed).into()),
             shed: sum(|it| it.shed.load(Relaxed)),
@@ -259,6 +262,9 @@ impl SharedGate {
         let mut capacity = self.lock();
         capacity.returned(now, worker, own, n_ended);
         self.wake_all(&mut capacity, Some(worker));
+        if let Some(it) = self.workers.get(worker) {
+            it.in_flight.store(own.in_flight, Relaxed);
+        }
         Some(capacity.allowance(worker))
     }
 
@@ -350,5 +356,17 @@ mod tests {
         gate.count_shed(2);
         let figures = gate.figures();
         assert_eq!((figures.in_flight, figures.waiting, figures.shed), (3, 10, 2));
+    }
+
+    /// Room that changes hands between two reports is in use once.
+    #[test]
+    fn what_a_worker_returns_is_not_in_flight() {
+        let (gate, now) =
+            (SharedGate::new("h:1".to_owned(), AppCapacity::Known(2), 2), Instant::now());
+        let report = |n| Report { demand: 3, in_flight: n, ..Report::default() };
+        gate.report(now, 0, &report(2), 1);
+        gate.returned(now, 0, Own { in_flight: 1, demand: 3 }, 1);
+        gate.report(now, 1, &report(1), 1);
+        assert_eq!(gate.figures().in_flight, 2);
     }
 }
