@@ -33,7 +33,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use dubbo_proto::ServiceKey;
 use hessian::transcode::{JsonOptions, RefStyle};
 use http::request::Parts;
@@ -319,8 +319,8 @@ async fn answer_request(
     if let Some(entry) = entry {
         entry.read_so_far(n_read.get());
     }
-    let (body, _hold) = read.inspect_err(refused)?;
-    let body = body.slice_ref(without_mark(&body));
+    let (mut body, _hold) = read.inspect_err(refused)?;
+    body.advance(body.len() - without_mark(&body).len());
     session.read_whole(head, facts);
     check_charset(head, facts, &body).inspect_err(refused)?;
     let (form, target);
