@@ -57,7 +57,8 @@ impl ByVariant {
                 let listed = wanted.group.split(',').map(str::trim);
                 let groups: BTreeSet<&str> = listed.chain([&*wanted.group]).collect();
                 let variants = groups.into_iter().map(|group| (group, &*wanted.version));
-                variants.chain([(ANY, ANY)]).flat_map(|variant| self.run(variant)).collect()
+                let of_all = self.run((ANY, ANY)).iter().filter(|it| it.is_for(wanted));
+                variants.flat_map(|variant| self.run(variant)).chain(of_all).collect()
             }
         };
         chosen.sort_unstable_by_key(|it| it.place);
@@ -90,8 +91,13 @@ impl ByVariant {
 
 impl OrderedEntry {
     fn is_for(&self, wanted: &ServiceKey) -> bool {
-        let (group, version) = self.entry.variant();
-        is_match(wanted, version, group)
+        match &self.entry {
+            Entry::Leftover(leftover) => leftover.is_for(wanted),
+            Entry::Listing(_) | Entry::Named { .. } => {
+                let (group, version) = self.entry.variant();
+                is_match(wanted, version, group)
+            }
+        }
     }
 }
 
@@ -99,6 +105,8 @@ impl OrderedEntry {
 mod tests {
     use super::*;
     use crate::address::parse_listing;
+    use crate::endpoint::{NotUsed, Unused};
+    use crate::listing::Leftover;
 
     fn entry(port: u16, params: &str) -> Entry {
         parse_listing(&format!("dubbo://h:{port}/a.B?{params}")).unwrap().into()
@@ -109,9 +117,18 @@ mod tests {
     }
 
     fn entries() -> ByVariant {
-        let any = Entry::Named { version: ANY.to_owned(), group: ANY.to_owned() };
-        let listed = [(9, "version=2"), (8, "group=g"), (7, ""), (6, "version=2"), (5, "group=a")];
-        listed.into_iter().map(|(port, params)| entry(port, params)).chain([any]).collect()
+        let unused = Unused { what: String::new(), address: None, reason: NotUsed::NoMapping };
+        let any = Leftover { version: ANY.to_owned(), group: ANY.to_owned(), unused };
+        let listed = [
+            (9, "version=2"),
+            (8, "group=g"),
+            (7, ""),
+            (6, "version=2"),
+            (5, "group=a"),
+            (4, "version=*&group=*"),
+        ];
+        let listed = listed.into_iter().map(|(port, params)| entry(port, params));
+        listed.chain([any.into()]).collect()
     }
 
     /// The same as if all were looked at, and in the same order.
@@ -125,7 +142,7 @@ mod tests {
             let mut matching: Vec<_> = entries.all().filter(|it| it.is_for(&wanted)).collect();
             matching.sort_by_key(|it| it.place);
             assert_eq!(entries.of(&wanted), matching, "{wanted}");
-            assert!(!matching.is_empty(), "what is for all is for {wanted}");
+            assert!(!matching.is_empty(), "{wanted} is told what all are told");
         }
         assert_eq!(entries.of(&key("2", "")).len(), 3);
     }
@@ -138,8 +155,8 @@ mod tests {
             let told = others.map(|it| it.entry.other_variant(&key).unwrap());
             told.map(|(version, group)| format!("{group}/{version}")).collect::<Vec<_>>()
         };
-        assert_eq!(told(&entries(), "3"), ["/", "/2", "a/", "g/"]);
-        assert_eq!(told(&entries(), "2"), ["/", "a/", "g/"]);
+        assert_eq!(told(&entries(), "3"), ["/", "/2", "*/*", "a/", "g/"]);
+        assert_eq!(told(&entries(), "2"), ["/", "*/*", "a/", "g/"]);
         let many: ByVariant = (10..99).map(|n| entry(n, &format!("version={n}"))).collect();
         assert_eq!(told(&many, "10"), ["/11", "/12", "/13", "/14", "/15"]);
     }

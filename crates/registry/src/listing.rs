@@ -50,21 +50,27 @@ pub(crate) struct Leftover {
     pub(crate) unused: Unused,
 }
 
+impl Leftover {
+    /// Whether a subscriber of `wanted` is told of it. What has [`ANY`] for both version and group
+    /// is for everybody.
+    pub(crate) fn is_for(&self, wanted: &ServiceKey) -> bool {
+        let is_of_all = self.version == ANY && self.group == ANY;
+        is_of_all || is_match(wanted, &self.version, &self.group)
+    }
+}
+
 /// What of it a subscriber of `wanted` is told of.
 pub(crate) fn unused<'a>(
     wanted: &ServiceKey,
     all: impl IntoIterator<Item = &'a Leftover>,
 ) -> Vec<Unused> {
-    let of_wanted = all.into_iter().filter(|it| is_match(wanted, &it.version, &it.group));
+    let of_wanted = all.into_iter().filter(|it| it.is_for(wanted));
     of_wanted.take(MAX_UNUSED).map(|it| it.unused.clone()).collect()
 }
 
-/// Whether a subscriber of `wanted` may use what is offered with this version and group. What has
-/// [`ANY`] for both is for everybody.
+/// Whether a subscriber of `wanted` may use what is offered with this version and group. A provider
+/// that is registered with [`ANY`] is found by who asks for that only, as in Dubbo's `UrlUtils`.
 pub(crate) fn is_match(wanted: &ServiceKey, version: &str, group: &str) -> bool {
-    if version == ANY && group == ANY {
-        return true;
-    }
     let fits = wanted.group == ANY
         || wanted.group == group
         || wanted.group.split(',').any(|wanted| wanted.trim() == group);
@@ -159,7 +165,8 @@ mod tests {
             (("", "g"), "group=g", true),
             (("", ""), "group=g", false),
             (("", ""), "version=0.0.0", true),
-            (("1.0", "g"), "version=*&group=*", true),
+            (("1.0", "g"), "version=*&group=*", false),
+            (("*", "*"), "version=*&group=*", true),
             (("1.0", "g"), "version=*&group=g", false),
         ] {
             let listing = listing(&format!("dubbo://h:1/a.B?{offered}"));
