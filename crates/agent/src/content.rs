@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use http::HeaderValue;
+pub use wire::file::without_mark;
 
 /// A media type with its parameters, as `Content-Type` has it.
 #[derive(Clone, Copy, Debug)]
@@ -74,14 +75,6 @@ impl<'a> Charset<'a> {
             () => Self::Other(name),
         }
     }
-}
-
-/// U+FEFF in UTF-8.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-
-/// The text without a byte order mark, with which some programs begin. It says nothing.
-pub fn without_mark(text: &[u8]) -> &[u8] {
-    text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
 }
 
 /// Text of ISO-8859-1.

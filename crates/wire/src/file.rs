@@ -19,8 +19,8 @@ use tokio::sync::{Semaphore, oneshot};
 
 /// Longer than any password, key or token that is one line.
 const MAX_SECRET_LEN: u64 = 64 * 1024;
-/// Some editors write it at the start of a file in UTF-8.
-const BYTE_ORDER_MARK: char = '\u{feff}';
+/// Some editors and frameworks begin a text in UTF-8 with it.
+const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// Opens a file to read it. What it is, is for the caller to see; a pipe is open at once, too.
 ///
@@ -66,8 +66,13 @@ pub fn read_text(path: &Path, max_len: u64) -> io::Result<String> {
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 
-/// Reads a secret: a file of one line. White space at its end does not count, nor does a byte order
-/// mark. The text is empty if the file is.
+/// A text without the byte order mark that it may begin with: the mark says nothing.
+pub fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(text)
+}
+
+/// Reads a secret: a file of one line. White space at its end does not count, and a byte order mark
+/// neither. The text is empty if the file is.
 ///
 /// # Errors
 /// As of [`read_text`] with a limit of 64 KiB, or there is more than one line, or a NUL.

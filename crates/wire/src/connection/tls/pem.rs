@@ -10,7 +10,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, RootCertStore};
 
 use super::error::TlsError;
-use super::pem_items::{PemFault, PemItem, pem_items, without_mark};
+use super::pem_items::{PemFault, PemItem, pem_items};
 use crate::file;
 
 /// Where PEM text is.
@@ -151,7 +151,7 @@ impl Pem {
 /// As of [`file::read`]: it may be no pipe, since it is read again for each reload or connection.
 pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = file::read(path, MAX_FILE_LEN)?;
-    let mark_len = text.len() - without_mark(&text).len();
+    let mark_len = text.len() - file::without_mark(&text).len();
     text.drain(..mark_len);
     Ok(text)
 }

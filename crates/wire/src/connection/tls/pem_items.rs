@@ -3,8 +3,8 @@
 //!
 //! Not here: what is inside an item.
 
-/// Editors of Windows put it before the text, where it hides the first item.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+use crate::file::without_mark;
+
 const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"-----END ";
 const DASHES: &[u8] = b"-----";
@@ -37,19 +37,15 @@ pub(super) struct PemItem<'a> {
     pub(super) text: &'a [u8],
 }
 
-/// The text without a mark of its byte order.
-pub(super) fn without_mark(text: &[u8]) -> &[u8] {
-    text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
-}
-
 /// Takes text apart. Lines between items are comments, and so is every line that begins with `#`.
 ///
 /// # Errors
 /// The first fault, and its line.
 pub(super) fn pem_items(text: &[u8]) -> Result<Vec<PemItem<'_>>, (usize, PemFault)> {
+    // A byte order mark would hide the first item.
     let text = without_mark(text);
     let (mut items, mut open) = (Vec::new(), None::<(PemItem<'_>, usize)>);
-    for Line { number, start, text: line } in lines(text) {
+    for PemLine { number, start, text: line } in lines(text) {
         if let Some(rest) = line.strip_prefix(BEGIN) {
             if let Some((item, _)) = open {
                 return Err((item.line, PemFault::NoEnd));
@@ -82,7 +78,7 @@ fn is_end(line: &[u8], label: &[u8]) -> bool {
     rest.is_some_and(|rest| rest.starts_with(DASHES))
 }
 
-struct Line<'a> {
+struct PemLine<'a> {
     number: usize,
     /// Where it starts in the text.
     start: usize,
@@ -91,7 +87,7 @@ struct Line<'a> {
 }
 
 /// The lines, which end with `\n`, `\r\n` or `\r`.
-fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
+fn lines(text: &[u8]) -> impl Iterator<Item = PemLine<'_>> {
     let (mut number, mut start) = (0, 0);
     std::iter::from_fn(move || {
         let rest = text.get(start..).filter(|rest| !rest.is_empty())?;
@@ -100,7 +96,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
             Some(at) => at + 1,
             None => rest.len(),
         };
-        let line = Line { number: number + 1, start, text: rest.get(..len).unwrap_or_default() };
+        let line = PemLine { number: number + 1, start, text: rest.get(..len).unwrap_or_default() };
         (number, start) = (number + 1, start + len);
         Some(line)
     })
