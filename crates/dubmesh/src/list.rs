@@ -58,7 +58,7 @@ pub(crate) fn list(args: &ListArgs) -> Exit {
         Ok(runtime) => runtime.block_on(read(args)),
         Err(error) => Err(format!("cannot start an event loop: {error}")),
     };
-    let Listed { text, is_empty, place, unasked } = match read {
+    let PrintedList { text, is_empty, place, unasked } = match read {
         Ok(listed) => listed,
         Err(message) => {
             output::say(format_args!("dubmesh list: {message}"));
@@ -84,7 +84,7 @@ pub(crate) fn list(args: &ListArgs) -> Exit {
 }
 
 /// What is printed.
-struct Listed {
+struct PrintedList {
     text: String,
     is_empty: bool,
     /// Where it would be, for the message that it is not.
@@ -93,7 +93,7 @@ struct Listed {
     unasked: Vec<Unasked>,
 }
 
-async fn read(args: &ListArgs) -> Result<Listed, String> {
+async fn read(args: &ListArgs) -> Result<PrintedList, String> {
     let is_wanted = |name: &str| args.text.as_ref().is_none_or(|text| name.contains(text));
     let mut unasked = Vec::new();
     let (shown, texts, place): (Vec<_>, Vec<_>, _) = match (&args.registry, &args.admin) {
@@ -121,7 +121,7 @@ async fn read(args: &ListArgs) -> Result<Listed, String> {
         }
         false => texts.concat(),
     };
-    Ok(Listed { text, is_empty: shown.is_empty(), place, unasked })
+    Ok(PrintedList { text, is_empty: shown.is_empty(), place, unasked })
 }
 
 async fn registered(

@@ -68,8 +68,9 @@ pub(crate) fn unused<'a>(
     of_wanted.take(MAX_UNUSED).map(|it| it.unused.clone()).collect()
 }
 
-/// Whether a subscriber of `wanted` may use what is offered with this version and group. A provider
-/// that is registered with [`ANY`] is found by who asks for that only, as in Dubbo's `UrlUtils`.
+/// Whether a subscriber of `wanted` may use what is offered with this version and group. A
+/// provider that is registered with [`ANY`] is found by who asks for that only, as in Dubbo's
+/// `UrlUtils`.
 pub(crate) fn is_match(wanted: &ServiceKey, version: &str, group: &str) -> bool {
     let fits = wanted.group == ANY
         || wanted.group == group

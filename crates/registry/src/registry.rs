@@ -9,32 +9,32 @@ use dubbo_proto::ServiceKey;
 use dubbo_proto::application::Metadata;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
-use tokio::task::AbortHandle;
 
-use crate::application::{Announcer, ApplicationLevel, Finding, can_announce};
+use crate::application::{Announcer, ApplicationLevel, can_announce};
 use crate::catalogue::{self, Catalogue};
 use crate::config::RegistryConfig;
 use crate::definitions::{
     Away, DefinitionInputs, DefinitionSources, DefinitionWatch, Definitions, Lookup, Reported,
 };
 use crate::directory::Presence;
-use crate::endpoint::{EndpointKey, Freshness, RegisterMode, Registration, Snapshot};
-use crate::entry_list::{ListFeed, listed_as};
+use crate::endpoint::{EndpointKey, RegisterMode, Registration, Snapshot};
+use crate::entry_list::ListFeed;
 use crate::error::RegistryError;
 use crate::list_counts::ListCounts;
 use crate::patience::Patience;
-use crate::remembered::{Remembered, follow_lists};
+use crate::remembered::Remembered;
 use crate::status::RegistryStatus;
 use crate::store::{Store, Wait, Withdraw};
 use crate::stores;
-use crate::view::View;
 
+use self::feed::{Feed, count_changes};
 use self::reporting::DefinitionReport;
 
 pub use self::registered::Registered;
 use self::rule::RuleFeed;
 pub use self::rule::RuleSubscription;
 
+mod feed;
 mod registered;
 mod reporting;
 mod rule;
@@ -42,8 +42,8 @@ mod rule;
 /// A registry that says nothing about a service for so long is taken to be away.
 const LISTS_PATIENCE: Duration = Duration::from_secs(3);
 
-/// A service registry. Clones share one connection, and one watch per service, or
-/// one per interface where the store lists whole interfaces.
+/// A service registry. Clones share one connection, and one watch per service, or one per
+/// interface where the store lists whole interfaces.
 ///
 /// Watches, leases and reconnects run on the tokio runtime on which it was opened. When the last
 /// clone, subscription and registration is gone, they end.
@@ -369,40 +369,6 @@ impl Registry {
         let (refused, left_out) = (self.shared.counts.refused(), self.shared.counts.left_out());
         Activity { subscriptions, refused, left_out, ..*counted }
     }
-
-    fn start_feed(&self, service: &ServiceKey) -> Feed {
-        let Shared { applications, remembered, runtime, .. } = &*self.shared;
-        let list = self.list(service);
-        let finding = applications.as_ref().map(|level| level.find(&service.interface));
-        let found = finding.as_ref().map(|finding| finding.found());
-        let fallback = remembered.as_ref().and_then(|it| it.fallback(service));
-        let view = View::new(service.clone(), list.list(), found, fallback.clone());
-        let (sender, snapshots) = watch::channel(view.snapshot());
-        let sender = Arc::new(sender);
-        if let Some(remembered) = remembered.clone() {
-            let (sender, status) = (Arc::clone(&sender), self.status());
-            let patience = Arc::clone(self.lists_patience());
-            let lists =
-                follow_lists(remembered, service.clone(), sender, fallback, status, patience);
-            runtime.spawn(lists);
-        }
-        let task = runtime.spawn(view.run(sender)).abort_handle();
-        Feed { snapshots, task, _list: list, _finding: finding }
-    }
-
-    /// The list that has the entries of a service.
-    fn list(&self, service: &ServiceKey) -> Arc<ListFeed> {
-        let Shared { store, counts, runtime, lists, .. } = &*self.shared;
-        let listed = listed_as(store.as_ref(), service);
-        let mut lists = lists.lock().unwrap_or_else(PoisonError::into_inner);
-        lists.get(&listed).and_then(Weak::upgrade).unwrap_or_else(|| {
-            lists.retain(|_, list| 0 < list.strong_count());
-            let list = ListFeed::start(store.as_ref(), &listed, Arc::clone(counts), runtime);
-            let list = Arc::new(list);
-            lists.insert(listed, Arc::downgrade(&list));
-            list
-        })
-    }
 }
 
 /// Withdraws in two places.
@@ -418,54 +384,6 @@ fn both(one: Withdraw, other: Withdraw, runtime: &Handle) -> Withdraw {
             }
         });
     })
-}
-
-/// Counts the lists that arrive, until the feed ends.
-async fn count_changes(
-    mut snapshots: watch::Receiver<Snapshot>,
-    activity: Arc<Mutex<Activity>>,
-    patience: Arc<Patience>,
-) {
-    let change = |change: &dyn Fn(&mut Activity)| {
-        change(&mut activity.lock().unwrap_or_else(PoisonError::into_inner));
-    };
-    let mut is_known = snapshots.borrow().status != Freshness::Pending;
-    let mut n_counted = 0;
-    loop {
-        let (n_unused, status) = {
-            let snapshot = snapshots.borrow_and_update();
-            (snapshot.unused.len(), snapshot.status)
-        };
-        if status == Freshness::Current {
-            patience.handle_word();
-        }
-        change(&|activity| {
-            activity.unused = activity.unused - n_counted + n_unused;
-            if is_known {
-                activity.changes += 1;
-                activity.last_change = Some(SystemTime::now());
-            }
-        });
-        (is_known, n_counted) = (true, n_unused);
-        if snapshots.changed().await.is_err() {
-            return change(&|activity| activity.unused -= n_counted);
-        }
-    }
-}
-
-/// What is shown of a service, shared by its subscriptions.
-#[derive(Debug)]
-struct Feed {
-    snapshots: watch::Receiver<Snapshot>,
-    task: AbortHandle,
-    _list: Arc<ListFeed>,
-    _finding: Option<Arc<Finding>>,
-}
-
-impl Drop for Feed {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }
 
 /// A watch of one service's endpoints. Ends when dropped.

@@ -63,8 +63,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         registration: &Registration,
     ) -> Result<(watch::Receiver<bool>, Withdraw), RegistryError>;
 
-    /// Ends the session that the registrations belong to, and with it what is left of them. Nothing
-    /// is registered from then on.
+    /// Ends the session that the registrations belong to, and with it what is left of them.
+    /// Nothing is registered from then on.
     fn close(&self) -> Wait<'_, ()> {
         Box::pin(std::future::ready(()))
     }

@@ -71,8 +71,8 @@ pub fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(text)
 }
 
-/// Reads a secret: a file of one line. White space at its end does not count, and a byte order mark
-/// neither. The text is empty if the file is.
+/// Reads a secret: a file of one line. White space at its end does not count, and a byte order
+/// mark neither. The text is empty if the file is.
 ///
 /// # Errors
 /// As of [`read_text`] with a limit of 64 KiB, or there is more than one line, or a NUL.

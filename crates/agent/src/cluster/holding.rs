@@ -15,9 +15,9 @@ use super::{Member, Standing};
 use crate::config::ClusterPolicy;
 use crate::metrics::{HeldEndpoint, Hub};
 
-/// A provider that leaves in order takes its name off the registry before it says goodbye: an agent
-/// 2 s before, as callers take their time to hear of it. Nothing is said aloud that is over within
-/// this time.
+/// A provider that leaves in order takes its name off the registry before it says goodbye: an
+/// agent 2 s before, as callers take their time to hear of it. Nothing is said aloud that is over
+/// within this time.
 const ALOUD_AFTER: Duration = Duration::from_secs(3);
 
 /// The parameter by which an agent names the app that it stands in for.

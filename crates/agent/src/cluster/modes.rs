@@ -117,10 +117,7 @@ impl Cluster {
                     let own = attempt.replied(now, &mut reply);
                     // The first one took at least as long as all of it.
                     let took = if is_hedge { now - call.times.now } else { own };
-                    rule.latencies().borrow_mut().note(took);
-                    if is_hedge {
-                        self.count_event(MethodEvent::HedgeWon);
-                    }
+                    self.note_first(rule, took, is_hedge);
                     self.end_answered(&mut running);
                     return Ok(reply);
                 }
@@ -152,6 +149,14 @@ impl Cluster {
                 // Nobody else may be asked; those under way may still answer.
                 (None, None) => delay = Duration::MAX,
             }
+        }
+    }
+
+    /// The first answer of a race came after so long.
+    fn note_first(&self, rule: &MethodRule, took: Duration, is_hedge: bool) {
+        rule.latencies().borrow_mut().note(took);
+        if is_hedge {
+            self.count_event(MethodEvent::HedgeWon);
         }
     }
 

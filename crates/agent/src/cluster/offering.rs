@@ -192,35 +192,47 @@ impl Cluster {
                     true => self.unless_stuck(&attempt, &attempts, facts, made).await,
                 }
             };
-            let outcome = match outcome {
-                Ok(outcome) => outcome,
+            let error = match outcome {
+                Ok(Ok(mut reply)) => {
+                    // How long this task waited for its turn since is not the endpoint's doing.
+                    let at = reply.came.map_or_else(Instant::now, |came| came.at);
+                    attempt.replied(at, &mut reply);
+                    return Ok(reply);
+                }
+                Ok(Err(error)) => error,
                 Err(moved) => {
                     Moved { attempts, choice, next } = moved;
                     now = Instant::now();
                     continue;
                 }
             };
-            let error = match outcome {
-                Ok(mut reply) => {
-                    // How long this task waited for its turn since is not the endpoint's doing.
-                    let at = reply.came.map_or_else(Instant::now, |came| came.at);
-                    attempt.replied(at, &mut reply);
-                    return Ok(reply);
-                }
-                Err(error) => error,
-            };
             now = Instant::now();
-            attempts.failed(attempt.member.clone(), self.retry_of(&error, facts));
-            let left = attempt.left(now, &error);
-            attempt.failed(now, &error);
+            let error = self.end_failed(attempt, &mut attempts, now, error, facts, &mut doubt);
             // Endpoints and rules may be others by now.
             choice = self.choice(facts, draw);
             next = self.next(&attempts, now, &choice);
-            doubt.note(&error);
-            if let Err(error) = self.go_on(&next, left.unwrap_or(error)) {
+            if let Err(error) = self.go_on(&next, error) {
                 return Err(doubt.told(error));
             }
         }
+    }
+
+    /// Ends an attempt that has failed, and says what its caller is told of it.
+    #[cold]
+    fn end_failed(
+        &self,
+        attempt: Attempt,
+        attempts: &mut Attempts<Member>,
+        now: Instant,
+        error: CallError,
+        facts: &dyn CallFacts,
+        doubt: &mut Doubt,
+    ) -> CallError {
+        attempts.failed(attempt.member.clone(), self.retry_of(&error, facts));
+        let left = attempt.left(now, &error);
+        attempt.failed(now, &error);
+        doubt.note(&error);
+        left.unwrap_or(error)
     }
 
     /// Has a call wait in the line of its endpoints.

@@ -205,8 +205,8 @@ fn export_and_registry(
                 "registry \"{name}\" is a file; services cannot be registered \
                 in a file"
             );
-            let remedy = "export into a registry of kind \"etcd\", \"zookeeper\" or \"nacos\"; for a \
-                          file, write the endpoint into it by hand";
+            let remedy = "export into a registry of kind \"etcd\", \"zookeeper\" or \"nacos\"; for \
+                          a file, write the endpoint into it by hand";
             problems.add(&export.registry_place, problem, remedy);
         }
         (Some(RegistryKind::Static), _) if registers => {
@@ -278,8 +278,8 @@ fn memory_registries(places: &Places, registries: &[RegistryDraft], problems: &P
                 &draft.place,
                 "no export of this process uses this registry in memory, so nothing is ever found \
                  here",
-                "use kind = \"etcd\", \"zookeeper\", \"nacos\" or \"kubernetes\", or list endpoints in \
-                 kind = \"static\" or \"file\"",
+                "use kind = \"etcd\", \"zookeeper\", \"nacos\" or \"kubernetes\", or list endpoints \
+                 in kind = \"static\" or \"file\"",
             ),
             _ => {}
         }

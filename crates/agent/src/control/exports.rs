@@ -282,8 +282,9 @@ struct Keeper {
     leave: watch::Receiver<bool>,
     /// True when an earlier registration of the service is withdrawn, if there was one.
     after: Option<watch::Receiver<bool>>,
-    /// Closed when the registration for Dubbo's consumers has ended, which goes first. Other agents
-    /// then hear of the end by their links: a Dubbo connection cannot say that one service ends.
+    /// Closed when the registration for Dubbo's consumers has ended, which goes first. Other
+    /// agents then hear of the end by their links: a Dubbo connection cannot say that one service
+    /// ends.
     leaves_after: Option<watch::Receiver<()>>,
     _stays: Option<watch::Sender<()>>,
     readiness: Readiness,

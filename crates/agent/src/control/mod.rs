@@ -141,8 +141,7 @@ impl Control {
         check_clock(SystemTime::now())?;
         let files = reserve_files(&config)?;
         make_room(files, &listeners);
-        let hub = Hub::new(&Code::NAMES);
-        let journal = Journal::default();
+        let (hub, journal) = (Hub::new(&Code::NAMES), Journal::default());
         journal.log_to(&config.access_log)?;
         journal.sample_stages(config.process.stage_sample);
         hub.show_journal(journal.clone());
@@ -156,12 +155,10 @@ impl Control {
         hub.show_direct_gates(&direct_gates);
         let traffic = Traffic::default();
         hub.show_traffic(&traffic);
-        let registries = registries::open(&config)?;
-        let readiness = Readiness::new();
+        let (registries, readiness) = (registries::open(&config)?, Readiness::new());
         let addresses = &listeners.addresses;
-        let (of_exports, hub_of_exports) = (registries.clone(), hub.clone());
-        let mut exports =
-            Exports::new(&config, addresses, of_exports, readiness.clone(), hub_of_exports);
+        let (known, ready) = (registries.clone(), readiness.clone());
+        let mut exports = Exports::new(&config, addresses, known, ready, hub.clone());
         exports.follow_apps(&config);
         let offers: Vec<_> = config.exports.iter().map(|export| exports.offer(export)).collect();
         let setup = |index| WorkerSetup {

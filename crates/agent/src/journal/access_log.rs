@@ -202,8 +202,8 @@ impl Queue {
         Some(Batch { records, new_target: state.new_target.take() })
     }
 
-    /// The thread is done with the calls that it took: so many are written, and so many lost. Gives
-    /// how many lines were lost before.
+    /// The thread is done with the calls that it took: so many are written, and so many lost.
+    /// Gives how many lines were lost before.
     fn count(&self, n_written: u64, n_lost: u64) -> u64 {
         let mut state = self.lock();
         state.n_taken = 0;

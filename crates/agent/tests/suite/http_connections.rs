@@ -199,6 +199,14 @@ fn a_call_that_is_given_up_takes_its_connection_with_it() {
     });
 }
 
+fn chunked(body: &str) -> Does {
+    Does::Bytes(format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{body}").into())
+}
+
+fn chunk_of(len: usize) -> String {
+    format!("{len:x}\r\n{}\r\n", "1".repeat(len))
+}
+
 #[test]
 fn what_goes_wrong_on_the_way_is_told() {
     let app = TestApp::start(|request| match request.path.rsplit('/').next().unwrap() {
@@ -207,37 +215,10 @@ fn what_goes_wrong_on_the_way_is_told() {
         "close" => Does::Close(Vec::new()),
         "half" => Does::Close(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n[1".to_vec()),
         "long" => Does::json("1".repeat(2000)),
-        "chunks" => Does::Bytes(
-            [
-                &b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"[..],
-                &b"190\r\n"[..],
-                &[b'1'; 400],
-                b"\r\n190\r\n",
-                &[b'1'; 400],
-                b"\r\n190\r\n",
-                &[b'1'; 400],
-                b"\r\n0\r\n\r\n",
-            ]
-            .concat(),
-        ),
-        "no-length" => {
-            Does::Bytes(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n1".to_vec())
-        }
-        "trailers" => Does::Bytes(
-            [
-                &b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\n1\r\n0\r\n"[..],
-                &b"x: y\r\n".repeat(20_000),
-            ]
-            .concat(),
-        ),
-        "extension" => Does::Bytes(
-            [
-                &b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;"[..],
-                &[b'a'; 40_000],
-                b"\r\n1\r\n0\r\n\r\n",
-            ]
-            .concat(),
-        ),
+        "chunks" => chunked(&format!("{0}{0}{0}0\r\n\r\n", chunk_of(400))),
+        "no-length" => chunked("zz\r\n1"),
+        "trailers" => chunked(&format!("{}0\r\n{}", chunk_of(1), "x: y\r\n".repeat(20_000))),
+        "extension" => chunked(&format!("1;{}\r\n1\r\n0\r\n\r\n", "a".repeat(40_000))),
         "fields" => {
             let fields = "a: b\r\n".repeat(150);
             Does::Bytes(format!("HTTP/1.1 200 OK\r\n{fields}content-length: 0\r\n\r\n").into())

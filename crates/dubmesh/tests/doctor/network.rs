@@ -35,9 +35,9 @@ const N_TRIES: u32 = 3;
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Runs a test on a network. `name` is what the test runner calls it.
-fn on_network(name: &str, shape: Shape, test: fn(&Line)) {
+fn on_network(name: &str, shape: Shape, test: fn(&TestNetwork)) {
     if std::env::var_os(INSIDE).is_some() {
-        return test(&Line::start(shape));
+        return test(&TestNetwork::start(shape));
     }
     let may_not = network::in_own_namespace(&Command::new("true")).output().map_or_else(
         |error| Some(error.to_string()),
@@ -65,14 +65,14 @@ fn on_network(name: &str, shape: Shape, test: fn(&Line)) {
 }
 
 /// A network, and the thread that carries its packets.
-struct Line {
+struct TestNetwork {
     network: Network,
     loss: Loss,
     is_over: Arc<AtomicBool>,
     carrying: Option<thread::JoinHandle<()>>,
 }
 
-impl Line {
+impl TestNetwork {
     fn start(shape: Shape) -> Self {
         let mut bridge = Bridge::new(shape).unwrap();
         let (network, loss) = (Network::of(&bridge), bridge.loss());
@@ -115,7 +115,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for TestNetwork {
     fn drop(&mut self) {
         self.is_over.store(true, Relaxed);
         self.carrying.take().into_iter().for_each(|carrying| drop(carrying.join()));

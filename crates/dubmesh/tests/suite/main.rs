@@ -11,6 +11,7 @@ mod list_running;
 mod logs;
 mod memory;
 mod one_way;
+mod running;
 mod tap;
 mod top;
 mod transfer;

@@ -175,8 +175,8 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
         }
     }
 
-    /// The failure of a call of which this is the last try's. Where a connection broke, the call may
-    /// have been done before, whatever has become of it since.
+    /// The failure of a call of which this is the last try's. Where a connection broke, the call
+    /// may have been done before, whatever has become of it since.
     #[cold]
     fn failure_of_all(&self, last: Failure) -> Failure {
         match self.has_broken && last.is_not_begun() {

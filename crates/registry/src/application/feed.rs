@@ -77,7 +77,7 @@ impl Feed {
         let mut kept = Kept::new(name, source.grace(), |_| true);
         kept.count_in(Arc::clone(counts));
         let list = List { kept };
-        let (listing, listed) = watch::channel(Listed::default());
+        let (listing, listed) = watch::channel(ListedInstances::default());
         let watch = source.instances(application);
         let following = runtime.spawn(follow(watch, list, listing.into()));
         let (sender, resolved) = watch::channel(Resolved::default());
@@ -106,20 +106,20 @@ struct List {
 }
 
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-struct Listed {
+struct ListedInstances {
     is_known: bool,
     instances: Arc<[(EntryKey, Arc<Instance>)]>,
     bad: Arc<[(String, String)]>,
 }
 
 impl Followed<Arc<Instance>> for List {
-    type Shown = Listed;
+    type Shown = ListedInstances;
 
     fn kept(&mut self) -> &mut Kept<Arc<Instance>> {
         &mut self.kept
     }
 
-    fn show(&self) -> Listed {
+    fn show(&self) -> ListedInstances {
         let entries = self.kept.entries();
         let instances = entries.map(|(key, instance)| (key.clone(), Arc::clone(instance)));
         // No more are shown: there may be thousands, with each change.
@@ -127,7 +127,7 @@ impl Followed<Arc<Instance>> for List {
         let bad = bad.map(|(key, error)| (shown_key(key), error.to_string()));
         let refusal = self.kept.refusal();
         let refused = refusal.map(|error| (self.kept.name().to_owned(), error.to_owned()));
-        Listed {
+        ListedInstances {
             is_known: self.kept.freshness() != Freshness::Pending,
             instances: instances.collect(),
             bad: refused.into_iter().chain(bad).collect(),
@@ -161,7 +161,7 @@ struct Fetched {
 struct Resolver {
     application: String,
     source: Arc<dyn Applications>,
-    listed: watch::Receiver<Listed>,
+    listed: watch::Receiver<ListedInstances>,
     revisions: HashMap<String, Revision>,
     /// What each instance offered when that was known last.
     last: HashMap<EntryKey, Arc<Metadata>>,
@@ -200,7 +200,7 @@ impl Resolver {
     }
 
     /// Forgets what no instance has any more.
-    fn forget(&mut self, listed: &Listed) {
+    fn forget(&mut self, listed: &ListedInstances) {
         let revisions: HashSet<_> =
             listed.instances.iter().filter_map(|(_, instance)| instance.revision()).collect();
         self.revisions.retain(|revision, it| it.is_asked || revisions.contains(&**revision));
@@ -209,7 +209,7 @@ impl Resolver {
     }
 
     /// Asks for the revisions that are missing.
-    fn fetch(&mut self, listed: &Listed) {
+    fn fetch(&mut self, listed: &ListedInstances) {
         let mut holders = HashMap::<&str, Vec<&Arc<Instance>>>::new();
         for (_, instance) in &*listed.instances {
             let Some(revision) = instance.revision() else { continue };
@@ -272,7 +272,7 @@ impl Resolver {
         }
     }
 
-    fn publish(&mut self, listed: &Listed) {
+    fn publish(&mut self, listed: &ListedInstances) {
         let mut is_settled = listed.is_known;
         let mut instances = Vec::with_capacity(listed.instances.len());
         for (key, instance) in &*listed.instances {

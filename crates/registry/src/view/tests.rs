@@ -14,9 +14,9 @@ use crate::store::{Change, Item, Known, News};
 const GRACE: Duration = Duration::from_secs(30);
 
 /// A list, and one who sees it.
-struct Listed(KeptList);
+struct SharedList(KeptList);
 
-impl Listed {
+impl SharedList {
     fn kept(&mut self) -> &mut Kept<Entry> {
         self.0.kept()
     }
@@ -31,8 +31,8 @@ impl Listed {
     }
 }
 
-fn view() -> Listed {
-    Listed(KeptList::new("a.B".to_owned(), GRACE))
+fn view() -> SharedList {
+    SharedList(KeptList::new("a.B".to_owned(), GRACE))
 }
 
 fn item(port: u16) -> Item {
@@ -58,7 +58,7 @@ fn gone(port: u16) -> News {
 }
 
 #[track_caller]
-fn shows(view: &Listed, status: Freshness, ports: &[u16]) {
+fn shows(view: &SharedList, status: Freshness, ports: &[u16]) {
     let snapshot = view.snapshot();
     let shown: Vec<u16> = snapshot.endpoints.iter().map(|endpoint| endpoint.port).collect();
     assert_eq!((snapshot.status, shown.as_slice()), (status, ports));
@@ -165,7 +165,7 @@ fn what_is_known_at_once_may_be_stale() {
 /// A server may say as much as it likes; who asks for the service hears the beginning of it.
 #[test]
 fn a_refusal_is_told_in_short_and_for_as_long_as_it_lasts() {
-    let told = |view: &Listed| view.snapshot().unused.iter().map(ToString::to_string).collect();
+    let told = |view: &SharedList| view.snapshot().unused.iter().map(ToString::to_string).collect();
     let mut view = view();
     view.kept().handle_refused(&"é".repeat(10_000));
     let shown: Vec<String> = told(&view);

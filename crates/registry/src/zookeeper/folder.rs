@@ -1,5 +1,5 @@
-//! A folder of a service, which may be closed to us: an agent with a user makes folders that others
-//! may not read.
+//! A folder of a service, which may be closed to us: an agent with a user makes folders that
+//! others may not read.
 //!
 //! Invariant: only a folder that was read loses names, unless the servers have lost their history.
 

@@ -4,9 +4,9 @@
 //! [`arguments`] turns what came into JSON, [`request`] makes the HTTP request (its path by a
 //! [`template`](crate::config::http_app::template)), [`pool`] sends it over a connection to the
 //! app's [`AppOrigin`](crate::config::http_app::origin::AppOrigin), [`interim`] bounds the interim
-//! answers of that app, [`reply`] makes a Dubbo reply of the answer. [`generic`] knows the calls of
-//! callers without classes, [`bean`] what some of them write in the place of objects, [`health`]
-//! whether the app is there.
+//! answers of that app, [`reply`] makes a Dubbo reply of the answer. [`generic`] knows the calls
+//! of callers without classes, [`bean`] what some of them write in the place of objects,
+//! [`health`] whether the app is there.
 //!
 //! Invariant: every call is ended exactly once, also when its caller has gone away.
 

@@ -80,7 +80,7 @@ struct Idle {
 struct KeptConnection {
     sender: SendRequest<Full<Bytes>>,
     /// What the table of connections knows of it. It ends with the connection.
-    listed: Weak<Listed>,
+    listed: Weak<PooledConnection>,
     /// Counts its bytes.
     meter: Arc<Meter>,
     interim: InterimCount,
@@ -88,7 +88,7 @@ struct KeptConnection {
 
 /// A connection as the table shows it.
 #[derive(Default)]
-struct Listed {
+struct PooledConnection {
     is_calling: Cell<bool>,
     /// What the request takes of the budget.
     request_bytes: Cell<usize>,
@@ -96,7 +96,7 @@ struct Listed {
     answer_bytes: Cell<usize>,
 }
 
-impl Session for Listed {
+impl Session for PooledConnection {
     /// A connection without a call holds nobody up, and a call ends by itself.
     fn drain(&self) {}
 
@@ -137,7 +137,7 @@ impl KeptConnection {
         });
     }
 
-    fn note(&self, note: impl FnOnce(&Listed)) {
+    fn note(&self, note: impl FnOnce(&PooledConnection)) {
         if let Some(listed) = self.listed.upgrade() {
             note(&listed);
         }
@@ -357,7 +357,7 @@ impl HttpPool {
             .handshake(AppStream::new(stream, interim.clone()))
             .await
             .map_err(|error| self.error(Code::Unreachable, self.said(&error)))?;
-        let listed = Rc::new(Listed::default());
+        let listed = Rc::new(PooledConnection::default());
         if let Some(worker) = &self.worker {
             worker.connections.add(facts, Arc::clone(&meter), Direction::Upstream, &listed);
         }
@@ -503,7 +503,7 @@ mod tests {
 
     #[test]
     fn a_connection_counts_a_call_until_its_end() {
-        let listed = Rc::new(Listed::default());
+        let listed = Rc::new(PooledConnection::default());
         assert_eq!((listed.activity().doing, listed.activity().in_flight), ("idle", 0));
         listed.is_calling.set(true);
         listed.request_bytes.set(3);

@@ -87,11 +87,9 @@ fn exports_that_their_registry_cannot_hold() {
         parse(&format!("[[registry]]\nkind = 'memory'\n{rest}"), "a.toml").unwrap().warnings;
     assert_eq!(
         warned.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        [
-            "a.toml:1: registry.name: no ingress of this process uses this registry in memory, so no \
-          agent finds what is exported here; use kind = \"etcd\", \"zookeeper\" or \"nacos\", unless \
-          callers know this agent's address"
-        ]
+        ["a.toml:1: registry.name: no ingress of this process uses this registry in memory, so \
+             no agent finds what is exported here; use kind = \"etcd\", \"zookeeper\" or \"nacos\", \
+             unless callers know this agent's address"]
     );
     let memory = GOOD.replace("etcd", "memory");
     assert_errors(&format!("{memory}{rest}"), &[]);

@@ -179,90 +179,107 @@ fn is_old(incompatible: &PeerIncompatible) -> bool {
 }
 
 fn in_words(error: &Error, peer: &str) -> String {
-    use AlertDescription as Alert;
-    use CertificateError as Bad;
-
     match error {
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
             format!("the {peer} does not speak TLS")
         }
         Error::NoCertificatesPresented => format!("the {peer} showed no certificate"),
-        Error::InvalidCertificate(Bad::UnknownIssuer) => format!(
+        Error::InvalidCertificate(bad) => certificate_in_words(bad, peer),
+        Error::AlertReceived(alert) => alert_in_words(*alert, peer),
+        Error::NoApplicationProtocol => no_protocol(peer),
+        Error::PeerIncompatible(old) if is_old(old) => {
+            format!("the {peer} does not speak TLS 1.2 or 1.3 ({old:?}); it needs a newer version")
+        }
+        Error::PeerIncompatible(other) => format!(
+            "the {peer} speaks TLS, but takes none of the ciphers or keys of this side ({other:?})"
+        ),
+        error => unexplained(error),
+    }
+}
+
+/// What is wrong with the certificate of a peer.
+fn certificate_in_words(bad: &CertificateError, peer: &str) -> String {
+    use CertificateError as Bad;
+
+    let error = || Error::InvalidCertificate(bad.clone());
+    match bad {
+        Bad::UnknownIssuer => format!(
             "the {peer}'s certificate does not come from a trusted authority; trust the one that \
              signed it (ca_file), and have the {peer} show those between the two"
         ),
         // The true authority may have the same name as a trusted one, such as itself before its
         // key was renewed. And a short key makes no signature that counts.
-        Error::InvalidCertificate(Bad::BadSignature) => format!(
+        Bad::BadSignature => format!(
             "the {peer}'s certificate does not come from a trusted authority, or a key is too \
              short; trust the one that signed it (ca_file), and let RSA keys have 2048 bits or more"
         ),
-        Error::InvalidCertificate(
-            Bad::UnsupportedSignatureAlgorithmContext { .. }
-            | Bad::UnsupportedSignatureAlgorithmForPublicKeyContext { .. },
-        ) => format!(
+        Bad::UnsupportedSignatureAlgorithmContext { .. }
+        | Bad::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => format!(
             "the {peer}'s certificate, or its authority's, has a key of a kind that cannot be \
              checked; {KEYS_THAT_WORK}"
         ),
-        Error::InvalidCertificate(
-            Bad::Expired
-            | Bad::ExpiredContext { .. }
-            | Bad::NotValidYet
-            | Bad::NotValidYetContext { .. },
-        ) => {
-            format!(
-                "the {peer}'s certificate is out of date ({error}); have a new one made, and check \
-                 the clocks"
-            )
-        }
-        Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
-            format!(
-                "the {peer}'s certificate is for another name ({error}); have one made with this \
-                 name in its subjectAltName"
-            )
-        }
-        Error::InvalidCertificate(Bad::Other(other)) if is_authority(other) => format!(
+        Bad::Expired
+        | Bad::ExpiredContext { .. }
+        | Bad::NotValidYet
+        | Bad::NotValidYetContext { .. } => format!(
+            "the {peer}'s certificate is out of date ({}); have a new one made, and check the \
+             clocks",
+            error()
+        ),
+        Bad::NotValidForName | Bad::NotValidForNameContext { .. } => format!(
+            "the {peer}'s certificate is for another name ({}); have one made with this name in \
+             its subjectAltName",
+            error()
+        ),
+        Bad::Other(other) if is_authority(other) => format!(
             "the {peer}'s certificate belongs to an authority (CA:TRUE), like those that openssl \
              req -x509 makes; have the authority sign one for the {peer}, as docs/certificates.md \
              shows"
         ),
-        Error::AlertReceived(Alert::CertificateRequired) => {
-            format!(
-                "the {peer} requires a certificate, but none was shown; set cert_file and key_file"
-            )
-        }
+        _ => unexplained(&error()),
+    }
+}
+
+/// What a peer says before it ends a handshake.
+fn alert_in_words(alert: AlertDescription, peer: &str) -> String {
+    use AlertDescription as Alert;
+
+    match alert {
+        Alert::CertificateRequired => format!(
+            "the {peer} requires a certificate, but none was shown; set cert_file and key_file"
+        ),
         // So say Go's servers, etcd among them, in both cases.
-        Error::AlertReceived(Alert::BadCertificate) => format!(
+        Alert::BadCertificate => format!(
             "the {peer} refused our certificate, or requires one, but none was shown \
              (BadCertificate)"
         ),
-        Error::AlertReceived(
-            alert @ (Alert::UnknownCA
-            | Alert::UnsupportedCertificate
-            | Alert::CertificateRevoked
-            | Alert::CertificateExpired
-            | Alert::CertificateUnknown
-            | Alert::DecryptError
-            | Alert::AccessDenied),
-        ) => format!("the {peer} refused our certificate ({alert:?}); its log says why"),
-        Error::NoApplicationProtocol | Error::AlertReceived(Alert::NoApplicationProtocol) => {
-            format!("the {peer} speaks TLS, but not this protocol over it (ALPN)")
+        Alert::UnknownCA
+        | Alert::UnsupportedCertificate
+        | Alert::CertificateRevoked
+        | Alert::CertificateExpired
+        | Alert::CertificateUnknown
+        | Alert::DecryptError
+        | Alert::AccessDenied => {
+            format!("the {peer} refused our certificate ({alert:?}); its log says why")
         }
-        Error::PeerIncompatible(old) if is_old(old) => {
-            format!("the {peer} does not speak TLS 1.2 or 1.3 ({old:?}); it needs a newer version")
-        }
-        Error::AlertReceived(Alert::ProtocolVersion) => format!(
+        Alert::NoApplicationProtocol => no_protocol(peer),
+        Alert::ProtocolVersion => format!(
             "the {peer} does not speak TLS 1.2 or 1.3 (ProtocolVersion); it needs a newer version"
         ),
-        Error::PeerIncompatible(other) => format!(
-            "the {peer} speaks TLS, but takes none of the ciphers or keys of this side ({other:?})"
+        Alert::HandshakeFailure => format!(
+            "the {peer} speaks TLS, but takes none of the ciphers of this side, or its key is of \
+             a kind that does not work here (HandshakeFailure); {KEYS_THAT_WORK}"
         ),
-        Error::AlertReceived(Alert::HandshakeFailure) => format!(
-            "the {peer} speaks TLS, but takes none of the ciphers of this side, or its key is of a \
-             kind that does not work here (HandshakeFailure); {KEYS_THAT_WORK}"
-        ),
-        error => format!("TLS failed: {error}"),
+        other => unexplained(&Error::AlertReceived(other)),
     }
+}
+
+fn no_protocol(peer: &str) -> String {
+    format!("the {peer} speaks TLS, but not this protocol over it (ALPN)")
+}
+
+fn unexplained(error: &Error) -> String {
+    format!("TLS failed: {error}")
 }
 
 #[cfg(test)]

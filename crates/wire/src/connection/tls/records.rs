@@ -19,8 +19,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// which was 1.7 times as many system calls under load.
 const RECORDS_LEN: usize = 32 * 1024;
 
-/// The longest ClientHello, with the headers of its records. Those of browsers have less than 2 KiB
-/// with keys against quantum computers. Rustls itself would keep 64 KiB for everybody.
+/// The longest ClientHello, with the headers of its records. Those of browsers have less than 2
+/// KiB with keys against quantum computers. Rustls itself would keep 64 KiB for everybody.
 pub(super) const MAX_HELLO_LEN: usize = 16 * 1024;
 /// The room that rustls has beside what it keeps, to read the next piece.
 const NEXT_PIECE_LEN: usize = 4 * 1024;
