@@ -93,8 +93,8 @@ impl Cluster {
         let max_attempts = n.max(all.limits().max_attempts);
         let limits = AttemptLimits { max_attempts, deadline };
         let mut attempts = Attempts::new(limits).with_draw(all.draw());
-        let (mut running, mut doubt) = (Running::default(), Doubt::default());
-        let draw = CallDraw(all.draw());
+        let (mut running, mut doubt, draw) =
+            (Running::default(), Doubt::default(), CallDraw(all.draw()));
         // Those who wait in line come first.
         let is_behind = self.lines.has_waiting(self.choice(call, draw).allowed.as_ref());
         while !is_behind

@@ -144,18 +144,8 @@ impl Cluster {
         facts: &dyn CallFacts,
         mut make: impl AsyncFnMut(&Attempt, Instant) -> Outcome,
     ) -> Outcome {
-        self.last_call.set(now);
-        if attempts.is_first() {
-            self.budget.borrow_mut().call();
-        }
-        let draw = CallDraw(attempts.draw());
-        let mut doubt = Doubt::default();
-        let mut choice = self.choice(facts, draw);
-        let is_behind = attempts.is_first() && self.lines.has_waiting(choice.allowed.as_ref());
-        let mut next = match is_behind {
-            true => Next::Queue,
-            false => self.next(&attempts, now, &choice),
-        };
+        let (draw, mut doubt) = (CallDraw(attempts.draw()), Doubt::default());
+        let (mut choice, mut next) = self.begin_offer(now, &attempts, facts, draw);
         loop {
             let attempt = match next {
                 Next::Queue => {
@@ -215,6 +205,25 @@ impl Cluster {
                 return Err(doubt.told(error));
             }
         }
+    }
+
+    /// Where a call goes first, behind those who wait in line already.
+    #[inline]
+    fn begin_offer(
+        &self,
+        now: Instant,
+        attempts: &Attempts<Member>,
+        facts: &dyn CallFacts,
+        draw: CallDraw,
+    ) -> (Choice, Next) {
+        self.last_call.set(now);
+        if attempts.is_first() {
+            self.budget.borrow_mut().call();
+        }
+        let choice = self.choice(facts, draw);
+        let is_behind = attempts.is_first() && self.lines.has_waiting(choice.allowed.as_ref());
+        let next = if is_behind { Next::Queue } else { self.next(attempts, now, &choice) };
+        (choice, next)
     }
 
     /// Ends an attempt that has failed, and says what its caller is told of it.
