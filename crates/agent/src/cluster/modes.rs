@@ -90,8 +90,7 @@ impl Cluster {
     ) -> Outcome {
         let Times { mut now, deadline } = call.times;
         let all = self.attempts(deadline);
-        let max_attempts = n.max(all.limits().max_attempts);
-        let limits = AttemptLimits { max_attempts, deadline };
+        let limits = AttemptLimits { max_attempts: n.max(all.limits().max_attempts), deadline };
         let mut attempts = Attempts::new(limits).with_draw(all.draw());
         let (mut running, mut doubt, draw) =
             (Running::default(), Doubt::default(), CallDraw(all.draw()));
