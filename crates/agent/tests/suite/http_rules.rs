@@ -7,6 +7,7 @@ use crate::support::{
 use agent::Agent;
 use registry::MemoryHub;
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 
 /// An agent beside a provider that behaves.
 struct Setup {
@@ -358,16 +359,21 @@ fn attachments_have_case_and_type() {
     let agent = consumer(&hub, "");
     check_attachments(&agent);
     drop(straight);
-    let _exporting = provider_agent(&hub, provider.addr);
-    wait_until("its registration", || {
-        let urls = hub.urls();
-        let is_alone = urls.iter().all(|url| url.starts_with("link://"));
-        (is_alone && !urls.is_empty()).then_some(())
-    });
-    wait_until("the provider's agent", || {
-        (call(&agent, "nothing", &[], "[]").status == 200).then_some(())
-    });
+    let _exporting = agent_instead(&[&agent], &hub, provider.addr);
     check_attachments(&agent);
+}
+
+/// A provider's agent, known to consumers who have forgotten the provider itself: what they call
+/// from now on passes the agent.
+fn agent_instead(consumers: &[&Agent], hub: &MemoryHub, provider: SocketAddr) -> Agent {
+    let all_answer = |status: u16| {
+        let answers = |agent: &&Agent| call(agent, "nothing", &[], "[]").status == status;
+        consumers.iter().all(answers).then_some(())
+    };
+    wait_until("nobody offers the service", || all_answer(404));
+    let exporting = provider_agent(hub, provider);
+    wait_until("the provider's agent", || all_answer(200));
+    exporting
 }
 
 #[test]
@@ -389,15 +395,9 @@ fn a_provider_is_told_how_much_time_is_left() {
     let silent = consumer(&hub, "\n[defaults]\ntell_time_left = false");
     assert_eq!(left(&attached(&silent, "20000")), None);
     drop(straight);
-    let _exporting = provider_agent(&hub, provider.addr);
-    wait_until("the provider's agent", || {
-        (call(&agent, "nothing", &[], "[]").status == 200).then_some(())
-    });
+    let _exporting = agent_instead(&[&agent, &silent], &hub, provider.addr);
     let ms = left(&attached(&agent, "30000")).unwrap();
     assert!((1..=30_000).contains(&ms), "{ms}");
-    wait_until("the provider's agent, for the other one", || {
-        (call(&silent, "nothing", &[], "[]").status == 200).then_some(())
-    });
     let untold = attached(&silent, "30000");
     assert_eq!(left(&untold), None, "the caller's agent says so, over a link, too: {untold}");
     assert!(!untold.to_string().contains("dubmesh."), "the app has no use for it: {untold}");
