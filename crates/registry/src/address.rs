@@ -40,7 +40,14 @@ pub(crate) fn listing(url: DubboUrl) -> Option<Listing> {
         params = params.with(PATH, &url.path);
     }
     let endpoint = Endpoint::of_params(protocol, &url.host, url.port, params);
-    Some(Listing { version, group, endpoint, stands_for, level: Level::Interface })
+    Some(Listing {
+        version,
+        group,
+        is_of_all: false,
+        endpoint,
+        stands_for,
+        level: Level::Interface,
+    })
 }
 
 /// The URL under which a registration is written.

@@ -93,10 +93,8 @@ impl OrderedEntry {
     fn is_for(&self, wanted: &ServiceKey) -> bool {
         match &self.entry {
             Entry::Leftover(leftover) => leftover.is_for(wanted),
-            Entry::Listing(_) | Entry::Named { .. } => {
-                let (group, version) = self.entry.variant();
-                is_match(wanted, version, group)
-            }
+            Entry::Listing(listing) => listing.matches(wanted),
+            Entry::Named { version, group } => is_match(wanted, version, group),
         }
     }
 }
@@ -106,7 +104,7 @@ mod tests {
     use super::*;
     use crate::address::parse_listing;
     use crate::endpoint::{NotUsed, Unused};
-    use crate::listing::Leftover;
+    use crate::listing::{Leftover, Listing};
 
     fn entry(port: u16, params: &str) -> Entry {
         parse_listing(&format!("dubbo://h:{port}/a.B?{params}")).unwrap().into()
@@ -145,6 +143,20 @@ mod tests {
             assert!(!matching.is_empty(), "{wanted} is told what all are told");
         }
         assert_eq!(entries.of(&key("2", "")).len(), 3);
+    }
+
+    /// A registry that knows neither version nor group has what it lists for everybody, which is
+    /// not what a provider of `*` is.
+    #[test]
+    fn what_is_of_all_is_chosen_for_all() {
+        let Entry::Listing(listing) = entry(1, "version=*&group=*") else { panic!("a listing") };
+        let of_all = Listing { is_of_all: true, ..Listing::clone(&listing) };
+        let entries: ByVariant = [of_all.into()].into_iter().collect();
+        for (version, group) in [("", ""), ("2", ""), ("2", "g"), ("*", "*"), ("", "a,b")] {
+            let wanted = key(version, group);
+            assert_eq!(entries.of(&wanted).len(), 1, "{wanted}");
+            assert!(entries.others(&wanted).is_empty(), "{wanted}");
+        }
     }
 
     #[test]

@@ -131,7 +131,7 @@ impl Store for EtcdRegistry {
 
     fn watch(&self, wanted: &ServiceKey) -> Box<dyn Watch> {
         let (paths, connection) = (self.paths.clone(), self.connection.clone());
-        Box::new(EtcdWatch::of_service(paths, connection, wanted.clone()))
+        Box::new(EtcdWatch::of_service(paths, connection, &wanted.interface))
     }
 
     fn register(

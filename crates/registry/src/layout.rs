@@ -86,7 +86,11 @@ impl Entry {
     pub(crate) fn other_variant(&self, wanted: &ServiceKey) -> Option<(&str, &str)> {
         let (group, version) = self.variant();
         // What cannot be used of all versions and groups is of no other one.
-        let is_of_all = matches!(self, Self::Leftover(_)) && (version == ANY || group == ANY);
+        let is_of_all = match self {
+            Self::Listing(listing) => listing.is_of_all,
+            Self::Leftover(_) => version == ANY || group == ANY,
+            Self::Named { .. } => false,
+        };
         (!is_of_all && !is_match(wanted, version, group)).then_some((version, group))
     }
 }
@@ -193,14 +197,14 @@ impl Paths {
     }
 
     /// Reads one entry; its folder does not matter.
-    pub(crate) fn read(&self, wanted: &ServiceKey, path: &[u8], value: &[u8]) -> Read {
+    pub(crate) fn read(&self, path: &[u8], value: &[u8]) -> Read {
         let path = std::str::from_utf8(path).map_err(|_| BadEntry::NotText)?;
         let name = path.rsplit('/').next().unwrap_or_default();
         if name.is_empty() {
             return Ok(None);
         }
         match self.is_contest {
-            true => contest::read(wanted, name, value),
+            true => contest::read(name, value),
             false => dubbo::read(name),
         }
     }

@@ -28,6 +28,9 @@ pub(crate) const ANY: &str = "*";
 pub(crate) struct Listing {
     pub(crate) version: String,
     pub(crate) group: String,
+    /// Whether its registry knows neither version nor group, so that it is for everybody. Both are
+    /// [`ANY`] then.
+    pub(crate) is_of_all: bool,
     pub(crate) endpoint: Endpoint,
     /// The app's `host:port`, if this is an agent.
     pub(crate) stands_for: Option<String>,
@@ -38,7 +41,7 @@ pub(crate) struct Listing {
 impl Listing {
     /// Whether a subscriber of `wanted` (with the same interface) may use this endpoint.
     pub(crate) fn matches(&self, wanted: &ServiceKey) -> bool {
-        is_match(wanted, &self.version, &self.group)
+        self.is_of_all || is_match(wanted, &self.version, &self.group)
     }
 }
 

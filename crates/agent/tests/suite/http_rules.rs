@@ -7,12 +7,11 @@ use crate::support::{
 use agent::Agent;
 use registry::MemoryHub;
 use serde_json::{Value, json};
-use std::net::SocketAddr;
 
 /// An agent beside a provider that behaves.
 struct Setup {
     agent: Agent,
-    _provider: FakeProvider,
+    provider: FakeProvider,
     _registered: Registered,
 }
 
@@ -21,7 +20,7 @@ fn setup(ingress: &str) -> Setup {
     let provider = FakeProvider::start(Behaviour::Good);
     let registered = register(&hub, provider.addr);
     let agent = consumer(&hub, ingress);
-    Setup { agent, _provider: provider, _registered: registered }
+    Setup { agent, provider, _registered: registered }
 }
 
 impl Setup {
@@ -353,34 +352,22 @@ fn pages_of_all_origins_may_call_if_that_is_wanted() {
 /// Straight, and through a provider's agent.
 #[test]
 fn attachments_have_case_and_type() {
-    let hub = MemoryHub::new();
-    let provider = FakeProvider::start(Behaviour::Good);
-    let straight = register(&hub, provider.addr);
-    let agent = consumer(&hub, "");
-    check_attachments(&agent);
-    drop(straight);
-    let _exporting = agent_instead(&[&agent], &hub, provider.addr);
-    check_attachments(&agent);
+    let setup = setup("");
+    check_attachments(&setup.agent);
+    let (hub, _exporting) = beside_an_agent(&setup.provider);
+    check_attachments(&consumer(&hub, ""));
 }
 
-/// A provider's agent, known to consumers who have forgotten the provider itself: what they call
-/// from now on passes the agent.
-fn agent_instead(consumers: &[&Agent], hub: &MemoryHub, provider: SocketAddr) -> Agent {
-    let all_answer = |status: u16| {
-        let answers = |agent: &&Agent| call(agent, "nothing", &[], "[]").status == status;
-        consumers.iter().all(answers).then_some(())
-    };
-    wait_until("nobody offers the service", || all_answer(404));
-    let exporting = provider_agent(hub, provider);
-    wait_until("the provider's agent", || all_answer(200));
-    exporting
+/// A provider's agent, and the registry that lists it alone: what consumers call passes it.
+fn beside_an_agent(provider: &FakeProvider) -> (MemoryHub, Agent) {
+    let hub = MemoryHub::new();
+    let exporting = provider_agent(&hub, provider.addr);
+    wait_until("its registration", || (!hub.urls().is_empty()).then_some(()));
+    (hub, exporting)
 }
 
 #[test]
 fn a_provider_is_told_how_much_time_is_left() {
-    let hub = MemoryHub::new();
-    let provider = FakeProvider::start(Behaviour::Good);
-    let straight = register(&hub, provider.addr);
     let attached = |agent: &Agent, limit: &str| {
         let types = "x-dubbo-parameter-types: ";
         let limit = format!("x-dubbo-timeout-ms: {limit}");
@@ -389,13 +376,14 @@ fn a_provider_is_told_how_much_time_is_left() {
         serde_json::from_str::<Value>(&answer.body).unwrap()
     };
     let left = |attached: &Value| attached["_TO"].as_str().map(|ms| ms.parse::<u32>().unwrap());
-    let agent = consumer(&hub, "");
-    let ms = left(&attached(&agent, "20000")).unwrap();
+    let untold = "\n[defaults]\ntell_time_left = false";
+    let straight = setup("");
+    let ms = left(&attached(&straight.agent, "20000")).unwrap();
     assert!((1..=20_000).contains(&ms), "{ms}");
-    let silent = consumer(&hub, "\n[defaults]\ntell_time_left = false");
-    assert_eq!(left(&attached(&silent, "20000")), None);
-    drop(straight);
-    let _exporting = agent_instead(&[&agent, &silent], &hub, provider.addr);
+    let silent = setup(untold);
+    assert_eq!(left(&attached(&silent.agent, "20000")), None);
+    let (hub, _exporting) = beside_an_agent(&straight.provider);
+    let (agent, silent) = (consumer(&hub, ""), consumer(&hub, untold));
     let ms = left(&attached(&agent, "30000")).unwrap();
     assert!((1..=30_000).contains(&ms), "{ms}");
     let untold = attached(&silent, "30000");

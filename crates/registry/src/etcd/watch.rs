@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use dubbo_proto::ServiceKey;
 use etcd_client::{
     Event, EventType, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse, WatchOptions,
 };
@@ -37,17 +36,13 @@ enum Stage {
 }
 
 impl EtcdWatch<Entry> {
-    /// That of a service.
-    pub(super) fn of_service(
-        paths: Paths,
-        connection: SharedConnection,
-        wanted: ServiceKey,
-    ) -> Self {
-        let folders = paths.folders(&wanted.interface).into_iter();
+    /// That of an interface.
+    pub(super) fn of_service(paths: Paths, connection: SharedConnection, interface: &str) -> Self {
+        let folders = paths.folders(interface).into_iter();
         let prefixes = folders.map(|folder| folder + "/").collect();
         let read = move |key: &[u8], value: &[u8]| Item {
             key: key.to_vec(),
-            read: paths.read(&wanted, key, value),
+            read: paths.read(key, value),
         };
         Self::new(prefixes, read, connection)
     }
@@ -186,7 +181,7 @@ mod tests {
         let settings = Arc::new(EtcdSettings::new(config).unwrap());
         let (connection, _connector) =
             SharedConnection::start(&settings, &paths, &Handle::current());
-        let mut watch = EtcdWatch::of_service(paths, connection, "a.B".parse().unwrap());
+        let mut watch = EtcdWatch::of_service(paths, connection, "a.B");
 
         assert_eq!(whole_len(&mut watch).await, 0);
         for port in 1..4 {
@@ -209,7 +204,7 @@ mod tests {
             SharedConnection::start(&settings, &paths, &Handle::current());
         let live = connection.lent.live().await.expect("a connection");
         let mut rule = EtcdRule::new("/a".into(), connection.clone());
-        let mut watch = EtcdWatch::of_service(paths, connection, "a.B".parse().unwrap());
+        let mut watch = EtcdWatch::of_service(paths, connection, "a.B");
         assert!(size_of_val(&watch.advance(&live)) < 2048);
         assert!(size_of_val(&rule.advance(&live)) < 2048);
     }

@@ -170,7 +170,14 @@ fn push(
         let endpoint = Endpoint::of_params(protocol, &host, port, params.clone());
         let url = endpoint.key().to_string();
         let (version, group) = (service.version.clone(), service.group.clone());
-        let listing = Listing { version, group, endpoint, stands_for, level: Level::Interface };
+        let listing = Listing {
+            version,
+            group,
+            is_of_all: false,
+            endpoint,
+            stands_for,
+            level: Level::Interface,
+        };
         let interface = service.interface.clone();
         rows.push(Row { id: 0, interface, listing: listing.into(), url });
     }

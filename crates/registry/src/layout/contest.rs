@@ -2,13 +2,12 @@
 //!
 //! It knows neither version nor group: whoever asks gets what is there.
 
-use dubbo_proto::ServiceKey;
 use dubbo_proto::url::{decode_key, encode_key};
 
 use crate::directory::Directory;
 use crate::endpoint::{Endpoint, Level, Protocol, Registration};
 use crate::error::RegistryError;
-use crate::listing::Listing;
+use crate::listing::{ANY, Listing};
 
 use super::{BadEntry, Placed, Read, Value};
 
@@ -23,7 +22,7 @@ pub(super) fn note(path: &str, directory: &mut Directory) {
     }
 }
 
-pub(super) fn read(wanted: &ServiceKey, name: &str, value: &[u8]) -> Read {
+pub(super) fn read(name: &str, value: &[u8]) -> Read {
     let (host, port) = wire::address::split(name).map_err(|_| BadEntry::NoAddress)?;
     let text = String::from_utf8_lossy(value);
     let weight = text.trim().parse();
@@ -31,8 +30,9 @@ pub(super) fn read(wanted: &ServiceKey, name: &str, value: &[u8]) -> Read {
         weight.map_err(|_| BadEntry::BadWeight { found: text.chars().take(20).collect() })?;
     let mut endpoint = Endpoint::new(Protocol::Link, host, port);
     endpoint.weight = weight;
-    let (version, group) = (wanted.version.clone(), wanted.group.clone());
-    let listing = Listing { version, group, endpoint, stands_for: None, level: Level::Interface };
+    let (version, group, is_of_all) = (ANY.to_owned(), ANY.to_owned(), true);
+    let (stands_for, level) = (None, Level::Interface);
+    let listing = Listing { version, group, is_of_all, endpoint, stands_for, level };
     Ok(Some(listing.into()))
 }
 

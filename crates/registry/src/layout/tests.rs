@@ -46,13 +46,11 @@ fn a_root_has_no_slash_at_its_ends() {
 
 #[test]
 fn reads_the_contests_keys() {
-    let read = |key: &str, value: &str| {
-        contest().read(&service("a.B:1.0"), key.as_bytes(), value.as_bytes())
-    };
+    let read = |key: &str, value: &str| contest().read(key.as_bytes(), value.as_bytes());
     let first = listing(read("/dubbomesh/a.B/10.0.0.1:30000", " 3\n"));
     assert_eq!(first.endpoint.key().to_string(), "link://10.0.0.1:30000");
     assert_eq!(first.endpoint.weight, 3);
-    assert!(first.matches(&service("a.B:1.0")));
+    assert!(first.matches(&service("a.B:1.0")) && first.matches(&service("g/a.B")));
     let second = listing(read("/dubbomesh/a.B/[::1]:30000", "0"));
     assert_eq!((second.endpoint.address().as_str(), second.endpoint.weight), ("[::1]:30000", 0));
     assert_eq!(read("/dubbomesh/a.B/", ""), Ok(None));
@@ -63,7 +61,7 @@ fn reads_the_contests_keys() {
         let error = read("/dubbomesh/a.B/h:1", weight).unwrap_err();
         assert!(matches!(error, BadEntry::BadWeight { .. }), "{weight}");
     }
-    let not_text = contest().read(&service("a.B"), b"/dubbomesh/a.B/\xff:1", b"1");
+    let not_text = contest().read(b"/dubbomesh/a.B/\xff:1", b"1");
     assert_eq!(not_text, Err(BadEntry::NotText));
 }
 
@@ -72,7 +70,7 @@ fn reads_java_providers_from_the_key() {
     let read = |url: &str| {
         let key = format!("/dubbo/a.B/providers/{}", encode_key(url));
         // The value is the number of a lease, or empty: no matter.
-        dubbo().read(&service("a.B"), key.as_bytes(), b"7587883")
+        dubbo().read(key.as_bytes(), b"7587883")
     };
     let url = "dubbo://10.0.0.1:20880/a.B?interface=a.B&methods=hash&version=1.0&weight=200";
     let listing = listing(read(url));
@@ -95,8 +93,8 @@ fn reads_java_providers_from_the_key() {
         assert!(read(bad).is_err(), "{bad}");
     }
     // Java puts every parent as an empty key.
-    assert_eq!(dubbo().read(&service("a.B"), b"/dubbo/a.B/providers/", b""), Ok(None));
-    assert!(dubbo().read(&service("a.B"), b"/dubbo/a.B/providers/%zz", b"").is_err());
+    assert_eq!(dubbo().read(b"/dubbo/a.B/providers/", b""), Ok(None));
+    assert!(dubbo().read(b"/dubbo/a.B/providers/%zz", b"").is_err());
 }
 
 #[test]
@@ -111,7 +109,7 @@ fn what_an_agent_writes_reads_back() {
         "{key}"
     );
     assert_eq!((value.text(42).as_str(), value), ("42", Value::SessionId));
-    let listing = listing(dubbo().read(&registration.service, key.as_bytes(), b""));
+    let listing = listing(dubbo().read(key.as_bytes(), b""));
     assert_eq!(listing.stands_for.as_deref(), Some("10.0.0.9:20880"));
     assert!(listing.matches(&registration.service));
 

@@ -152,7 +152,7 @@ fn weight(part: f64) -> u32 {
 fn listing(wanted: &ServiceKey, endpoint: Endpoint) -> Listing {
     let (version, group) = offered(wanted, &endpoint);
     let stands_for = endpoint.params.get("for").map(str::to_owned);
-    Listing { version, group, endpoint, stands_for, level: Level::Interface }
+    Listing { version, group, is_of_all: false, endpoint, stands_for, level: Level::Interface }
 }
 
 /// The version and group under which an endpoint was found: it matches what is wanted, or it would

@@ -84,7 +84,7 @@ impl ZooKeeperWatch {
                 let old = folder.read(live).await?;
                 let now = Instant::now();
                 self.next_read_at = now + (now - began).min(MAX_PAUSE);
-                changes.extend(changes_since(&old, folder, &self.paths, &self.wanted));
+                changes.extend(changes_since(&old, folder, &self.paths));
             }
             let is_refused = self.is_refused();
             if !changes.is_empty() || was_refused != is_refused {
@@ -143,9 +143,7 @@ impl ZooKeeperWatch {
             names.sort_by_key(|(_, name)| !name.contains(SCHEME_END));
         }
         let n_cut = names.len().saturating_sub(MAX_PARSED);
-        let read = |(folder, name)| {
-            item(&self.paths, &self.wanted, format!("{folder}/{name}").into_bytes())
-        };
+        let read = |(folder, name)| item(&self.paths, format!("{folder}/{name}").into_bytes());
         let items = names.into_iter().take(MAX_PARSED).map(read).collect();
         let refusal = self.folders.iter().find_map(Folder::refusal);
         let refusal = refusal.map(|refusal| refusal.to_error().to_string());
@@ -157,15 +155,15 @@ impl ZooKeeperWatch {
 }
 
 /// What has changed in a folder since it had the names in `old`.
-fn changes_since(old: &Names, folder: &Folder, paths: &Paths, wanted: &ServiceKey) -> Vec<Change> {
+fn changes_since(old: &Names, folder: &Folder, paths: &Paths) -> Vec<Change> {
     let key = |name: &String| format!("{}/{name}", folder.path()).into_bytes();
     let gone = old.difference(folder.names()).map(|name| Change::Gone(key(name)));
     let new = folder.names().difference(old);
-    gone.chain(new.map(|name| Change::Put(item(paths, wanted, key(name))))).collect()
+    gone.chain(new.map(|name| Change::Put(item(paths, key(name))))).collect()
 }
 
-fn item(paths: &Paths, wanted: &ServiceKey, key: Vec<u8>) -> Item {
-    let read = paths.read(wanted, &key, &[]);
+fn item(paths: &Paths, key: Vec<u8>) -> Item {
+    let read = paths.read(&key, &[]);
     Item { key, read }
 }
 
