@@ -412,7 +412,9 @@ impl<F: Future> Future for InTurn<F> {
         if self.who.is_known {
             self.turns.new_time.note_known(self.who.origin, start);
         }
-        let at_start = (!is_quick || 0 < self.n_timed).then(CoreTime::of_thread);
+        // Who was answered has short turns, as far as is known, and looking costs system calls.
+        let is_timed = !self.who.is_known || 0 < self.n_timed;
+        let at_start = is_timed.then(CoreTime::of_thread);
         let polled = self.task.as_mut().poll(cx);
         let wall = start.elapsed();
         let time = self.turns.used(wall, at_start);
