@@ -5,8 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-/// How often those that have calls are looked at.
+/// How often those are looked at that pause, or of which nobody knows when they may.
 pub const LOOK_STEP: Duration = Duration::from_millis(5);
+/// Looks are so far apart at least.
+const LEAST_STEP: Duration = Duration::from_millis(1);
 /// Who was heard within this time is not asked.
 const QUIET: Duration = Duration::from_millis(10);
 /// Who is quiet for this many times as long as its answers are usually apart is asked.
@@ -17,6 +19,45 @@ const TIMES_APART: u32 = 2;
 #[must_use]
 pub fn patience(usual: Duration, in_flight: u32) -> Duration {
     QUIET.max(usual / in_flight.max(1) * TIMES_APART)
+}
+
+/// What a look at somebody has shown.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Look {
+    /// Since when it pauses, if it does.
+    pub since: Option<Instant>,
+    /// When the next look may show something else.
+    pub due: Instant,
+}
+
+impl Look {
+    /// It pauses since then.
+    #[must_use]
+    pub fn pauses(now: Instant, since: Instant) -> Self {
+        Self { since: Some(since), due: now + LOOK_STEP }
+    }
+
+    /// It does not, and that may change at any time.
+    #[must_use]
+    pub fn works(now: Instant) -> Self {
+        Self::works_until(now, now + LOOK_STEP)
+    }
+
+    /// It does not, and no look before then can show that it does.
+    #[must_use]
+    pub fn works_until(now: Instant, until: Instant) -> Self {
+        Self { since: None, due: until.max(now + LEAST_STEP) }
+    }
+
+    /// It was heard then, and is not asked yet. It will be once it was quiet for long enough, which
+    /// more calls make less.
+    #[must_use]
+    pub fn heard(now: Instant, heard_at: Instant) -> Self {
+        match heard_at + QUIET {
+            quiet_at if now < quiet_at => Self::works_until(now, quiet_at),
+            _ => Self::works(now),
+        }
+    }
 }
 
 /// Looks whether somebody pauses, and says so once.
@@ -39,9 +80,10 @@ impl PauseWatch {
         self.is_paused
     }
 
-    /// Takes in whether somebody pauses now, and returns that if it is news.
-    pub fn look(&mut self, now: Instant, pauses: bool) -> Option<bool> {
-        self.due = now.checked_add(LOOK_STEP);
+    /// Takes in what a look has shown, and returns whether somebody pauses now if that is news.
+    pub fn look(&mut self, look: Look) -> Option<bool> {
+        let pauses = look.since.is_some();
+        self.due = Some(look.due);
         let is_news = std::mem::replace(&mut self.is_paused, pauses) != pauses;
         is_news.then_some(pauses)
     }
@@ -66,12 +108,25 @@ mod tests {
     fn a_pause_is_told_once_and_so_is_its_end() {
         let (now, mut watch) = (test_start(), PauseWatch::default());
         assert_eq!(watch.due(), None);
-        assert_eq!(watch.look(now, false), None);
+        let (works, pauses) = (Look::works(now), Look::pauses(now, now));
+        assert_eq!(watch.look(works), None);
         assert_eq!(watch.due(), Some(now + LOOK_STEP));
-        assert_eq!(watch.look(now, true), Some(true));
-        assert_eq!(watch.look(now, true), None);
+        assert_eq!(watch.look(pauses), Some(true));
+        assert_eq!(watch.look(pauses), None);
         assert!(watch.is_paused());
-        assert_eq!(watch.look(now, false), Some(false));
-        assert_eq!(watch.look(now, false), None);
+        assert_eq!(watch.look(works), Some(false));
+        assert_eq!(watch.look(works), None);
+    }
+
+    /// Whoever is heard all the time is looked at half as often as who is quiet, and is asked to
+    /// the millisecond.
+    #[test]
+    fn a_look_is_due_when_it_may_show_something() {
+        let now = test_start() + 100 * MS;
+        for (heard, due) in [(0, 10), (3, 7), (9, 1), (10, 5), (50, 5)] {
+            let look = Look::heard(now, now - heard * MS);
+            assert_eq!((look.since, look.due - now), (None, due * MS), "heard {heard} ms ago");
+        }
+        assert_eq!(Look::works_until(now, now).due, now + LEAST_STEP, "not again and again");
     }
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dubbo_proto::{BodyLimits, Request, ServiceKey};
+use flow::pause::Look;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
@@ -118,8 +119,9 @@ impl Gates {
             let lanes = Rc::downgrade(&app.upstream);
             gate.set_late_replies(Box::new(move || lanes.upgrade()?.late_replies()));
             let lanes = Rc::downgrade(&app.upstream);
-            gate.set_pauses_since(Box::new(move |now, quiet| {
-                lanes.upgrade()?.pauses_since(now, quiet)
+            gate.set_pause_look(Box::new(move |now, quiet| {
+                let lanes = lanes.upgrade();
+                lanes.map_or(Look::works(now), |lanes| lanes.look_for_pause(now, quiet))
             }));
         }
         gate

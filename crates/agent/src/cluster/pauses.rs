@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::time::Instant;
 
 use balance::{Balancer, Slot};
-use flow::pause;
+use flow::pause::{self, Look};
 
 use super::{Cluster, Member};
 
@@ -33,7 +33,7 @@ impl Cluster {
     #[cold]
     fn look_now(&self, now: Instant) {
         let pauses = &self.pauses;
-        pauses.due.set(now.checked_add(pause::LOOK_STEP));
+        let mut due = now + pause::LOOK_STEP;
         let balancer = self.balancer.borrow();
         let from = pauses.look_from.get();
         let usual = balancer.usual_latency();
@@ -45,16 +45,20 @@ impl Cluster {
             // One that pauses may have no calls any more when they have timed out.
             let has_calls = stats.in_flight != 0 || member.pauses_since.get().is_some();
             let quiet = pause::patience(usual, stats.in_flight);
-            let since = match has_others && has_calls {
-                true => member.upstream.pauses_since(&self.service_name, now, quiet),
-                false => None,
+            let look = match has_others && has_calls {
+                true => member.upstream.look_for_pause(&self.service_name, now, quiet),
+                false => Look::works(now),
             };
-            member.pauses_since.set(since);
-            if since.is_some() {
+            member.pauses_since.set(look.since);
+            if n_listed <= LOOK_MAX {
+                due = due.min(look.due);
+            }
+            if look.since.is_some() {
                 pauses.is_any.set(true);
                 pauses.was_found.set(true);
             }
         }
+        pauses.due.set(Some(due));
         if from + LOOK_MAX < n_listed {
             pauses.look_from.set(from + LOOK_MAX);
         } else {

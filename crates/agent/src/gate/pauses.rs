@@ -5,26 +5,25 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-use flow::pause::{self, PauseWatch};
+use flow::pause::{self, Look, PauseWatch};
 
 use super::{AppGate, Borrower};
 
-/// Since when an app gives no sign of life, if it was asked for one in vain. It is asked if
-/// nothing has come for so long.
-pub type PausesSince = Box<dyn Fn(Instant, Duration) -> Option<Instant>>;
+/// Looks whether an app pauses. It is asked for a sign of life if nothing has come for so long.
+pub type PauseLook = Box<dyn Fn(Instant, Duration) -> Look>;
 
 /// What a gate knows of its app's pauses, and who hears of them.
 #[derive(Default)]
 pub(super) struct AppPauses {
     watch: Cell<PauseWatch>,
-    pauses_since: RefCell<Option<PausesSince>>,
+    look: RefCell<Option<PauseLook>>,
     listeners: RefCell<Vec<Weak<dyn Borrower>>>,
 }
 
 impl AppGate {
     /// How the app is asked for signs of life.
-    pub fn set_pauses_since(&self, pauses_since: PausesSince) {
-        *self.pauses.pauses_since.borrow_mut() = Some(pauses_since);
+    pub fn set_pause_look(&self, look: PauseLook) {
+        *self.pauses.look.borrow_mut() = Some(look);
     }
 
     /// A link hears of pauses from now on, and at once of one that has begun.
@@ -58,13 +57,13 @@ impl AppGate {
         let mut watch = self.pauses.watch.get();
         // One that pauses may have no calls any more when they have been given up.
         let has_calls = in_flight != 0 || watch.is_paused();
-        let since = match &*self.pauses.pauses_since.borrow() {
-            Some(pauses_since) if has_calls => pauses_since(now, pause::patience(usual, in_flight)),
-            _ => None,
+        let look = match &*self.pauses.look.borrow() {
+            Some(look) if has_calls => look(now, pause::patience(usual, in_flight)),
+            _ => Look::works(now),
         };
         // Links may have ended without another one.
         self.pauses.listeners.borrow_mut().retain(|it| it.strong_count() != 0);
-        let news = watch.look(now, since.is_some());
+        let news = watch.look(look);
         self.pauses.watch.set(watch);
         let Some(pauses) = news else { return };
         let listeners = self.pauses.listeners.borrow();

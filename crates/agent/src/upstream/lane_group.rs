@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use balance::Evidence;
 use flow::connection_count::{Activity, Advice, ConnectionCount};
+use flow::pause::Look;
 use futures_util::future::select_all;
 use tracing::info;
 
@@ -95,11 +96,11 @@ impl<P: PeerProtocol> Lane<P> {
         Self { upstream: Rc::new(start()), seen: Cell::default(), pauses: Cell::default() }
     }
 
-    /// As [`Upstream::pauses_since`] says. It is remembered.
-    fn pauses_since(&self, now: Instant, quiet: Duration) -> Option<Instant> {
-        let since = self.upstream.pauses_since(now, quiet);
-        self.pauses.set(since.is_some());
-        since
+    /// As [`Upstream::look_for_pause`] says. It is remembered.
+    fn look_for_pause(&self, now: Instant, quiet: Duration) -> Look {
+        let look = self.upstream.look_for_pause(now, quiet);
+        self.pauses.set(look.since.is_some());
+        look
     }
 
     fn in_flight(&self) -> usize {
@@ -299,30 +300,29 @@ impl<P: PeerProtocol> LaneGroup<P> {
         std::iter::once(&self.first).chain(&*further).chain(&*leaving).any(|it| it.in_flight() != 0)
     }
 
-    /// Since when none of the connections that are up gives a sign of life, as
-    /// [`Upstream::pauses_since`] says: a network may lose one of them, and carry the others.
-    pub(super) fn pauses_since(&self, now: Instant, quiet: Duration) -> Option<Instant> {
+    /// Looks whether all of the connections that are up pause, as [`Upstream::look_for_pause`]
+    /// says: a network may lose one of them, and carry the others.
+    pub(super) fn look_for_pause(&self, now: Instant, quiet: Duration) -> Look {
         if !self.has_further() {
-            return self.first.pauses_since(now, quiet);
+            return self.first.look_for_pause(now, quiet);
         }
         let further = self.further.borrow();
-        let (mut latest, mut is_any_alive) = (None, false);
+        let lanes = std::iter::once(&self.first).chain(&*further);
+        let ready = lanes.filter(|lane| lane.upstream.standing() == Standing::Ready);
         // All of them are asked, whatever the first one has said.
-        for lane in std::iter::once(&self.first).chain(&*further) {
-            if lane.upstream.standing() == Standing::Ready {
-                let since = lane.pauses_since(now, quiet);
-                is_any_alive |= since.is_none();
-                latest = latest.max(since);
-            }
-        }
-        latest.filter(|_| !is_any_alive)
+        let looks = ready.map(|lane| lane.look_for_pause(now, quiet));
+        let all = looks.reduce(|one, other| Look {
+            since: one.since.zip(other.since).map(|(one, other)| one.max(other)),
+            due: one.due.min(other.due),
+        });
+        all.unwrap_or_else(|| Look::works(now))
     }
 
     /// Looks whether a connection gives no sign of life, and whether there should be one more, or
     /// one less, where there may be as many as `limit` says. Call this every 100 ms or so.
     pub(super) fn tend(&self, now: Instant, limit: ConnectionLimit) {
         if self.has_further() && self.has_calls() {
-            self.pauses_since(now, QUIET);
+            self.look_for_pause(now, QUIET);
         }
         // Dropped, it ends in order.
         self.leaving.borrow_mut().retain(|lane| lane.in_flight() != 0);

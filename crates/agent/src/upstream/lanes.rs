@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use balance::Evidence;
+use flow::pause::Look;
 use wire::Conn;
 
 use super::dubbo::DubboPeer;
@@ -105,9 +106,9 @@ impl<P: PeerProtocol> Lanes<P> {
         unwell
     }
 
-    /// Since when it gives no sign of life on any connection, as [`Upstream::pauses_since`] says.
-    pub fn pauses_since(&self, now: Instant, quiet: Duration) -> Option<Instant> {
-        self.short.pauses_since(now, quiet)
+    /// Looks whether it pauses on all connections, as [`Upstream::look_for_pause`] says.
+    pub fn look_for_pause(&self, now: Instant, quiet: Duration) -> Look {
+        self.short.look_for_pause(now, quiet)
     }
 
     /// Why it takes no calls, if it does not.

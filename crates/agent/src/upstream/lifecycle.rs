@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use balance::Evidence;
 use flow::Standing;
+use flow::pause::Look;
 use link::{Conn, Ending, Machine, drive, linger};
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
@@ -179,23 +180,28 @@ impl<P: PeerProtocol> Upstream<P> {
         signs.map_or(Evidence::Gone, |signs| signs.evidence(now))
     }
 
-    /// Since when a question is open, if that is for longer than an answer takes. To be asked only
-    /// while there are calls: if nothing has come for `quiet`, it puts the question.
-    pub fn pauses_since(&self, now: Instant, quiet: Duration) -> Option<Instant> {
-        let conn = self.ready_conn()?;
+    /// Looks whether the peer pauses: a question is open for longer than an answer takes. To be
+    /// asked only while there are calls: if nothing has come for `quiet`, it puts the question.
+    pub fn look_for_pause(&self, now: Instant, quiet: Duration) -> Look {
+        let Some(conn) = self.ready_conn() else { return Look::works(now) };
         let signs = conn.look(P::signs);
-        if signs.hint_at_a_pause(now, quiet) {
+        let Some(since) = signs.unanswered_since else {
+            if !signs.hint_at_a_pause(now, quiet) {
+                return Look::heard(now, signs.heard_at);
+            }
             conn.with(|machine| P::ask(machine, now));
-        }
-        let since = signs.unanswered_since?;
-        let open = now.saturating_duration_since(since);
-        if open < PAUSE {
-            return None;
+            return Look::works_until(now, now + PAUSE);
+        };
+        if now < since + PAUSE {
+            return Look::works_until(now, since + PAUSE);
         }
         let meter = self.0.meter.borrow();
         let info = meter.as_ref().and_then(|meter| meter.tcp_info());
         let rtt_us = info.and_then(|info| info.rtt_us()).unwrap_or_default();
-        (Duration::from_micros(rtt_us.into()) * PAUSE_RTTS <= open).then_some(since)
+        match since + Duration::from_micros(rtt_us.into()) * PAUSE_RTTS {
+            answered_at if now < answered_at => Look::works_until(now, answered_at),
+            _ => Look::pauses(now, since),
+        }
     }
 
     /// The connection, if it takes calls now.

@@ -34,6 +34,7 @@ use balance::Evidence;
 use bytes::Bytes;
 use dubbo_proto::{ReplyKind, Serialization};
 pub use flow::Standing;
+use flow::pause::Look;
 use registry::Protocol;
 use wire::address::{join, unix_path};
 use wire::{Account, Conn, Destination, SocketOptions};
@@ -154,14 +155,15 @@ impl AnyUpstream {
         }
     }
 
-    /// Since when it gives no sign of life, if it was asked for one in vain; or the app of a
-    /// service behind it, as its agent says.
-    pub fn pauses_since(&self, service: &str, now: Instant, quiet: Duration) -> Option<Instant> {
+    /// Looks whether it pauses; or the app of a service behind it, as its agent says.
+    pub fn look_for_pause(&self, service: &str, now: Instant, quiet: Duration) -> Look {
         match self {
             Self::Link(lanes) => {
-                lanes.pauses_since(now, quiet).or_else(|| lanes.app_pauses_since(service))
+                let look = lanes.look_for_pause(now, quiet);
+                let app = || lanes.app_pauses_since(service);
+                Look { since: look.since.or_else(app), ..look }
             }
-            Self::Dubbo(upstream) => upstream.pauses_since(now, quiet),
+            Self::Dubbo(lanes) => lanes.look_for_pause(now, quiet),
         }
     }
 
