@@ -29,8 +29,7 @@ const LEAST_WORK: Duration = Duration::from_millis(40);
 #[derive(Debug, Default)]
 pub(super) struct LentSettling {
     /// When their threads are free for certain, the next one first. The gate's task forgets what
-    /// is over at every look, so these are the calls that were answered since the last one, which
-    /// was a report's time ago at most.
+    /// is over at every look, so these are the calls that were answered since the last one.
     free_at: VecDeque<Instant>,
 }
 
@@ -106,19 +105,11 @@ impl AppGate {
         settling.len()
     }
 
-    /// When to look again because a thread is free for certain. Those of calls by credits make a
-    /// difference only to who waits, here or on another worker.
+    /// When the next thread is free for certain.
     pub(super) fn settled_at(&self) -> Option<Instant> {
         let lingering = self.lingering.borrow();
         let own = lingering.settling.front().map(|(at, _)| *at);
-        let lent = &lingering.settling_lent;
-        let is_wanted = || {
-            let gate = self.gate.borrow();
-            let n_held = gate.stats().in_flight.saturating_add(lent.len());
-            gate.has_waiting() || self.allowed.get() < n_held
-        };
-        let lent = lent.free_at.front().copied().filter(|_| is_wanted());
-        own.into_iter().chain(lent).min()
+        own.into_iter().chain(lingering.settling_lent.free_at.front().copied()).min()
     }
 
     /// Gives back the passes of calls whose threads are free.
@@ -242,12 +233,8 @@ mod tests {
             let gate = gate(AppCapacity::Known(2));
             let now = answered_together(&gate);
             gate.lost(now, LINK);
-            assert_eq!(gate.settled_at(), None, "nobody wants to know");
-            let caller = CallerId { number: LINK + 1, is_known: true };
-            let waits = gate.admit(now, caller, now + WORK * 10, Priority::default);
-            assert!(matches!(waits, Admission::Waits(_)));
+            assert!(admit(&gate, now, LINK + 1).is_none());
             assert_eq!((gate.n_held(now), gate.settled_at()), (2, Some(now + MOMENT)));
-            drop(waits);
             assert_eq!(gate.n_held(now + MOMENT), 1, "it is for the call that has asked");
             assert!(gate.is_settled(now + MOMENT));
         });
