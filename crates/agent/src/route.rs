@@ -389,7 +389,10 @@ pub fn template(
     def: &RouteDef,
 ) -> Result<RequestTemplate, dubbo_proto::ProtoError> {
     let attachment = |name| def.attachments.iter().find(|(key, _)| key == name);
-    let path = attachment("path").map_or("", |(_, path)| path);
+    // As Dubbo's own `DubboCodec` does since 2.7: its provider looks for the method by what is
+    // written here, and for the service by the attachment `path`, which may differ.
+    let interface = attachment("interface").or_else(|| attachment("path"));
+    let path = interface.map_or("", |(_, path)| path);
     let head = RequestHead { path, version, method: &def.method, descriptor: &def.descriptor };
     let attachments: Vec<(&str, &str)> =
         def.attachments.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();

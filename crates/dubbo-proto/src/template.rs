@@ -20,7 +20,8 @@ use crate::{RequestId, descriptor};
 /// What names a method of a service in a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RequestHead<'a> {
-    /// The service's path, which is its interface unless the provider's URL has another.
+    /// The service's interface, which is its path unless the provider's URL has another. That one
+    /// goes into the attachment `path`.
     pub path: &'a str,
     /// The service's version; empty is none.
     pub version: &'a str,
