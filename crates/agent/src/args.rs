@@ -3,11 +3,13 @@
 mod encoded_method;
 pub(crate) mod fits;
 mod gson;
+mod java_text;
 mod owned;
 mod types;
 mod unknown;
 
 pub use self::encoded_method::EncodedMethod;
+pub use self::java_text::{member_of_json, text_of_json};
 pub use self::owned::OwnedArguments;
 
 use std::borrow::Cow;
@@ -26,6 +28,7 @@ use crate::route::{Parameters, Route, unsupported};
 
 use self::encoded_method::ArgumentsOf;
 use self::fits::Fit;
+use self::java_text::text_of_number;
 pub use self::types::parse_types;
 pub(crate) use self::types::understood;
 
@@ -202,11 +205,19 @@ impl<'a> ArgumentList<'a> {
     }
 
     /// The argument at `index` as Java's `String.valueOf` shows it, if it is a text, a number, a
-    /// boolean or null.
-    pub fn text_at(&self, index: usize) -> Option<Cow<'_, str>> {
+    /// boolean or null. `ty` is the type of its parameter, if that is known.
+    pub fn text_at(&self, index: usize, ty: Option<&JavaType>) -> Option<Cow<'_, str>> {
         match &self.texts {
-            Texts::Json(values) | Texts::JsonWithRefs(values) => text_of_json(values.get(index)?),
-            Texts::Plain(values) => values.get(index).map(|text| Cow::Borrowed(&**text)),
+            Texts::Json(values) | Texts::JsonWithRefs(values) => {
+                text_of_json(values.get(index)?, ty)
+            }
+            // Without a type it is a text.
+            Texts::Plain(values) => {
+                let text = values.get(index)?;
+                let is_number = text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+                let ty = ty.filter(|_| is_number);
+                Some(ty.map_or(Cow::Borrowed(&**text), |ty| text_of_number(text, Some(ty))))
+            }
         }
     }
 
@@ -378,23 +389,6 @@ pub fn join_json<T: AsRef<[u8]>>(texts: impl IntoIterator<Item = T>, max_len: us
     }
     out.push(']');
     out
-}
-
-/// The names of types as a JSON array, for a generic call.
-/// What Java's `String.valueOf` shows of a JSON value: of a text, a number, a boolean or null.
-pub fn text_of_json(json: &[u8]) -> Option<Cow<'_, str>> {
-    match json.first()? {
-        b'"' => serde_json::from_slice::<String>(json).ok().map(Cow::Owned),
-        b'{' | b'[' => None,
-        _ => std::str::from_utf8(json).ok().map(Cow::Borrowed),
-    }
-}
-
-/// The same of what is at a path in a JSON value: the names of members, one in the other.
-pub fn member_of_json(json: &[u8], path: &[String]) -> Option<Cow<'static, str>> {
-    let value: serde_json::Value = serde_json::from_slice(json).ok()?;
-    let found = path.iter().try_fold(&value, |value, name| value.get(name))?;
-    text_of_json(found.to_string().as_bytes()).map(|text| Cow::Owned(text.into_owned()))
 }
 
 fn is_text(ty: &JavaType) -> bool {

@@ -57,7 +57,7 @@ impl CallFacts for RoutedCall<'_> {
 
     fn argument(&self, index: usize) -> Option<Cow<'_, str>> {
         match &self.payload {
-            Payload::Json(args) => args.text_at(index),
+            Payload::Json(args) => args.text_at(index, self.method.parameters.at(index)),
             Payload::Whole(whole) => {
                 WholeFacts::new(*whole).argument(index).map(|value| value.into_owned().into())
             }
@@ -140,7 +140,7 @@ pub fn note_encoded(entry: &mut Entry, named: Named<'_>, args: Encoded<'_>, desc
     let read = || texts.get_or_init(|| read_args(serialization, bytes, descriptor)).as_ref();
     // To read them takes time, and without a record nobody sees the method.
     let is_generic = named.method == GENERIC_METHOD && entry.is_told();
-    let meant = is_generic.then(|| text_of_json(read()?.at(0)?)).flatten();
+    let meant = is_generic.then(|| text_of_json(read()?.at(0)?, None)).flatten();
     entry.named(Named { method: meant.as_deref().unwrap_or(named.method), ..named });
     let shown = |max_len| {
         let texts = read()?;
@@ -169,7 +169,7 @@ impl CallFacts for WholeFacts<'_> {
     }
 
     fn argument(&self, index: usize) -> Option<Cow<'_, str>> {
-        text_of_json(self.arguments()?.at(index)?)
+        text_of_json(self.arguments()?.at(index)?, None)
     }
 
     fn member(&self, index: usize, path: &[String]) -> Option<Cow<'_, str>> {

@@ -244,8 +244,10 @@ impl Cluster {
         let calls = members.iter().map(|it| self.call_at(it, is_behind, call, caller));
         let mut running: FuturesUnordered<_> = calls.collect();
         let (mut failure, mut last, mut doubt) = (None, None, Doubt::default());
-        while let Some(outcome) = running.next().await {
-            match outcome {
+        let mut is_any_begun = false;
+        while let Some(begun) = running.next().await {
+            is_any_begun |= begun.is_ok();
+            match begun.unwrap_or_else(Err) {
                 Ok(reply) => last = Some(reply),
                 Err(error) => {
                     doubt.note(&error);
@@ -254,7 +256,13 @@ impl Cluster {
             }
         }
         match (failure, last) {
-            (Some(error), None) => Err(doubt.told(error)),
+            (Some(error), None) => {
+                // What waited in vain was counted when its time was over.
+                if !is_any_begun && error.code == Code::NoEndpoint {
+                    self.count_without_endpoint(now, error.code);
+                }
+                Err(doubt.told(error))
+            }
             (Some(error), Some(_)) if error.retry().is_unbegun() => Err(only_there(error)),
             (Some(error), Some(_)) => Err(error),
             (None, Some(reply)) => Ok(reply),
@@ -267,17 +275,20 @@ impl Cluster {
     }
 
     /// Makes a call at this endpoint and no other, and waits for room there if need be.
+    ///
+    /// # Errors
+    /// Why it was not begun.
     async fn call_at(
         self: &Rc<Self>,
         member: &Member,
         is_behind: bool,
         call: &RoutedCall<'_>,
         caller: CallerId,
-    ) -> Outcome {
+    ) -> Result<Outcome, CallError> {
         let attempt = self.begin_alone(member, is_behind, call, caller).await;
         let attempt = attempt.map_err(|error| error.at(member.0.upstream.address()))?;
         let outcome = self.send(&attempt, call, attempt.started).await;
-        self.end(attempt, outcome)
+        Ok(self.end(attempt, outcome))
     }
 
     /// Begins a call at this endpoint, `is_behind` others that wait or not.
@@ -305,8 +316,11 @@ impl Cluster {
         };
         begun.ok_or_else(|| {
             let service = &self.service;
-            let message =
-                format!("a call to all endpoints of {service} could not be sent to all of them");
+            let trouble = member.0.upstream.trouble(&self.service_name);
+            let why = trouble.map_or_else(|| "it takes no calls".into(), |error| error.message);
+            let message = format!(
+                "a call to all endpoints of {service} could not be sent to this one: {why}"
+            );
             CallError::new(Code::NoEndpoint, message)
         })
     }

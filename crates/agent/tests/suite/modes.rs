@@ -6,8 +6,8 @@ use crate::support;
 use crate::support::dubbo::DubboConsumer;
 use crate::support::{
     Behaviour, FakeProvider, Http, HttpResponse, PATIENCE, Registered, SERVICE, STRING,
-    consumer_with_metrics, dubbo_consumer, metric, n_calls, register, register_with, reload,
-    wait_until,
+    consumer_with_metrics, dubbo_consumer, free_addr, metric, n_calls, register, register_with,
+    reload, wait_until,
 };
 use agent::Agent;
 use dubbo_proto::Status;
@@ -144,6 +144,25 @@ fn broadcast_reaches_all_and_fails_if_one_does() {
         (answer.status != 200 && 1 <= broken.n_requests()).then_some(answer)
     });
     assert!(answer.body.contains(&broken.addr.to_string()), "{}", answer.body);
+}
+
+#[test]
+fn a_broadcast_that_reaches_nobody_is_counted_and_says_why() {
+    let hub = MemoryHub::new();
+    let closed = [free_addr(), free_addr()];
+    let _registered = closed.map(|addr| register(&hub, addr));
+    let method = "[[defaults.method]]\nnames = [\"echo\"]\ncluster = \"broadcast\"\n";
+    let agent = consumer_with_metrics(&hub, &format!("{BASE}{method}"));
+    let mut n_calls = 0;
+    let answer = wait_until("nothing is begun", || {
+        let answer = echo(&agent);
+        let is_unbegun = answer.code() == "no_endpoint";
+        n_calls += u64::from(is_unbegun);
+        is_unbegun.then_some(answer)
+    });
+    assert!(answer.body.contains("refused"), "{}", answer.body);
+    let labels = format!("service=\"{SERVICE}\",endpoint=\"none\",code=\"no_endpoint\"");
+    assert_eq!(metric(&agent, &format!("dubmesh_upstream_calls_total{{{labels}}}")), n_calls);
 }
 
 #[test]

@@ -51,9 +51,9 @@ pub(super) struct Figures {
     pub(super) version: String,
     /// Between the looks.
     pub(super) seconds: f64,
-    /// Calls a second that were answered well.
+    /// Calls a second, however they ended.
     pub(super) rate: f64,
-    /// Calls a second that failed.
+    /// Those of them that failed.
     pub(super) errors: f64,
     /// Those of them that failed before an endpoint was chosen.
     pub(super) errors_without_endpoint: f64,
@@ -68,7 +68,9 @@ pub(super) struct Figures {
 /// How calls to something went.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CallFigures {
+    /// A second, however they ended.
     pub(super) rate: f64,
+    /// A second, of those that failed.
     pub(super) errors: f64,
     /// Of all calls so far, in milliseconds.
     pub(super) p50: Option<f64>,
@@ -173,12 +175,12 @@ impl Sample {
         let sum =
             |of: fn(&CallFigures) -> f64| endpoints.iter().map(|it| of(&it.calls)).sum::<f64>();
         let early = self.early_errors(before, &rates);
-        let errors_without_endpoint = early.values().map(|it| it.rate).sum();
+        let errors_without_endpoint = early.values().map(|it| it.rate).sum::<f64>();
         Figures {
             agent: self.version.agent.clone(),
             version: self.version.version.clone(),
             seconds: time.as_secs_f64(),
-            rate: sum(|calls| calls.rate),
+            rate: sum(|calls| calls.rate) + errors_without_endpoint,
             errors: sum(|calls| calls.errors) + errors_without_endpoint,
             errors_without_endpoint,
             in_flight: endpoints.iter().map(|it| it.calls.in_flight).sum(),
@@ -240,7 +242,7 @@ impl Sample {
             };
             let early = early.get(&*it.service).copied().unwrap_or_default();
             let calls = CallFigures {
-                rate: own().map(|endpoint| endpoint.calls.rate).sum(),
+                rate: own().map(|endpoint| endpoint.calls.rate).sum::<f64>() + early.rate,
                 errors: own().map(|endpoint| endpoint.calls.errors).sum::<f64>() + early.rate,
                 // Of the slowest endpoint: percentiles cannot be added.
                 p50: most(|calls| calls.p50),
@@ -369,9 +371,10 @@ impl Rates {
     }
 
     fn calls(&self, now: &CallsSnapshot, before: Option<&CallsSnapshot>) -> CallFigures {
-        let failed = |calls: &CallsSnapshot| calls.failed.values().sum();
+        let failed = |calls: &CallsSnapshot| calls.failed.values().sum::<u64>();
+        let all = |calls: &CallsSnapshot| calls.ok.saturating_add(failed(calls));
         CallFigures {
-            rate: self.of(now.ok, before.map(|calls| calls.ok)),
+            rate: self.of(all(now), before.map(all)),
             errors: self.of(failed(now), before.map(failed)),
             p50: now.p50_ms,
             p99: now.p99_ms,
