@@ -182,6 +182,35 @@ fn http_2_on_the_same_port() {
     });
 }
 
+/// A client ends the connection if a body comes.
+#[test]
+fn head_over_http_2_is_answered_without_a_body() {
+    let hub = MemoryHub::new();
+    let agent = consumer(&hub, "");
+    let addr = agent.addresses().http[0];
+    support::block_on(async {
+        use http_body_util::{BodyExt, Empty};
+        use hyper_util::rt::{TokioExecutor, TokioIo};
+        let stream = tokio::net::TcpStream::connect(addr).await.unwrap();
+        let (mut sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+                .await
+                .unwrap();
+        tokio::spawn(connection);
+        for _ in 0..2 {
+            let request = http::Request::head(format!("http://x/{SERVICE}/echo"))
+                .body(Empty::<bytes::Bytes>::new())
+                .unwrap();
+            let response = sender.send_request(request).await.unwrap();
+            assert_eq!(response.status(), 405);
+            let len = response.headers()["content-length"].to_str().unwrap();
+            assert_ne!(len, "0", "the length of the answer to POST");
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            assert!(body.is_empty(), "{body:?}");
+        }
+    });
+}
+
 /// A list in the configuration needs no registry at all.
 #[test]
 fn endpoints_may_be_listed_in_the_configuration() {

@@ -13,15 +13,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use http::header::CONTENT_LENGTH;
 use http::request::Parts;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use hyper::body::Incoming;
 use wire::Hold;
 
 use super::{Active, HttpSession};
 use crate::error::CallError;
 use crate::ingress::http::outgoing_answer::{Leaving, StreamAnswer};
-use crate::ingress::http::{HttpListener, handle};
+use crate::ingress::http::{HttpAnswer, HttpListener, handle};
 use crate::worker::Worker;
 
 /// A request, and what lasts until its answer leaves.
@@ -62,8 +63,18 @@ impl AcceptedRequest {
             Err(error) => (None, Err(error)),
         };
         let answer = handle(worker, listener, &active, room, &head, body).await;
-        active.leave(answer, stream)
+        // hyper leaves out the body of an answer to HEAD itself, but for HTTP/2.
+        let has_no_body = stream.is_some() && head.method == Method::HEAD;
+        active.leave(if has_no_body { without_body(answer) } else { answer }, stream)
     }
+}
+
+/// The answer to HEAD: all but its body, whose length it tells.
+#[cold]
+fn without_body(mut answer: HttpAnswer) -> HttpAnswer {
+    let len = std::mem::take(answer.body_mut()).len();
+    answer.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| len.into());
+    answer
 }
 
 /// What answers the requests of a connection of HTTP/1, one after the other.
