@@ -44,6 +44,7 @@ impl Client {
             threads: Threads::one_per_core(),
             direct_gates: Arc::new(DirectGates::new(1)),
             traffic: Traffic::default(),
+            own_ingresses: Arc::default(),
         }))
     }
 

@@ -46,6 +46,7 @@ pub mod memory;
 pub mod metrics;
 pub mod offload;
 pub mod outbound;
+pub mod own_ingresses;
 pub mod priority;
 mod refused_serializations;
 pub mod reply;

@@ -65,6 +65,7 @@ pub(crate) fn pool() -> Rc<UpstreamPool> {
         Connections::default(),
         gates,
         Traffic::default(),
+        Arc::default(),
     ))
 }
 
@@ -84,6 +85,7 @@ pub(crate) fn worker_setup(exports: Vec<Offer>) -> WorkerSetup {
         threads: Threads::one_per_core(),
         direct_gates: Arc::new(DirectGates::new(1)),
         traffic: Traffic::default(),
+        own_ingresses: Arc::default(),
     }
 }
 

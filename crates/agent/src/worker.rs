@@ -28,6 +28,7 @@ use crate::memory::Memory;
 use crate::metrics::{Hub, LagMeter};
 use crate::offload::Threads;
 use crate::outbound::Outbound;
+use crate::own_ingresses::OwnIngresses;
 use crate::traffic::Traffic;
 use crate::upstream::{Standing, UpstreamPool};
 
@@ -92,6 +93,8 @@ pub struct WorkerSetup {
     pub direct_gates: Arc<DirectGates>,
     /// What connections to endpoints carry, of all workers.
     pub traffic: Traffic,
+    /// Where calls come back that the agent sends there.
+    pub own_ingresses: Arc<OwnIngresses>,
 }
 
 /// A service that is offered.
@@ -159,6 +162,7 @@ impl Worker {
             connections.clone(),
             OwnGates::new(setup.direct_gates, setup.index),
             setup.traffic,
+            setup.own_ingresses,
         );
         let pool = Rc::new(pool);
         let turns = Rc::new(SessionTurns::new(pool.n_in_line()));

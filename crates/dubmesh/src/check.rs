@@ -6,10 +6,11 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use agent::config::{self, AccessLogConfig, AppConfig, ClusterRules, Config};
+use agent::own_ingresses::is_reached_at;
 use clap::Args;
 use doctor::counted;
 use registry::file::Doubt;
-use registry::{RegistryConfig, RegistryError};
+use registry::{Endpoint, Protocol, RegistryConfig, RegistryError};
 
 use crate::Exit;
 use crate::config_file::{ConfigFile, refuse};
@@ -80,10 +81,10 @@ fn connect(config: &Config, pids: &[i32]) -> Exit {
 }
 
 /// Checks the files that list endpoints. Prints their mistakes, the endpoints that are not used,
-/// and parameters that do not count.
+/// parameters that do not count, and endpoints that are the agent itself.
 fn check_files(config: &Config) -> Exit {
     let mut exit = Exit::Ok;
-    for entry in &config.registries {
+    for (registry, entry) in config.registries.iter().enumerate() {
         let RegistryConfig::File { path } = &entry.config else { continue };
         match registry::file::check(path) {
             Ok(checked) => {
@@ -98,6 +99,16 @@ fn check_files(config: &Config) -> Exit {
                         "{}: {interface}: {endpoint}: {what}",
                         path.display()
                     ));
+                }
+                for (interface, endpoint) in &checked.endpoints {
+                    if is_own_ingress(config, registry, endpoint) {
+                        let Endpoint { host, port, .. } = endpoint;
+                        output::say(format_args!(
+                            "{}: {interface}: {host}:{port}: is this agent's own Dubbo ingress, \
+                             so calls come back there again and again; remove it",
+                            path.display()
+                        ));
+                    }
                 }
             }
             Err(RegistryError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
@@ -114,6 +125,14 @@ fn check_files(config: &Config) -> Exit {
         }
     }
     exit
+}
+
+/// Whether calls that a Dubbo ingress sends to an endpoint of its registry come back to it.
+fn is_own_ingress(config: &Config, registry: usize, endpoint: &Endpoint) -> bool {
+    let ingresses = config.dubbo.iter().filter(|ingress| ingress.registry == registry);
+    let mut listens = ingresses.filter_map(|ingress| ingress.listen.tcp());
+    endpoint.protocol == Protocol::Dubbo
+        && listens.any(|listen| is_reached_at(listen, &endpoint.host, endpoint.port))
 }
 
 /// Why the access log cannot be opened, if that can be told without making it.

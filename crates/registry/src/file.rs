@@ -215,8 +215,8 @@ impl Loader {
 /// What is in a registry file: how many endpoints, and what cannot be used of it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Checked {
-    /// Endpoints of all services.
-    pub n_endpoints: usize,
+    /// The endpoints of all services, with their interface.
+    pub endpoints: Vec<(String, Endpoint)>,
     /// What is not used, by interface.
     pub unused: Vec<(String, Unused)>,
     /// What is used in another way than it is written.
@@ -230,7 +230,8 @@ pub struct Checked {
 pub fn check(path: &Path) -> Result<Checked, RegistryError> {
     let Content { rows, leftovers, doubts } = format::parse(path, &read(path)?)?;
     let unused = leftovers.into_iter().map(|(interface, it)| (interface, it.unused)).collect();
-    Ok(Checked { n_endpoints: rows.len(), unused, doubts })
+    let endpoint = |Row { interface, listing, .. }: Row| (interface, listing.endpoint.clone());
+    Ok(Checked { endpoints: rows.into_iter().map(endpoint).collect(), unused, doubts })
 }
 
 /// The endpoints of a text in the form of a registry file, by service.

@@ -137,6 +137,10 @@ impl Cluster {
             );
         }
         let at = EndpointAddress { host: &endpoint.host, port: endpoint.port, tls };
+        if endpoint.protocol == Protocol::Dubbo {
+            let (service, registry) = (&self.service_name, &self.registry_name);
+            self.pool.own_ingresses.tell_loop(service, registry, &endpoint.host, endpoint.port);
+        }
         let (upstream, setup) =
             self.pool.upstream(endpoint.protocol, at, Setup::of_cluster(policy));
         let (endpoint, refused_serializations) =

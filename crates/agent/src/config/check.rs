@@ -24,7 +24,9 @@ use super::listeners::{dubbo_exports, ingresses, link};
 use super::memory;
 use super::registries::{RegistryDraft, registries};
 use super::section::{Section, closest};
-use super::{AdminConfig, AppCapacity, Config, ExportConfig, LogConfig, LogFormat, ProcessConfig};
+use super::{
+    AdminConfig, AppCapacity, AppConfig, Config, ExportConfig, LogConfig, LogFormat, ProcessConfig,
+};
 use crate::error::clip;
 
 /// The levels of `tracing`, quietest first.
@@ -249,6 +251,8 @@ fn export(
     places.exports.push(Export {
         service: service.clone(),
         app: app.address(),
+        app_place: section.place("app"),
+        is_dubbo_app: matches!(app, AppConfig::Dubbo { .. }),
         capacity,
         capacity_place: section.place("capacity"),
         registry,

@@ -8,6 +8,7 @@ use wire::ListenAddress;
 use super::AppCapacity;
 use super::error::{KeyPlace, Problems};
 use super::registries::{RegistryDraft, RegistryKind};
+use crate::own_ingresses::is_reached_at;
 
 /// What was found where, for the checks that look at more than one section.
 #[derive(Default)]
@@ -36,6 +37,9 @@ pub(super) struct Listen {
 /// An `[[ingress]]` section.
 pub(super) struct Ingress {
     pub(super) registry: Option<usize>,
+    /// Where it listens for Dubbo's consumers, if it does.
+    pub(super) dubbo: Option<ListenAddress>,
+    pub(super) place: KeyPlace,
 }
 
 /// Whether there is a section of that listener.
@@ -51,6 +55,8 @@ pub(super) struct Export {
     pub(super) service: Option<ServiceKey>,
     /// Where the app is.
     pub(super) app: String,
+    pub(super) app_place: KeyPlace,
+    pub(super) is_dubbo_app: bool,
     pub(super) capacity: AppCapacity,
     pub(super) capacity_place: KeyPlace,
     pub(super) registry: Option<usize>,
@@ -65,6 +71,7 @@ pub(super) fn check(places: &Places, registries: &[RegistryDraft], problems: &Pr
     purpose(places, problems);
     duplicate_exports(&places.exports, problems);
     two_capacities(&places.exports, problems);
+    own_apps(places, problems);
     for export in &places.exports {
         export_and_registry(export, places.offers_tcp || !places.offers_unix, registries, problems);
     }
@@ -166,6 +173,30 @@ fn two_capacities(exports: &[Export], problems: &Problems<'_>) {
             let line = problems.line(&other.capacity_place);
             let problem = format!("the app at {} has another capacity in line {line}", export.app);
             problems.add(&export.capacity_place, problem, "write it once for each app");
+        }
+    }
+}
+
+/// The app of an export is this agent's own listener for Dubbo's consumers. That is good where it
+/// leads to another registry, but calls go round if it leads back.
+fn own_apps(places: &Places, problems: &Problems<'_>) {
+    for export in &places.exports {
+        let address = wire::address::split_optional(&export.app);
+        let (Ok((host, Some(port))), true) = (address, export.is_dubbo_app) else { continue };
+        let is_app = |ingress: &&Ingress| {
+            let listen = ingress.dubbo.as_ref().and_then(ListenAddress::tcp);
+            listen.is_some_and(|listen| is_reached_at(listen, host, port))
+        };
+        if let Some(ingress) = places.ingresses.iter().find(is_app) {
+            let line = problems.line(&ingress.place);
+            let problem = format!(
+                "{} is this agent's own [[ingress]] in line {line}, which sends calls where its \
+                 registry says; if that is here, they come back again and again",
+                export.app
+            );
+            let remedy = "write the address of the app, unless this export is a bridge between \
+                          two registries";
+            problems.warn(&export.app_place, problem, remedy);
         }
     }
 }

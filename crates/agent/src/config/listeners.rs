@@ -49,7 +49,9 @@ pub(super) fn ingresses(
         let protocol = section.choice("protocol", &protocols).unwrap_or(Protocol::Http);
         let listen = listen(&mut section, places).unwrap_or(NO_ADDRESS);
         let registry = registry(&mut section, registries);
-        places.ingresses.push(Ingress { registry });
+        let dubbo_listen = matches!(protocol, Protocol::Dubbo).then(|| listen.clone());
+        let place = section.head().clone();
+        places.ingresses.push(Ingress { registry, dubbo: dubbo_listen, place });
         let registry = registry.unwrap_or_default();
         match protocol {
             Protocol::Http => http.push(http_ingress(section, folder, listen, registry)),

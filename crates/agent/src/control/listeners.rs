@@ -5,6 +5,7 @@ use wire::{BoundSocket, ListenAddress, ListenError, ListenOptions};
 use crate::config::Config;
 use crate::ingress::{dubbo, http, link};
 use crate::listening::{Addresses, PlannedListener};
+use crate::own_ingresses::{OwnIngress, OwnIngresses};
 
 /// All listeners for calls, in the order of the configuration. Each kind has its line here.
 fn planned(config: &Config) -> Vec<PlannedListener> {
@@ -69,6 +70,16 @@ impl Bound {
         addresses.admin = admin_address.and_then(|address| address.tcp());
         Ok(Self { addresses, listeners, admin })
     }
+}
+
+/// Where the calls of Dubbo consumers are taken, and by which registry they go.
+pub(super) fn own_ingresses(config: &Config, addresses: &Addresses) -> OwnIngresses {
+    let by_tcp = config.dubbo.iter().filter(|ingress| ingress.listen.tcp().is_some());
+    let all = by_tcp.zip(&addresses.dubbo).filter_map(|(ingress, listen)| {
+        let registry = config.registries.get(ingress.registry)?.name.as_str().into();
+        Some(OwnIngress { listen: *listen, registry })
+    });
+    OwnIngresses::new(all.collect())
 }
 
 fn bind(

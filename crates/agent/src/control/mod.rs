@@ -161,6 +161,7 @@ impl Control {
         let mut exports = Exports::new(&config, addresses, known, ready, hub.clone());
         exports.follow_apps(&config);
         let offers: Vec<_> = config.exports.iter().map(|export| exports.offer(export)).collect();
+        let own_ingresses = Arc::new(listeners::own_ingresses(&config, addresses));
         let setup = |index| WorkerSetup {
             index,
             name: config.process.name.clone(),
@@ -174,6 +175,7 @@ impl Control {
             threads: threads.clone(),
             direct_gates: Arc::clone(&direct_gates),
             traffic: traffic.clone(),
+            own_ingresses: Arc::clone(&own_ingresses),
         };
         let started = (0..config.process.workers.get()).map(|index| start_worker(setup(index)));
         let (workers, ends) = started.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();

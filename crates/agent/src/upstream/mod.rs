@@ -60,6 +60,7 @@ use crate::error::{CallError, Code};
 use crate::gate::{AppGate, OwnGates};
 use crate::memory::{Memory, Metered};
 use crate::offload::Threads;
+use crate::own_ingresses::OwnIngresses;
 use crate::stages::{Stage, StageClock};
 use crate::swept::Swept;
 use crate::traffic::Traffic;
@@ -267,6 +268,8 @@ pub struct UpstreamPool {
     dubbos: RefCell<SharedLanes<DubboPeer>>,
     gates: OwnGates,
     traffic: Traffic,
+    /// Where calls come back that the agent sends there.
+    pub(crate) own_ingresses: Arc<OwnIngresses>,
     n_in_line: Rc<Cell<usize>>,
 }
 
@@ -282,7 +285,7 @@ impl Drop for InLine {
 impl UpstreamPool {
     /// An empty pool of the agent called `agent_name`, whose connections draw from `memory` and
     /// are in the table `connections`. `threads` encode long requests, and `gates` are before the
-    /// endpoints that it calls. `traffic` is that of all workers.
+    /// endpoints that it calls. `traffic` and `own_ingresses` are those of all workers.
     pub fn new(
         agent_name: &str,
         memory: Rc<Memory>,
@@ -290,6 +293,7 @@ impl UpstreamPool {
         connections: Connections,
         gates: OwnGates,
         traffic: Traffic,
+        own_ingresses: Arc<OwnIngresses>,
     ) -> Self {
         Self {
             agent_name: agent_name.into(),
@@ -301,6 +305,7 @@ impl UpstreamPool {
             dubbos: RefCell::default(),
             gates,
             traffic,
+            own_ingresses,
             n_in_line: Rc::default(),
         }
     }

@@ -142,6 +142,18 @@ fn check_reads_the_files_of_file_registries() {
     let told = "a.B: not used: tri://h:2 (protocol tri is not supported, only dubbo and link)";
     assert!(stdout.contains("good") && stderr.contains(told), "{stderr}");
 
+    // The listener looks services up in this file, and finds itself.
+    let own = "[[ingress]]\nprotocol = 'dubbo'\nlisten = '0.0.0.0:20881'\n";
+    let registry = "[[registry]]\nkind = 'file'\npath = 'services.toml'\n";
+    fs::write(&path, format!("{registry}{own}")).unwrap();
+    for (endpoint, is_told) in [("dubbo://127.0.0.1:20881", true), ("dubbo://127.0.0.1:1", false)] {
+        fs::write(&services, list(endpoint)).unwrap();
+        let (code, _, stderr) = check();
+        assert_eq!(code, Some(0));
+        let told = "a.B: 127.0.0.1:20881: is this agent's own Dubbo ingress";
+        assert_eq!(stderr.contains(told), is_told, "{stderr}");
+    }
+
     for (broken, line) in [(list("dubbo://h"), 3), ("[[servce]]\n".into(), 1), ("".into(), 1)] {
         fs::write(&services, broken).unwrap();
         let (code, stdout, stderr) = check();

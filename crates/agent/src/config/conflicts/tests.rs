@@ -100,6 +100,34 @@ fn exports_that_their_registry_cannot_hold() {
 }
 
 #[test]
+fn an_app_that_is_the_agents_own_ingress_is_doubted() {
+    let text = |app: &str, protocol: &str| {
+        format!(
+            "[[registry]]\nkind = 'etcd'\n\
+             [[ingress]]\nprotocol = '{protocol}'\nlisten = '127.0.0.1:20881'\n\
+             [link]\nlisten = '127.0.0.1:3'\n\
+             [[export]]\ninterface = 'a.B'\napp = 'dubbo://{app}'\n"
+        )
+    };
+    let warnings = |text: &str| parse(text, "a.toml").unwrap().warnings;
+    let doubted = warnings(&text("localhost:20881", "dubbo"));
+    assert_eq!(
+        doubted.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [
+            "a.toml:10: export.app: localhost:20881 is this agent's own [[ingress]] in line 3, which \
+          sends calls where its registry says; if that is here, they come back again and again; \
+          write the address of the app, unless this export is a bridge between two registries"
+        ]
+    );
+    for (app, protocol) in
+        [("127.0.0.1:20880", "dubbo"), ("127.0.0.1:20881", "http"), ("h:20881", "dubbo")]
+    {
+        let doubted = warnings(&text(app, protocol));
+        assert!(doubted.is_empty(), "{app}: {doubted:?}");
+    }
+}
+
+#[test]
 fn sockets_clash_by_their_path() {
     let unix = |path| {
         let good = GOOD.replace("127.0.0.1:20000", "unix:/run/a.sock");
