@@ -60,7 +60,8 @@ macro_rules! table {
         #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
         pub enum Serialization {
             $($(#[$doc])* $name,)*
-            /// Any other id: passed on, not read or written by this crate.
+            /// Any other id: passed on, not read or written by this crate. Those of links may be
+            /// above [`Serialization::MASK`]; no header can name them.
             Other(u8),
         }
 
@@ -225,7 +226,7 @@ impl Serialization {
     pub(crate) fn bodies(self) -> Result<&'static dyn BodyCodec, ProtoError> {
         match self.row() {
             Some(row) => Ok(row.bodies),
-            None => Err(ProtoError::UnsupportedSerialization { id: self.id() }),
+            None => Err(ProtoError::UnsupportedSerialization { id: self.link_number() }),
         }
     }
 
@@ -272,13 +273,20 @@ impl Serialization {
     /// The number for links.
     #[must_use]
     pub const fn link_number(self) -> u8 {
-        match self.row() {
-            Some(row) => row.link_number,
-            None => self.id(),
+        match (self.row(), self) {
+            (Some(row), _) => row.link_number,
+            (None, Self::Other(number)) => number,
+            (None, _) => 0,
         }
     }
 
-    /// The serialization of a number on a link.
+    /// Whether a header can name it. Not all numbers on links have one there.
+    #[must_use]
+    pub const fn fits_header(self) -> bool {
+        !matches!(self, Self::Other(number) if Self::MASK < number)
+    }
+
+    /// The serialization of a number on a link. One that nobody knows keeps its own.
     #[must_use]
     pub const fn from_link_number(number: u8) -> Self {
         let mut index = 0;
@@ -288,7 +296,7 @@ impl Serialization {
             }
             index += 1;
         }
-        Self::from_id(number)
+        Self::Other(number)
     }
 
     /// Reads the name that a URL's `serialization` parameter holds.
@@ -354,7 +362,7 @@ impl Serialization {
             Some(row) => row.name,
             None => OTHER_NAMES
                 .iter()
-                .find(|(_, known)| *known == self.id())
+                .find(|(_, known)| *known == self.link_number())
                 .map_or("unknown", |(name, _)| name),
         }
     }
@@ -403,7 +411,7 @@ impl Serialization {
 
     /// The same for what was read already.
     pub(crate) fn known_values(self) -> Result<&'static dyn ValueCodec, ProtoError> {
-        self.values().ok_or(ProtoError::UnsupportedSerialization { id: self.id() })
+        self.values().ok_or(ProtoError::UnsupportedSerialization { id: self.link_number() })
     }
 
     /// The number of a reply's kind, if it is one byte here, and the first of the body.
@@ -450,7 +458,7 @@ const fn n_named() -> usize {
 impl fmt::Display for Serialization {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
-            "unknown" => write!(f, "unknown({})", self.id()),
+            "unknown" => write!(f, "unknown({})", self.link_number()),
             name => f.write_str(name),
         }
     }
@@ -478,5 +486,20 @@ mod tests {
         assert_eq!((lines.of_body(b""), sized.of_body(b"1\n")), (lines, sized));
         assert_eq!(Serialization::Hessian2.of_body(b"\0"), Serialization::Hessian2);
         assert_eq!(Serialization::Other(19).to_string(), "unknown(19)");
+    }
+
+    #[test]
+    fn every_number_of_a_link_stays_what_it_is() {
+        for number in 0..=u8::MAX {
+            let serialization = Serialization::from_link_number(number);
+            assert_eq!(serialization.link_number(), number);
+            let is_known = [2, 6, 23, 0x26].contains(&number);
+            assert_eq!(serialization.is_supported(), is_known, "{number}");
+            let fits = is_known || number <= Serialization::MASK;
+            assert_eq!(serialization.fits_header(), fits, "{number}");
+        }
+        let unknown = Serialization::from_link_number(35);
+        assert_eq!(unknown.to_string(), "unknown(35)", "3 is java's");
+        assert_eq!(unknown.bodies().err(), Some(ProtoError::UnsupportedSerialization { id: 35 }));
     }
 }
