@@ -250,8 +250,11 @@ pub enum SendError {
     #[error("too many bytes wait to be written")]
     BufferFull,
     /// The peer takes no more routes on this link.
-    #[error("the link has no room for another route")]
-    RoutesFull,
+    #[error("the peer takes {max} routes on a link, as its HELLO says, and has as many")]
+    RoutesFull {
+        /// How many it takes.
+        max: u32,
+    },
     /// The route was not defined on this link.
     #[error("the route is not defined on this link")]
     UnknownRoute,

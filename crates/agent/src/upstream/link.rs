@@ -229,7 +229,7 @@ impl LinkPeer {
                 // The answer about an old route that is still to come must not be taken for ours.
                 _ => link.define(&route.def),
             })
-            .map_err(|error| refused(&error))?;
+            .map_err(|error| refused(&error).at(&self.address))?;
         let (generation, service) = (route.generation, route.def.service.as_str().into());
         *known = Some(LinkRoute { generation, id, service, state: RouteState::Asked });
         Ok((id, RouteState::Asked))

@@ -109,8 +109,9 @@ impl<T> ClientSide<T> {
         }
         let peer = core.peer.as_ref().ok_or(SendError::NotReady)?;
         let route = self.n_routes();
-        if route >= peer.max_routes {
-            return Err(SendError::RoutesFull);
+        let max = peer.max_routes;
+        if route >= max {
+            return Err(SendError::RoutesFull { max });
         }
         core.outbox.frame(|out| route::encode(def, route, 0, out))?;
         self.routes.push(0);

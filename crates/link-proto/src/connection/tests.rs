@@ -428,7 +428,7 @@ fn routes_are_dense_and_bounded() {
     let def = RouteDef::default();
     assert_eq!(pair.client.define(&def), Ok(RouteId(0)));
     assert_eq!(pair.client.define(&def), Ok(RouteId(1)));
-    assert_eq!(pair.client.define(&def), Err(SendError::RoutesFull));
+    assert_eq!(pair.client.define(&def), Err(SendError::RoutesFull { max: 2 }));
     let unknown = pair.client.send_request(pair.now, RequestOut::new(RouteId(2)), 1);
     assert_eq!(unknown, Err((1, SendError::UnknownRoute)));
     pair.at_server();

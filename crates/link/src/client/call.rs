@@ -459,7 +459,7 @@ fn unsendable(error: SendError) -> Failure {
     match error {
         SendError::TooLarge { len, max } => Failure::TooLarge { len, max },
         SendError::TooManyEntries { n, max } => Failure::TooManyEntries { n, max },
-        SendError::RoutesFull => Failure::Full(Full::Methods),
+        SendError::RoutesFull { .. } => Failure::Full(Full::Methods),
         SendError::NoCredit => Failure::Full(Full::Calls(0)),
         SendError::BufferFull => Failure::Full(Full::Bytes(0)),
         SendError::NoStreams => Failure::Unsupported("streams"),

@@ -39,6 +39,7 @@ pub(super) fn refused(error: &SendError) -> CallError {
         SendError::NoCredit | SendError::BufferFull => Code::Overloaded,
         SendError::NotReady | SendError::Closing => Code::Unreachable,
         SendError::TooLarge { .. } | SendError::TooManyEntries { .. } => Code::BodyTooLarge,
+        SendError::RoutesFull { .. } => Code::Refused,
         _ => Code::Internal,
     };
     let message = match error {

@@ -66,6 +66,7 @@ fn each_refusal_to_send_has_its_code() {
         (SendError::Closing, Code::Unreachable),
         (SendError::TooLarge { len: 2, max: 1 }, Code::BodyTooLarge),
         (SendError::TooManyEntries { n: 2, max: 1 }, Code::BodyTooLarge),
+        (SendError::RoutesFull { max: 0 }, Code::Refused),
     ] {
         assert_eq!(refused(&error).code, code, "{error}");
     }
