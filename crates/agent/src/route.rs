@@ -401,9 +401,9 @@ pub fn template(
 
 /// The refusal of a provider that wants what we do not write.
 pub fn unsupported(serialization: Serialization) -> CallError {
-    let name = serialization.name();
     let known = Serialization::NAMED.map(Serialization::name).join(", ");
-    let text = format!("the provider wants serialization {name}; this agent writes {known}");
+    let text =
+        format!("the provider wants serialization {serialization}; this agent writes {known}");
     CallError::new(Code::NoEndpoint, text)
 }
 

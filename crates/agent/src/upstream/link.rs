@@ -181,6 +181,10 @@ impl LinkPeer {
         let error = match status {
             Status::OK => {
                 let serialization = codec::serialization(codec);
+                if !serialization.fits_header() {
+                    let text = format!("the agent answers in codec {codec}, which nobody knows");
+                    return Err(CallError::new(Code::BadReply, text).at(&self.address));
+                }
                 let endpoint = Rc::clone(&self.address);
                 return Ok(ProviderReply {
                     came,

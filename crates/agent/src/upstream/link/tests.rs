@@ -34,6 +34,15 @@ fn what_an_agent_says_of_a_call_has_a_code() {
     assert!(peer().outcome(Status::OK, codec::UNSET, bytes::Bytes::new(), None).is_ok());
 }
 
+/// Modulo 32, this number is hessian2's.
+#[test]
+fn an_answer_in_an_unknown_codec_is_no_answer() {
+    let outcome = peer().outcome(Status::OK, 34, bytes::Bytes::from_static(b"\x91"), None);
+    let error = outcome.expect_err("nobody can read it");
+    assert_eq!((error.code, error.endpoint.as_deref()), (Code::BadReply, Some("h:1")));
+    assert!(error.message.contains("codec 34"), "{error}");
+}
+
 /// Only a change is news: whoever waits for the service is woken for nothing else.
 #[test]
 fn an_app_that_goes_and_comes_back_is_noticed_once() {
