@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use dubbo_proto::{RequestTemplate, Serialization, ServiceKey};
 use flow::lender::Demand;
 use link::LinkMachine;
-use link_proto::{CallId, Connection, Event, LinkError, RouteDef, RouteId, Status};
+use link_proto::{CallId, Connection, DefinedRoute, Event, LinkError, RouteDef, Status};
 use tokio::task::AbortHandle;
 use tracing::{debug, info};
 use wire::{Account, Conn, Peer, Taking, Watched, drive};
@@ -28,7 +28,7 @@ use crate::connections::{Activity, Session};
 use crate::expected_len::ExpectedLen;
 use crate::journal::Journal;
 use crate::memory::write_timeout;
-use crate::route::{WHOLE, template};
+use crate::route::{WHOLE, template, with_service};
 use crate::upstream::Standing;
 
 mod journal_entry;
@@ -44,6 +44,10 @@ const WITHDRAWN_TIME: Duration = Duration::from_secs(5);
 const MAX_DEFINED: u32 = 1_000;
 /// A route that is refused counts as so many: few peers define one, and none many.
 const REFUSED_COUNTS: u32 = 10;
+
+/// Longest reason that is kept, and told, for each route that was refused. It holds the names that
+/// people give; longer ones are cut.
+const MAX_REASON_LEN: usize = 512;
 
 /// The deadline of a request that brings none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -69,12 +73,18 @@ pub struct LinkSession {
 }
 
 /// A route that the peer has defined.
-enum PeerRoute {
-    /// Of a service that was never offered here.
-    Unknown,
-    /// It goes to an app, which may be away.
+struct PeerRoute {
+    defined: DefinedRoute,
+    target: PeerTarget,
+}
+
+/// What becomes of the calls of a peer's route.
+enum PeerTarget {
+    /// They are answered as its definition was.
+    Refused { status: Status, text: Box<str> },
+    /// They go to an app, which may be away.
     Known(Rc<RouteBackend>),
-    /// Of a service that is offered no longer, and may be again.
+    /// Their service is offered no longer, and may be again.
     Withdrawn(Rc<RouteDef>),
 }
 
@@ -101,10 +111,26 @@ enum Way {
 impl RouteBackend {
     fn takes(&self, codec: u8) -> bool {
         match &self.way {
-            // A whole request is in the serialization that its consumer has chosen.
-            Way::Dubbo(_, None) | Way::Http(_, None) => true,
+            // A whole request is in the serialization that its consumer has chosen, which its
+            // header on the way to the app has to name.
+            Way::Dubbo(_, None) | Way::Http(_, None) => codec::serialization(codec).fits_header(),
             Way::Dubbo(app, _) => codec == codec::of(app.serialization),
             Way::Http(..) => HTTP_APP_SERIALIZATIONS.contains(&codec::serialization(codec)),
+        }
+    }
+
+    /// Why the app cannot take a call in that codec.
+    #[cold]
+    fn wrong_codec(&self, codec: u8) -> String {
+        let given = codec::serialization(codec);
+        match &self.way {
+            Way::Dubbo(_, None) | Way::Http(_, None) => {
+                format!("wrong serialization: Dubbo has none with the number {codec}")
+            }
+            _ => format!(
+                "wrong serialization {given}: the app takes {}, as the answer to DEFINE says",
+                self.preferred().name()
+            ),
         }
     }
 
@@ -173,7 +199,7 @@ impl LinkSession {
     }
 
     /// Accepts a route, or refuses it for as long as its app is away.
-    fn answer(&self, route: RouteId, target: &RouteBackend) {
+    fn answer(&self, route: DefinedRoute, target: &RouteBackend) {
         self.conn.with(|link| match target.backend.standing() {
             Standing::Down => {
                 let text = target.backend.trouble();
@@ -228,24 +254,26 @@ impl LinkSession {
         }
     }
 
-    fn define(&self, route: RouteId, def: &RouteDef) {
-        let place = route.index();
-        let mut routes = self.routes.borrow_mut();
-        if routes.len() <= place {
-            routes.resize_with(place + 1, || PeerRoute::Unknown);
-        }
-        match self.target(&Rc::new(def.clone())) {
+    fn define(&self, defined: DefinedRoute, def: &RouteDef) {
+        let target = match self.target(&Rc::new(def.clone())) {
             Ok(target) => {
                 self.note_defined(1);
-                self.answer(route, &target);
-                routes[place] = PeerRoute::Known(Rc::new(target));
+                self.answer(defined, &target);
+                PeerTarget::Known(Rc::new(target))
             }
-            Err((status, text)) => {
+            Err((status, mut text)) => {
                 self.note_defined(REFUSED_COUNTS);
                 info!(service = def.service, method = def.method, text, "route refused");
-                self.conn.with(|link| link.refuse_route(route, status, &text));
-                routes[place] = PeerRoute::Unknown;
+                text.truncate(text.floor_char_boundary(MAX_REASON_LEN));
+                self.conn.with(|link| link.refuse_route(defined, status, &text));
+                PeerTarget::Refused { status, text: text.into() }
             }
+        };
+        let (mut routes, route) = (self.routes.borrow_mut(), PeerRoute { defined, target });
+        match routes.get_mut(defined.id.index()) {
+            Some(old) => *old = route,
+            // A peer numbers its routes without gaps.
+            None => routes.push(route),
         }
     }
 
@@ -258,7 +286,8 @@ impl LinkSession {
         let way = match &backend.app {
             App::Dubbo(app) if is_whole => Way::Dubbo(app.clone(), None),
             App::Dubbo(app) => {
-                let template = template(app.serialization, &backend.service.version, def)
+                let (service, def) = (&backend.service, with_service(def, &backend.service));
+                let template = template(app.serialization, &service.version, &def)
                     .map_err(|error| (Status::BAD_REQUEST, error.to_string()))?;
                 Way::Dubbo(app.clone(), Some(template.into()))
             }
@@ -276,10 +305,10 @@ impl LinkSession {
     fn forget_withdrawn(&self, now: Instant) {
         let mut is_left = false;
         for route in &mut *self.routes.borrow_mut() {
-            let PeerRoute::Known(target) = route else { continue };
+            let PeerTarget::Known(target) = &route.target else { continue };
             let Some(at) = target.backend.withdrawn_at() else { continue };
             if WITHDRAWN_TIME <= now.saturating_duration_since(at) {
-                *route = PeerRoute::Withdrawn(Rc::clone(&target.def));
+                route.target = PeerTarget::Withdrawn(Rc::clone(&target.def));
             } else {
                 is_left = true;
             }
@@ -313,26 +342,26 @@ impl Session for LinkSession {
     /// that it offers its calls to others, or to this agent again.
     fn app_changed(&self, service: &ServiceKey) {
         let (mut routes, name) = (self.routes.borrow_mut(), service.to_string());
-        for (route, index) in routes.iter_mut().zip(0..) {
-            let def = match route {
-                PeerRoute::Known(target) if target.backend.service != *service => continue,
-                PeerRoute::Known(target) if target.backend.withdrawn_at().is_none() => {
-                    self.answer(RouteId(index), target);
+        for PeerRoute { defined, target: known } in routes.iter_mut() {
+            let def = match known {
+                PeerTarget::Known(target) if target.backend.service != *service => continue,
+                PeerTarget::Known(target) if target.backend.withdrawn_at().is_none() => {
+                    self.answer(*defined, target);
                     continue;
                 }
-                PeerRoute::Known(target) => Rc::clone(&target.def),
-                PeerRoute::Withdrawn(def) if def.service == name => Rc::clone(def),
-                PeerRoute::Withdrawn(_) | PeerRoute::Unknown => continue,
+                PeerTarget::Known(target) => Rc::clone(&target.def),
+                PeerTarget::Withdrawn(def) if def.service == name => Rc::clone(def),
+                PeerTarget::Withdrawn(_) | PeerTarget::Refused { .. } => continue,
             };
             match self.target(&def) {
                 // Another app offers the service.
                 Ok(target) => {
-                    self.answer(RouteId(index), &target);
-                    *route = PeerRoute::Known(Rc::new(target));
+                    self.answer(*defined, &target);
+                    *known = PeerTarget::Known(Rc::new(target));
                 }
                 Err(_) => {
-                    if let PeerRoute::Known(target) = route {
-                        self.answer(RouteId(index), target);
+                    if let PeerTarget::Known(target) = known {
+                        self.answer(*defined, target);
                         self.has_withdrawn.set(true);
                     }
                 }

@@ -359,15 +359,9 @@ fn definition(
         Parameters::Given(types) => (method, descriptors(types)),
         _ => (GENERIC_METHOD, GENERIC_DESCRIPTOR.to_owned()),
     };
-    let mut attachments = vec![
-        ("path".to_owned(), service.interface.clone()),
-        ("interface".to_owned(), service.interface.clone()),
-    ];
-    for (name, value) in [("version", &service.version), ("group", &service.group)] {
-        if !value.is_empty() {
-            attachments.push((name.to_owned(), value.clone()));
-        }
-    }
+    let mut attachments: Vec<(String, String)> = service_attachments(service)
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
     if parameters.is_generic() {
         attachments.push(("generic".to_owned(), plan.generic.name().to_owned()));
     }
@@ -377,6 +371,24 @@ fn definition(
         descriptor,
         attachments,
     }
+}
+
+/// How requests tell a provider which service they are for.
+fn service_attachments(service: &ServiceKey) -> impl Iterator<Item = (&'static str, &str)> {
+    let ServiceKey { interface, version, group, .. } = service;
+    [("path", interface), ("interface", interface), ("version", version), ("group", group)]
+        .into_iter()
+        .map(|(name, value)| (name, value.as_str()))
+        .filter(|(_, value)| !value.is_empty())
+}
+
+/// The same definition, which tells a provider the service even if its attachments do not.
+pub(crate) fn with_service(def: &RouteDef, service: &ServiceKey) -> RouteDef {
+    let is_missing = |name: &str| def.attachments.iter().all(|(known, _)| known != name);
+    let missing = service_attachments(service).filter(|(name, _)| is_missing(name));
+    let missing = missing.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let attachments = missing.chain(def.attachments.iter().cloned()).collect();
+    RouteDef { attachments, ..def.clone() }
 }
 
 /// The constant parts of a request, from the definition of its route.

@@ -25,8 +25,8 @@ use self::server::ServerSide;
 use self::streams::Fill;
 use crate::route::Ack;
 use crate::{
-    CallId, CompressionTotals, Config, Event, GoAwayReason, LinkError, PeerHello, Reply,
-    RequestOut, RouteDef, RouteId, SendError, Status,
+    CallId, CompressionTotals, Config, DefinedRoute, Event, GoAwayReason, LinkError, PeerHello,
+    Reply, RequestOut, RouteDef, RouteId, SendError, Status,
 };
 use bytes::BytesMut;
 use std::time::Instant;
@@ -390,7 +390,7 @@ impl<T> Connection<T> {
 
     /// Server: answers a route's definition: it is offered, and its app wants arguments in this
     /// codec (0: as the caller likes). May be said again later, also after a refusal.
-    pub fn accept_route(&mut self, route: RouteId, codec: u8) {
+    pub fn accept_route(&mut self, route: DefinedRoute, codec: u8) {
         if let Side::Server(server) = &mut self.side {
             let ack = Ack { codec, status: Status::OK, pool: self.core.no_pool(), text: "" };
             server.answer_route(&mut self.core, route, ack);
@@ -399,7 +399,7 @@ impl<T> Connection<T> {
 
     /// Server: answers a route's definition: it is not offered. Calls on it are answered with
     /// this status and text until it is accepted. The text is cut at 1024 bytes.
-    pub fn refuse_route(&mut self, route: RouteId, status: Status, text: &str) {
+    pub fn refuse_route(&mut self, route: DefinedRoute, status: Status, text: &str) {
         debug_assert!(status != Status::OK, "a refusal has an error");
         if let Side::Server(server) = &mut self.side {
             let ack = Ack { codec: 0, status, pool: None, text };

@@ -1,7 +1,8 @@
 //! What a connection tells its driver.
 
 use crate::{
-    CallId, Credits, GoAwayReason, LinkError, Meta, PeerHello, PoolId, RouteDef, RouteId, Status,
+    CallId, Credits, DefinedRoute, GoAwayReason, LinkError, Meta, PeerHello, PoolId, RouteDef,
+    RouteId, Status,
 };
 use bytes::Bytes;
 use std::time::Duration;
@@ -15,8 +16,9 @@ pub enum Event<T> {
     /// [`accept_route`](crate::Connection::accept_route) or
     /// [`refuse_route`](crate::Connection::refuse_route), at any time; requests may come before.
     Defined {
-        /// Its number: one more than the highest before, or one whose old meaning is over.
-        route: RouteId,
+        /// Its number: one more than the highest before, or one whose old meaning is over; and
+        /// which definition of it this is.
+        route: DefinedRoute,
         /// What it stands for.
         def: Box<RouteDef>,
     },

@@ -27,7 +27,7 @@ fn config() -> Config {
 pub fn server_bytes(data: &[u8], now: Instant) {
     let mut server: Connection<()> = Connection::server(config(), now);
     feed(&mut server, data, now, |server, event| match event {
-        Event::Defined { route, .. } if route.index() % 2 == 0 => server.accept_route(route, 2),
+        Event::Defined { route, .. } if route.id.index() % 2 == 0 => server.accept_route(route, 2),
         Event::Defined { route, .. } => {
             server.refuse_route(route, Status::NOT_FOUND_SERVICE, "no such service");
         }

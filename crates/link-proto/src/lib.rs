@@ -91,5 +91,5 @@ pub use event::Event;
 pub use hello::PeerHello;
 pub use message::{CallId, Payload, Reply, RequestOut};
 pub use meta::{Meta, MetaIter};
-pub use route::{RouteDef, RouteId};
+pub use route::{DefinedRoute, RouteDef, RouteId};
 pub use status::{GoAwayReason, Status};

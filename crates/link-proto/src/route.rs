@@ -20,6 +20,24 @@ impl RouteId {
     }
 }
 
+/// One definition of a route. A client may define a number again and again: an answer goes to the
+/// definition that it names, and leaves a newer one of the same number alone.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct DefinedRoute {
+    /// The number.
+    pub id: RouteId,
+    /// As the client counted this definition of the number, from 0.
+    pub round: u64,
+}
+
+impl DefinedRoute {
+    /// The first definition of a number.
+    #[must_use]
+    pub const fn first(id: RouteId) -> Self {
+        Self { id, round: 0 }
+    }
+}
+
 /// What all calls of a route have in common.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RouteDef {
@@ -91,16 +109,16 @@ pub(crate) struct Ack<'a> {
     pub(crate) text: &'a str,
 }
 
-/// Appends the answer to a DEFINE of that round.
-pub(crate) fn encode_ack(route: u32, round: u64, ack: Ack<'_>, out: &mut BytesMut) {
+/// Appends the answer to a DEFINE.
+pub(crate) fn encode_ack(route: DefinedRoute, ack: Ack<'_>, out: &mut BytesMut) {
     let Ack { codec, status, pool, text } = ack;
     let len = 4 + pool.map_or(0, |_| 4) + text.len();
     let body_len = u32::try_from(len).unwrap_or(u32::MAX);
     let (kind, status) = (Kind::Define as u8, status.0);
-    let header = Header { body_len, kind, flags: flags::ACK, codec, status, id: round };
+    let header = Header { body_len, kind, flags: flags::ACK, codec, status, id: route.round };
     out.reserve(HEADER_LEN + len);
     out.put_slice(&header.to_bytes());
-    out.put_u32(route);
+    out.put_u32(route.id.0);
     pool.into_iter().for_each(|pool| out.put_u32(pool));
     out.put_slice(text.as_bytes());
 }

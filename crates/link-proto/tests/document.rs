@@ -6,8 +6,8 @@
 use bytes::BytesMut;
 use link_proto::header::{Header, Kind, flags};
 use link_proto::{
-    Config, Connection, Credits, Event, GoAwayReason, PoolId, Reply, RequestOut, RouteDef, Status,
-    features, header,
+    Config, Connection, Credits, DefinedRoute, Event, GoAwayReason, PoolId, Reply, RequestOut,
+    RouteDef, Status, features, header,
 };
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -132,13 +132,13 @@ fn examples() -> Vec<(&'static str, BytesMut)> {
     let route = client.define(&def).unwrap();
     say("define", client.transmit());
     server.handle_bytes(now, client.transmit()).unwrap();
-    server.accept_route(route, 2);
+    server.accept_route(DefinedRoute::first(route), 2);
     say("accepted", server.transmit());
     client.handle_bytes(now, server.transmit()).unwrap();
-    server.refuse_route(route, Status::NOT_FOUND_SERVICE, "not offered");
+    server.refuse_route(DefinedRoute::first(route), Status::NOT_FOUND_SERVICE, "not offered");
     say("refused", server.transmit());
     client.handle_bytes(now, server.transmit()).unwrap();
-    server.accept_route(route, 2);
+    server.accept_route(DefinedRoute::first(route), 2);
     client.handle_bytes(now, server.transmit()).unwrap();
 
     let plain = RequestOut { codec: 2, payload: b"\x02hi".into(), ..RequestOut::new(route) };
@@ -237,7 +237,7 @@ fn credits(now: Instant) -> [(&'static str, BytesMut); 5] {
     let route = client.define(&RouteDef::default()).unwrap();
     server.handle_bytes(now, client.transmit()).unwrap();
     let pool = PoolId(0);
-    server.accept_route_of_pool(route, 2, pool);
+    server.accept_route_of_pool(DefinedRoute::first(route), 2, pool);
     let accepted = std::mem::take(server.transmit());
     server.grant(pool, Credits::Limited(8));
     let limited = std::mem::take(server.transmit());

@@ -11,7 +11,7 @@ use link_proto::{CallId, Meta, RouteDef, RouteId, Status};
 use wire::Conn;
 
 use super::journal_entry::note;
-use super::{LinkSession, PeerRoute, RouteBackend, Way};
+use super::{LinkSession, PeerTarget, RouteBackend, Way};
 use crate::backend::{self, AppMethod, DubboApp, HttpApp};
 use crate::call::{Call, Encoded, LinkCaller, Outcome, ReplyTo, Times, UNTOLD, Whole, error_reply};
 use crate::codec;
@@ -88,22 +88,23 @@ impl Received {
 
 impl LinkSession {
     pub(super) fn request(&self, route: RouteId, call: Received) {
-        let target = match self.routes.borrow().get(route.index()) {
-            Some(PeerRoute::Known(target)) => Rc::clone(target),
-            Some(PeerRoute::Withdrawn(_)) => {
+        let target = match self.routes.borrow().get(route.index()).map(|route| &route.target) {
+            Some(PeerTarget::Known(target)) => Rc::clone(target),
+            Some(PeerTarget::Withdrawn(_)) => {
                 let text = "the service is no longer exported";
                 return self.refuse(&call, Status::NOT_FOUND_SERVICE, text);
             }
-            Some(PeerRoute::Unknown) | None => {
-                return self.refuse(&call, Status::NOT_FOUND_SERVICE, "the route was refused");
+            // It was sent before its caller heard of the refusal.
+            Some(PeerTarget::Refused { status, text }) => {
+                return self.refuse(&call, *status, text);
+            }
+            None => {
+                debug_assert!(false, "a request of a route that is not defined fails the link");
+                return self.refuse(&call, Status::NOT_FOUND_SERVICE, "no such route");
             }
         };
         if call.codec != codec::UNSET && !target.takes(call.codec) {
-            let spoken = target.preferred().name();
-            let text = format!(
-                "wrong serialization: the app takes {spoken}, as the answer to DEFINE says"
-            );
-            return self.refuse(&call, Status::UNSUPPORTED_CODEC, &text);
+            return self.refuse(&call, Status::UNSUPPORTED_CODEC, &target.wrong_codec(call.codec));
         }
         if let Some(mut entry) = call.entry.take() {
             note(&mut entry, &target.def, &call);

@@ -1,6 +1,6 @@
 use bytes::BytesMut;
 use dubbo_proto::ServiceKey;
-use link_proto::{Payload, RequestOut};
+use link_proto::{Payload, RequestOut, RouteId};
 use wire::Machine;
 
 use super::*;
@@ -159,10 +159,70 @@ fn a_call_in_another_serialization_is_refused() {
     on_worker(async || {
         let mut link = Link::new();
         let (route, _) = link.define(SERVICE, "echo");
-        link.send(route, codec::of(Serialization::Hessian2), false);
-        let (status, text) = link.answer().unwrap();
-        assert_eq!(status, Status::UNSUPPORTED_CODEC);
-        assert!(text.contains("fastjson2"), "{text}");
+        let hessian2 = codec::of(Serialization::Hessian2);
+        // Modulo 32, this is fastjson2's.
+        for (codec, named) in [(hessian2, "hessian2"), (55, "unknown(55)")] {
+            link.send(route, codec, false);
+            let (status, text) = link.answer().unwrap();
+            assert_eq!(status, Status::UNSUPPORTED_CODEC);
+            assert!(text.contains(named) && text.contains("takes fastjson2"), "{text}");
+        }
+    });
+}
+
+/// The header of a Dubbo request has room for five bits.
+#[test]
+fn a_whole_call_in_a_codec_that_no_dubbo_has_is_refused() {
+    on_worker(async || {
+        let mut link = Link::new();
+        let (route, _) = link.define(SERVICE, WHOLE);
+        for codec in [34, 99, 255] {
+            link.send(route, codec, false);
+            let (status, text) = link.answer().unwrap();
+            assert_eq!(status, Status::UNSUPPORTED_CODEC);
+            assert!(text.ends_with(&format!("number {codec}")), "{text}");
+        }
+    });
+}
+
+/// A caller need not wait for the answer to its definition.
+#[test]
+fn a_call_right_behind_its_definition_is_refused_as_that_is() {
+    on_worker(async || {
+        let long = "x".repeat(1000);
+        for (service, method, expected) in [
+            ("com.acme.Other", "echo", Status::NOT_FOUND_SERVICE),
+            (&long, "echo", Status::NOT_FOUND_SERVICE),
+            (SERVICE, "no method", Status::BAD_REQUEST),
+        ] {
+            let mut link = Link::new();
+            let (service, method) = (service.to_owned(), method.to_owned());
+            let def = RouteDef { service, method, ..RouteDef::default() };
+            let route = link.peer.define(&def).unwrap();
+            link.send(route, codec::UNSET, false);
+            let heard = link.events();
+            let [
+                Event::RouteRefused { status: of_route, text, .. },
+                Event::Response { status: of_call, payload, .. },
+            ] = &heard[..]
+            else {
+                panic!("{heard:?}");
+            };
+            assert_eq!((*of_route, *of_call), (expected, expected));
+            assert_eq!(payload, text.as_bytes());
+            assert!(!text.is_empty() && text.len() <= MAX_REASON_LEN, "{text}");
+        }
+    });
+}
+
+#[test]
+fn a_definition_without_attachments_is_good() {
+    on_worker(async || {
+        let mut link = Link::new();
+        let (service, method) = (SERVICE.to_owned(), "echo".to_owned());
+        link.peer.define(&RouteDef { service, method, ..RouteDef::default() }).unwrap();
+        let heard = link.events();
+        assert!(matches!(heard[..], [Event::RouteAccepted { .. }]), "{heard:?}");
     });
 }
 

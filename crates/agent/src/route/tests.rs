@@ -64,3 +64,23 @@ fn a_template_is_made_once_for_each_serialization() {
     }
     assert!(route.template_for_path(Serialization::Hessian2, "x/y").is_ok());
 }
+
+/// Its calls reach the provider all the same.
+#[test]
+fn a_definition_is_completed_by_what_tells_the_service() {
+    let service = ServiceKey::new("a.B", "1.0", "g").unwrap();
+    let told = |attachments: &[(&str, &str)]| {
+        let attachments =
+            attachments.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let def = RouteDef { attachments: attachments.collect(), ..RouteDef::default() };
+        with_service(&def, &service)
+            .attachments
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(told(&[]), "path=a.B interface=a.B version=1.0 group=g");
+    let own = [("x", "y"), ("path", "ctx/b")];
+    assert_eq!(told(&own), "interface=a.B version=1.0 group=g x=y path=ctx/b");
+}

@@ -10,7 +10,7 @@ use crate::credit::{Credits, PoolId};
 use crate::header::{Header, Kind};
 use crate::reader::Reader;
 use crate::route::Ack;
-use crate::{Event, LinkError, RouteId, Status};
+use crate::{DefinedRoute, Event, LinkError, Status};
 
 impl<T> Core<T> {
     /// What the answer to a DEFINE says of a route without a pool.
@@ -27,7 +27,7 @@ impl<T> Connection<T> {
 
     /// Server: as [`accept_route`](Self::accept_route), for a route whose calls need credits of
     /// `pool` once the client was told so.
-    pub fn accept_route_of_pool(&mut self, route: RouteId, codec: u8, pool: PoolId) {
+    pub fn accept_route_of_pool(&mut self, route: DefinedRoute, codec: u8, pool: PoolId) {
         if let Side::Server(server) = &mut self.side {
             let pool = self.core.no_pool().map(|_| pool.0);
             let ack = Ack { codec, status: Status::OK, pool, text: "" };

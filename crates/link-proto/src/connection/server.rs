@@ -15,7 +15,9 @@ use crate::header::{Header, Kind, MAX_WINDOW, WHOLE_LINK, flags};
 use crate::message::{RequestHead, decode_request};
 use crate::outbox::Head;
 use crate::route::Ack;
-use crate::{CallId, Event, GoAwayReason, LinkError, Reply, RouteId, Status, meta, route};
+use crate::{
+    CallId, DefinedRoute, Event, GoAwayReason, LinkError, Reply, RouteId, Status, meta, route,
+};
 use bytes::{Bytes, BytesMut};
 use std::time::Instant;
 
@@ -54,7 +56,7 @@ enum IncomingState {
 
 #[derive(Debug)]
 struct Route {
-    /// As the client numbered this definition: the answer repeats it.
+    /// As the client counted this definition.
     round: u64,
     /// Without this calls are passed on; the driver answers the definition when it can.
     refused: Option<(Status, Box<str>)>,
@@ -113,20 +115,28 @@ impl ServerSide {
             Some(old) => *old = defined,
             None => self.routes.push(defined),
         }
-        core.events.push_back(Event::Defined { route: RouteId(route), def: Box::new(def) });
+        let route = DefinedRoute { id: RouteId(route), round: header.id };
+        core.events.push_back(Event::Defined { route, def: Box::new(def) });
         Ok(())
     }
 
-    pub(super) fn answer_route<T>(&mut self, core: &mut Core<T>, route: RouteId, ack: Ack<'_>) {
-        let Some(entry) = self.routes.get_mut(route.index()) else {
+    pub(super) fn answer_route<T>(
+        &mut self,
+        core: &mut Core<T>,
+        route: DefinedRoute,
+        ack: Ack<'_>,
+    ) {
+        let Some(entry) = self.routes.get_mut(route.id.index()) else {
             debug_assert!(false, "only a defined route is answered");
             return;
         };
         let ack = Ack { text: cut_text(ack.text), ..ack };
-        entry.refused = (ack.status != Status::OK).then(|| (ack.status, ack.text.into()));
+        // What is said of an older definition says nothing of the newer one.
+        if entry.round == route.round {
+            entry.refused = (ack.status != Status::OK).then(|| (ack.status, ack.text.into()));
+        }
         if core.failed.is_none() {
-            let round = entry.round;
-            core.outbox.frame(|out| route::encode_ack(route.0, round, ack, out));
+            core.outbox.frame(|out| route::encode_ack(route, ack, out));
         }
     }
 

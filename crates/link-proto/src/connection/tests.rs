@@ -35,7 +35,7 @@ impl Pair {
         let mut pair = Self::new(client, server);
         let route = pair.client.define(&RouteDef::default()).unwrap();
         assert!(matches!(pair.at_server()[..], [Event::Defined { .. }]));
-        pair.server.accept_route(route, 2);
+        pair.server.accept_route(DefinedRoute::first(route), 2);
         let events = pair.at_client();
         assert!(matches!(events[..], [Event::RouteAccepted { codec: 2, .. }]), "{events:?}");
         (pair, route)
@@ -402,7 +402,7 @@ fn refused_routes_answer_by_themselves_until_accepted() {
         panic!("{events:?}");
     };
     assert_eq!(**seen, def);
-    pair.server.refuse_route(route, Status::NOT_FOUND_SERVICE, "no a/b:1");
+    pair.server.refuse_route(DefinedRoute::first(route), Status::NOT_FOUND_SERVICE, "no a/b:1");
     let events = pair.at_client();
     let [Event::RouteRefused { status: Status::NOT_FOUND_SERVICE, text, .. }] = &events[..] else {
         panic!("{events:?}");
@@ -415,7 +415,7 @@ fn refused_routes_answer_by_themselves_until_accepted() {
         &events[..],
         [Event::Response { token: 2, status: Status::NOT_FOUND_SERVICE, .. }]
     ));
-    pair.server.accept_route(route, 2);
+    pair.server.accept_route(DefinedRoute::first(route), 2);
     assert!(matches!(pair.at_client()[..], [Event::RouteAccepted { .. }]));
     pair.send(route, b"", 3);
     assert_eq!(pair.at_server().len(), 1);
@@ -443,7 +443,7 @@ fn a_number_changes_hands_without_mixing_calls_or_answers() {
     let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
     pair.send(route, vec![1; 300_000], 1);
     let new = RouteDef { method: "new".into(), ..RouteDef::default() };
-    pair.server.accept_route(route, 9);
+    pair.server.accept_route(DefinedRoute::first(route), 9);
     pair.client.redefine(route, &new).unwrap();
     pair.send(route, b"", 2);
     let events = pair.at_server();
@@ -454,10 +454,34 @@ fn a_number_changes_hands_without_mixing_calls_or_answers() {
     };
     assert_eq!((payload.len(), def.method.as_str()), (300_000, "new"));
     assert!(pair.at_client().is_empty(), "not about the new route");
-    pair.server.accept_route(route, 6);
+    pair.server.accept_route(DefinedRoute { id: route, round: 1 }, 6);
     assert!(matches!(pair.at_client()[..], [Event::RouteAccepted { codec: 6, .. }]));
     let unknown = pair.client.redefine(RouteId(1), &new);
     assert_eq!(unknown, Err(SendError::UnknownRoute));
+}
+
+/// Definitions may come faster than the driver answers them.
+#[test]
+fn an_answer_to_an_older_definition_leaves_the_newer_one_alone() {
+    let mut pair = Pair::new(Config::default(), Config::default());
+    let route = pair.client.define(&RouteDef::default()).unwrap();
+    pair.client.redefine(route, &RouteDef::default()).unwrap();
+    let events = pair.at_server();
+    let [Event::Defined { route: old, .. }, Event::Defined { route: new, .. }] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!((old.id, old.round, new.id, new.round), (route, 0, route, 1));
+    pair.server.refuse_route(*old, Status::NOT_FOUND_METHOD, "no such method");
+    let header = crate::header::Header::parse(pair.server.transmit().first_chunk().unwrap());
+    assert_eq!(header.id, 0, "the count of the definition that is answered");
+    assert!(pair.at_client().is_empty(), "not about the newer definition");
+    pair.send(route, b"", 1);
+    assert!(matches!(pair.at_server()[..], [Event::Request { .. }]), "nobody has refused it");
+    pair.server.refuse_route(*new, Status::NOT_FOUND_SERVICE, "no such service");
+    assert!(matches!(pair.at_client()[..], [Event::RouteRefused { .. }]));
+    pair.server.accept_route(*old, 2);
+    pair.send(route, b"", 2);
+    assert!(pair.at_server().is_empty(), "the newer definition stays refused");
 }
 
 #[test]
@@ -764,7 +788,11 @@ fn a_peer_that_is_asked_answers_or_counts_as_silent() {
 fn a_route_is_refused_and_accepted_again() {
     let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
     for _ in 0..2 {
-        pair.server.refuse_route(route, Status::UPSTREAM_UNREACHABLE, "the app cannot be reached");
+        pair.server.refuse_route(
+            DefinedRoute::first(route),
+            Status::UPSTREAM_UNREACHABLE,
+            "the app cannot be reached",
+        );
         let events = pair.at_client();
         let status = Status::UPSTREAM_UNREACHABLE;
         assert!(matches!(events[..], [Event::RouteRefused { status: it, .. }] if it == status));
@@ -775,7 +803,7 @@ fn a_route_is_refused_and_accepted_again() {
             matches!(events[..], [Event::Response { token: 1, status: it, .. }] if it == status)
         );
 
-        pair.server.accept_route(route, 2);
+        pair.server.accept_route(DefinedRoute::first(route), 2);
         assert!(matches!(pair.at_client()[..], [Event::RouteAccepted { codec: 2, .. }]));
         pair.send(route, b"taken".to_vec(), 2);
         let events = pair.at_server();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use link_proto::{
-    CallId, Connection, Event, GoAwayReason, Payload, Reply, RouteDef, RouteId, Status,
+    CallId, Connection, DefinedRoute, Event, GoAwayReason, Payload, Reply, RouteDef, Status,
 };
 use tokio::task::AbortHandle;
 
@@ -217,7 +217,8 @@ impl Client {
         }
     }
 
-    fn define(&mut self, route: RouteId, def: &RouteDef) {
+    fn define(&mut self, defined: DefinedRoute, def: &RouteDef) {
+        let route = defined.id;
         let service = self.session.server.services.get(&def.service);
         let entry = service.and_then(|service| service.methods.get(&def.method));
         let found = entry.cloned().ok_or_else(|| match service {
@@ -236,8 +237,8 @@ impl Client {
             let method = found.as_ref().ok().filter(|_| !is_observed);
             machine.set_route(route, method);
             match &found {
-                Ok(_) => machine.link.accept_route(route, 0),
-                Err(refusal) => machine.link.refuse_route(route, refusal.status, &refusal.text),
+                Ok(_) => machine.link.accept_route(defined, 0),
+                Err(refusal) => machine.link.refuse_route(defined, refusal.status, &refusal.text),
             }
         });
         let routes = Arc::make_mut(&mut self.routes);

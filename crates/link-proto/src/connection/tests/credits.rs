@@ -12,13 +12,13 @@ fn routes_have_pools_and_pools_have_credits() {
     let mut pair = Pair::new(with_credits(), with_credits());
     let route = pair.client.define(&RouteDef::default()).unwrap();
     pair.at_server();
-    pair.server.accept_route_of_pool(route, 2, POOL);
+    pair.server.accept_route_of_pool(DefinedRoute::first(route), 2, POOL);
     let events = pair.at_client();
     assert!(
         matches!(events[..], [Event::RouteAccepted { codec: 2, pool: Some(POOL), .. }]),
         "{events:?}"
     );
-    pair.server.accept_route(route, 2);
+    pair.server.accept_route(DefinedRoute::first(route), 2);
     assert!(matches!(pair.at_client()[..], [Event::RouteAccepted { pool: None, .. }]));
     let measured = Credits::Measured(7);
     for credits in [Credits::Limited(0), Credits::Limited(7), measured, Credits::Open] {
@@ -66,7 +66,7 @@ fn a_peer_without_credits_is_served_as_before() {
         assert!(!pair.server.grant(POOL, Credits::Limited(1)));
         pair.server.tell_pause(POOL, true);
         pair.client.demand(POOL, 5, 0);
-        pair.server.accept_route_of_pool(route, 6, POOL);
+        pair.server.accept_route_of_pool(DefinedRoute::first(route), 6, POOL);
         let ack = [0, 0, 0, 4, 2, 1, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(pair.server.transmit()[..], ack);
         assert_eq!(pair.client.transmit().len(), 0);

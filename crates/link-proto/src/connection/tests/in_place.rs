@@ -149,11 +149,15 @@ fn a_client_that_does_not_read_is_answered_by_events() {
 #[test]
 fn a_refused_route_and_a_closing_server_answer_as_ever() {
     let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
-    pair.server.refuse_route(route, Status::NOT_FOUND_METHOD, "no such method");
+    pair.server.refuse_route(
+        DefinedRoute::first(route),
+        Status::NOT_FOUND_METHOD,
+        "no such method",
+    );
     pair.send(route, &[1], 1);
     let mut repeat = Repeat::default();
     assert!(pair.answer(&mut repeat).is_empty());
-    pair.server.accept_route(route, 0);
+    pair.server.accept_route(DefinedRoute::first(route), 0);
     pair.server.go_away(GoAwayReason::SHUTDOWN);
     pair.send(route, &[1], 2);
     assert!(pair.answer(&mut repeat).is_empty());
