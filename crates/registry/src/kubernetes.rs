@@ -10,12 +10,14 @@
 //! parameter `zone` is the zone of the endpoint's hint, else its own.
 //!
 //! **Reading.** Slices, and Services for their annotations, are listed and watched from there on.
-//! A watch that breaks goes on from the last version; where the history is gone (410, as a status
-//! or within the stream), the list is read again. The token and the certificates are read again
+//! A watch that breaks goes on from the last version. Where the history is gone (410, as a status
+//! or within the stream), where the API server refuses the version, or fails again and again, the
+//! list is read again. The token and the certificates are read again
 //! for each request. While the API server is away, the last known endpoints stay, marked stale.
 //!
 //! Nothing is registered here: Kubernetes does that.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,18 +82,15 @@ impl KubernetesRegistry {
         kinds.extend(settings.reads_annotations.then_some(ObjectKind::Services));
         let keeper = Keeper {
             state: State::new(settings.mapped.clone()),
-            known: kinds
-                .iter()
-                .map(|kind| KindStatus { kind: *kind, status: Freshness::Pending })
-                .collect(),
+            known: kinds.iter().map(|kind| (*kind, KindStatus::default())).collect(),
             table: table_sender,
             status: status_sender,
             is_dirty: false,
         };
         let mut tasks = vec![runtime.spawn(keeper.run(news)).abort_handle()];
         for kind in kinds {
-            let (settings, news) = (Arc::clone(&settings), sender.clone());
-            tasks.push(runtime.spawn(Watcher { kind, settings, news }.run()).abort_handle());
+            let watcher = Watcher::new(kind, Arc::clone(&settings), sender.clone());
+            tasks.push(runtime.spawn(watcher.run()).abort_handle());
         }
         Ok(Self { table, status, request_timeout: settings.request_timeout, tasks })
     }
@@ -141,15 +140,19 @@ impl Drop for KubernetesRegistry {
 }
 
 /// How far what is known of a kind can be trusted.
+#[derive(Default)]
 struct KindStatus {
-    kind: ObjectKind,
     status: Freshness,
+    /// Why it cannot be read now.
+    away: Option<String>,
+    /// The last event that could not be read.
+    bad: Option<String>,
 }
 
 /// The task that makes the table from all news.
 struct Keeper {
     state: State,
-    known: Vec<KindStatus>,
+    known: HashMap<ObjectKind, KindStatus>,
     table: watch::Sender<Table>,
     status: StatusSender,
     is_dirty: bool,
@@ -180,46 +183,61 @@ impl Keeper {
                 }
                 self.state.replace(kind, objects);
                 self.is_dirty = true;
-                self.note(kind, Freshness::Current, None);
+                // After an error, only a watch shows that the list stays up to date.
+                match self.of(kind).away {
+                    None => self.note_current(kind),
+                    Some(_) => self.of(kind).status = Freshness::Stale,
+                }
             }
             News::Put(object) => self.is_dirty |= self.state.put(object),
             News::Gone(name) => self.is_dirty |= self.state.remove(kind, &name),
-            News::Bad(error) => {
-                let error = format!("an event of Kubernetes cannot be read: {error}");
-                if self.status.borrow().last_error.as_ref() != Some(&error) {
-                    tracing::warn!(?kind, "{error}");
-                }
-                let connected = self.status.borrow().connected;
-                note(&self.status, connected, Some(error));
-            }
-            News::Current => self.note(kind, Freshness::Current, None),
-            News::Away(error) => {
-                if self.status.borrow().last_error.as_ref() != Some(&error) {
-                    tracing::warn!(%error, "Kubernetes cannot be read; the last known endpoints \
-                                            stay in use");
-                }
-                self.note(kind, Freshness::Stale, Some(error));
-            }
+            News::Bad(error) => self.note_bad(kind, &error),
+            News::Current => self.note_current(kind),
+            News::Away(error) => self.note_away(kind, error),
         }
     }
 
-    /// Notes how a kind does. One that was never listed stays pending.
-    fn note(&mut self, kind: ObjectKind, status: Freshness, error: Option<String>) {
-        for known in self.known.iter_mut().filter(|known| known.kind == kind) {
-            let is_pending = known.status == Freshness::Pending && status == Freshness::Stale;
-            if !is_pending && known.status != status {
-                known.status = status;
-                self.is_dirty = true;
-            }
+    fn note_bad(&mut self, kind: ObjectKind, error: &str) {
+        let error = format!("an event of Kubernetes cannot be read: {error}");
+        let known = self.of(kind);
+        if known.bad.as_ref() != Some(&error) {
+            tracing::warn!(?kind, "{error}");
+            known.bad = Some(error.clone());
         }
-        let connected = self.freshness() == Freshness::Current;
-        if note(&self.status, connected, error) && connected {
+        let connected = self.status.borrow().connected;
+        note(&self.status, connected, Some(error));
+    }
+
+    fn note_current(&mut self, kind: ObjectKind) {
+        let known = self.of(kind);
+        known.away = None;
+        let before = std::mem::replace(&mut known.status, Freshness::Current);
+        self.is_dirty |= before != Freshness::Current;
+        if note(&self.status, self.freshness() == Freshness::Current, None) {
             tracing::info!("connected to Kubernetes");
         }
     }
 
+    fn note_away(&mut self, kind: ObjectKind, error: String) {
+        let known = self.of(kind);
+        if known.away.as_ref() != Some(&error) {
+            tracing::warn!(%error, "Kubernetes cannot be read; the last known endpoints stay in \
+                                    use");
+            known.away = Some(error.clone());
+        }
+        // One that was never listed stays pending.
+        if known.status == Freshness::Current {
+            known.status = Freshness::Stale;
+            self.is_dirty = true;
+        }
+        note(&self.status, false, Some(error));
+    }
+    fn of(&mut self, kind: ObjectKind) -> &mut KindStatus {
+        self.known.entry(kind).or_default()
+    }
+
     fn freshness(&self) -> Freshness {
-        let is = |status| self.known.iter().any(|known| known.status == status);
+        let is = |status| self.known.values().any(|known| known.status == status);
         match (is(Freshness::Pending), is(Freshness::Stale)) {
             (true, _) => Freshness::Pending,
             (false, true) => Freshness::Stale,

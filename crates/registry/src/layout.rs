@@ -137,6 +137,8 @@ pub(crate) enum Value {
 pub(crate) enum BadEntry {
     #[error("not UTF-8")]
     NotText,
+    #[error("an entry is directly below its folder, without a slash in its name or at its end")]
+    NotDirectlyBelow,
     #[error("expected {{host}}:{{port}} after the interface")]
     NoAddress,
     #[error("the weight {found:?} is not a number")]
@@ -196,12 +198,18 @@ impl Paths {
         }
     }
 
-    /// Reads one entry; its folder does not matter.
+    /// Reads one entry, which is directly below its folder; which one does not matter.
     pub(crate) fn read(&self, path: &[u8], value: &[u8]) -> Read {
         let path = std::str::from_utf8(path).map_err(|_| BadEntry::NotText)?;
-        let name = path.rsplit('/').next().unwrap_or_default();
+        let below = path.strip_prefix(&self.root).unwrap_or(path).trim_start_matches('/');
+        // Below the interface, and its category.
+        let n_folders = if self.is_contest { 1 } else { 2 };
+        let name = below.splitn(n_folders + 1, '/').nth(n_folders).unwrap_or_default();
         if name.is_empty() {
             return Ok(None);
+        }
+        if name.contains('/') {
+            return Err(BadEntry::NotDirectlyBelow);
         }
         match self.is_contest {
             true => contest::read(name, value),

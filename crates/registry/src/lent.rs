@@ -138,12 +138,21 @@ impl<L> Lender<L> {
 
     /// A connection, or a try to make one, has failed; says so once. `store` is the store's name.
     pub(crate) fn handle_failure(&self, store: &str, server: impl Display, error: impl Display) {
-        let is_new = self.lent.report(&format!("{store} at {server}: {error}"));
-        let flipped = note(&self.lent.status, false, None);
-        if is_new || flipped {
+        if self.note_failure(store, &server, &error) {
             tracing::warn!(%server, %error, "{store} cannot be reached; the last known endpoints \
                                              stay in use");
         }
+    }
+
+    /// The same, where the caller says so if it is true.
+    pub(crate) fn note_failure(
+        &self,
+        store: &str,
+        server: impl Display,
+        error: impl Display,
+    ) -> bool {
+        let is_new = self.lent.report(&format!("{store} at {server}: {error}"));
+        note(&self.lent.status, false, None) || is_new
     }
 }
 

@@ -171,7 +171,11 @@ impl Watch for TableWatch {
                     history_lost: false,
                     refusal: None,
                 }),
-                Freshness::Pending | Freshness::Stale => Err(StoreError::Away),
+                // A part of the store may be read, and change the list, while another one is away.
+                status @ Freshness::Stale => {
+                    Ok(News::Known(Known { items: table.items(&self.wanted), status }))
+                }
+                Freshness::Pending => Err(StoreError::Away),
             }
         })
     }

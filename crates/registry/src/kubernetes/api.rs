@@ -44,7 +44,7 @@ pub(super) enum ApiError {
     #[error("{0}")]
     BadObject(#[from] super::objects::BadObject),
     /// The history is gone, and the list must be read again.
-    #[error("the history is gone")]
+    #[error("the history is gone (410), also after the list was read")]
     Gone,
     #[error("the watch ended with {code}: {message}")]
     Ended { code: u16, message: String },
@@ -52,17 +52,35 @@ pub(super) enum ApiError {
 
 impl ApiError {
     pub(super) fn is_gone(&self) -> bool {
-        match self {
-            Self::Gone | Self::Ended { code: 410, .. } => true,
-            Self::Refused { status, .. } => *status == StatusCode::GONE,
-            _ => false,
-        }
+        self.code() == Some(410)
     }
 
     /// Whether a newer token may help.
     pub(super) fn is_unauthorized(&self) -> bool {
-        matches!(self, Self::Refused { status: StatusCode::UNAUTHORIZED, .. })
-            || matches!(self, Self::Ended { code: 401, .. })
+        self.code() == Some(401)
+    }
+
+    /// Whether a watch that ended so may last only from another version. A version that the server
+    /// has not reached, after it was restored, gives 504.
+    pub(super) fn is_about_version(&self) -> bool {
+        self.code().is_some_and(|code| match code {
+            401 | 403 | 429 => false,
+            code => (400..500).contains(&code) || code == 504,
+        })
+    }
+
+    /// Whether the server failed, which may be because of the version.
+    pub(super) fn is_failure_of_server(&self) -> bool {
+        self.code().is_some_and(|code| 500 <= code)
+    }
+
+    fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused { status, .. } => Some(status.as_u16()),
+            Self::Ended { code, .. } => Some(*code),
+            Self::Gone => Some(410),
+            _ => None,
+        }
     }
 }
 

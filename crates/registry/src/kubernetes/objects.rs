@@ -28,14 +28,14 @@ const PARAMS: &str = "dubmesh.io/params";
 const MAX_SERVICES: usize = 1_000;
 
 /// Which objects are listed and watched.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum ObjectKind {
     Slices,
     Services,
 }
 
 /// What identifies an object of one kind.
-#[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) struct ObjectName {
     pub(super) namespace: String,
     pub(super) name: String,
@@ -54,7 +54,7 @@ pub(super) enum Content {
     Service(Offer),
 }
 
-/// The endpoints of a slice that may get calls.
+/// The endpoints of a slice.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Slice {
     pub(super) service: String,
@@ -71,6 +71,10 @@ pub(super) struct Port {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Address {
     pub(super) ip: IpAddr,
+    /// Whose it is, if that is known. A pod of a Service with two families has an address of each.
+    pub(super) pod: Option<String>,
+    /// Whether it may get calls.
+    pub(super) is_usable: bool,
     /// The zone whose callers should prefer it.
     pub(super) zone: Option<String>,
 }
@@ -82,6 +86,8 @@ pub(super) struct Offer {
     /// Name or number.
     pub(super) port: Option<String>,
     pub(super) params: Parameters,
+    /// Whether its first family of addresses is IPv6.
+    pub(super) prefers_ipv6: bool,
     /// What of `dubmesh.io/services` is no name of a service.
     pub(super) wrong: Vec<String>,
 }
@@ -191,6 +197,13 @@ struct EndpointText {
     conditions: Option<ConditionsText>,
     zone: Option<String>,
     hints: Option<HintsText>,
+    target_ref: Option<TargetText>,
+}
+
+#[derive(Deserialize)]
+struct TargetText {
+    uid: Option<String>,
+    name: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -221,6 +234,13 @@ struct PortText {
 #[derive(Deserialize)]
 struct ServiceText {
     metadata: MetadataText,
+    spec: Option<ServiceSpecText>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ServiceSpecText {
+    ip_families: Option<Vec<String>>,
 }
 
 /// Reads one page of a list.
@@ -258,7 +278,9 @@ pub(super) fn parse_event(kind: ObjectKind, line: &[u8]) -> Result<WatchEvent, B
         "ADDED" | "MODIFIED" => {
             let object = match kind {
                 ObjectKind::Slices => slice(serde_json::from_slice::<EventText<_>>(line)?.object),
-                ObjectKind::Services => service(ServiceText { metadata }),
+                ObjectKind::Services => {
+                    service(serde_json::from_slice::<EventText<_>>(line)?.object)
+                }
             };
             Ok(WatchEvent::Put { object: object.ok_or(BadObject::Nameless)?, version })
         }
@@ -296,23 +318,23 @@ fn port(text: Lenient<PortText>) -> Option<Port> {
     Some(Port { name: name.unwrap_or_default(), port })
 }
 
-/// `None` for one that gets nothing new, or cannot be read.
+/// `None` for one that cannot be read.
 fn address(text: Lenient<EndpointText>) -> Option<Address> {
-    let Lenient::Good(EndpointText { addresses, conditions, zone, hints }) = text else {
-        return None;
-    };
+    let Lenient::Good(text) = text else { return None };
+    let EndpointText { addresses, conditions, zone, hints, target_ref } = text;
     let ConditionsText { ready, serving, terminating } = conditions.unwrap_or_default();
     // A Service that publishes addresses that are not ready has `ready` for all of them.
     let is_usable = ready.unwrap_or(true) && serving.unwrap_or(true) && terminating != Some(true);
     // All addresses of an endpoint lead to the same pod. Names (addressType FQDN) are not used.
-    let ip = addresses.first()?.parse().ok().filter(|_| is_usable)?;
+    let ip = addresses.first()?.parse().ok()?;
+    let pod = target_ref.and_then(|target| target.uid.or(target.name));
     let hinted = hints.and_then(|hints| hints.for_zones).unwrap_or_default();
     let is_own = |hint: &ZoneText| Some(&hint.name) == zone.as_ref();
     let zone = match hinted.first() {
         Some(first) if !hinted.iter().any(is_own) => Some(first.name.clone()),
         _ => zone,
     };
-    Some(Address { ip, zone })
+    Some(Address { ip, pod, is_usable, zone })
 }
 
 fn service(text: ServiceText) -> Option<Object> {
@@ -328,6 +350,8 @@ fn service(text: ServiceText) -> Option<Object> {
     }
     let params = annotations.get(PARAMS).map_or("", String::as_str).split('&');
     offer.params = params.filter_map(|pair| pair.split_once('=')).collect();
+    let families = text.spec.and_then(|spec| spec.ip_families).unwrap_or_default();
+    offer.prefers_ipv6 = families.first().is_some_and(|family| family == "IPv6");
     Some(Object { name, content: Content::Service(offer) })
 }
 
@@ -375,7 +399,7 @@ mod tests {
     fn shown(endpoints: &str) -> Vec<String> {
         let slice = slice_of(endpoints);
         let text = |it: &Address| format!("{} {}", it.ip, it.zone.as_deref().unwrap_or("-"));
-        slice.addresses.iter().map(text).collect()
+        slice.addresses.iter().filter(|it| it.is_usable).map(text).collect()
     }
 
     #[test]
@@ -411,13 +435,14 @@ mod tests {
         assert!(shown("null").is_empty());
         let page = br#"{"metadata":{"resourceVersion":"9","continue":"c"},"items":[5,{"metadata":7},
             {"metadata":{"name":"a"}},{"metadata":{"name":"a","namespace":"n","annotations":
-            {"dubmesh.io/services":"g/a.B:1.0, , not a name,a.C","dubmesh.io/params":"timeout=9&x"}}}]}"#;
+            {"dubmesh.io/services":"g/a.B:1.0, , not a name,a.C","dubmesh.io/params":"timeout=9&x"}},
+            "spec":{"ipFamilies":["IPv6","IPv4"]}}]}"#;
         let page = parse_page(ObjectKind::Services, page).unwrap();
         assert_eq!((page.n_bad, &*page.version, page.rest.as_deref()), (3, "9", Some("c")));
         let Content::Service(offer) = &page.objects[0].content else { panic!() };
         let names: Vec<_> = offer.services.iter().map(ToString::to_string).collect();
         assert_eq!(names, ["g/a.B:1.0", "a.C"]);
-        assert_eq!((offer.wrong.len(), offer.params.len()), (1, 1));
+        assert_eq!((offer.wrong.len(), offer.params.len(), offer.prefers_ipv6), (1, 1, true));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Invariant: at most [`MAX_ADDRESSES`] addresses are kept, whatever the API server lists.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use dubbo_proto::ServiceKey;
 use parameters::Parameters;
@@ -95,8 +95,12 @@ impl State {
     pub(super) fn rows(&self) -> (Vec<Row>, Vec<(String, Leftover)>) {
         let (mut rows, mut leftovers) = (Vec::new(), Vec::new());
         let none = Parameters::default();
+        let doubles = self.doubles();
         for (name, slice) in &self.slices {
-            let of = ObjectName { namespace: name.namespace.clone(), name: slice.service.clone() };
+            let of = slice.of(name);
+            let doubles = doubles.get(&of);
+            let usable = slice.addresses.iter().filter(|address| address.is_usable);
+            let usable = usable.filter(|it| doubles.is_none_or(|doubles| !doubles.hide(it)));
             let offer = self.offers.get(&of);
             let annotated = offer.into_iter().flat_map(|offer| {
                 offer.services.iter().map(move |it| (it, offer.port.as_deref(), &offer.params))
@@ -105,11 +109,11 @@ impl State {
             let mapped = mapped.map(|it| (&it.service, it.port.as_deref(), &none));
             for (service, wanted, params) in annotated.chain(mapped) {
                 let ports = ports(&slice.ports, wanted);
-                if ports.is_none() && !slice.addresses.is_empty() {
+                if ports.is_none() && usable.clone().next().is_some() {
                     leftovers.push((service.interface.clone(), without_port(service, &of, wanted)));
                 }
                 let Some(ports) = ports else { continue };
-                for address in &slice.addresses {
+                for address in usable.clone() {
                     if rows.len() < MAX_ROWS {
                         push(&mut rows, service, address, ports, params);
                     }
@@ -117,6 +121,54 @@ impl State {
             }
         }
         (rows, leftovers)
+    }
+
+    /// The Services whose pods have addresses of two families.
+    fn doubles(&self) -> HashMap<ObjectName, Doubles<'_>> {
+        let mut families = HashMap::<ObjectName, [bool; 2]>::new();
+        for (name, slice) in &self.slices {
+            // A slice has addresses of one family.
+            if let Some(address) = slice.addresses.first() {
+                families.entry(slice.of(name)).or_default()[usize::from(address.ip.is_ipv6())] =
+                    true;
+            }
+        }
+        let both = families.into_iter().filter(|(_, families)| *families == [true, true]);
+        let mut doubles: HashMap<_, _> = both
+            .map(|(of, _)| {
+                let is_ipv6 = self.offers.get(&of).is_some_and(|offer| offer.prefers_ipv6);
+                (of, Doubles { is_ipv6, pods: HashSet::new() })
+            })
+            .collect();
+        for (name, slice) in &self.slices {
+            let Some(doubles) = doubles.get_mut(&slice.of(name)) else { continue };
+            let preferred = slice.addresses.iter().filter(|it| it.ip.is_ipv6() == doubles.is_ipv6);
+            doubles.pods.extend(preferred.filter_map(|it| it.pod.as_deref()));
+        }
+        doubles
+    }
+}
+
+/// The pods of a Service that have addresses of two families: each is taken once.
+struct Doubles<'a> {
+    /// The preferred family.
+    is_ipv6: bool,
+    /// Who has an address of that family, also if it may get no calls: one that leaves must not
+    /// come back with its other address.
+    pods: HashSet<&'a str>,
+}
+
+impl Doubles<'_> {
+    fn hide(&self, address: &Address) -> bool {
+        let is_other = address.ip.is_ipv6() != self.is_ipv6;
+        is_other && address.pod.as_deref().is_some_and(|pod| self.pods.contains(pod))
+    }
+}
+
+impl Slice {
+    /// The Service whose slice it is, in the namespace of that name.
+    fn of(&self, name: &ObjectName) -> ObjectName {
+        ObjectName { namespace: name.namespace.clone(), name: self.service.clone() }
     }
 }
 
@@ -193,13 +245,18 @@ mod tests {
 
     fn slice(name: &str, ports: &[(&str, u16)], ips: &[&str]) -> Object {
         let ports = ports.iter().map(|(name, port)| Port { name: (*name).into(), port: *port });
-        let addresses = ips.iter().map(|ip| Address { ip: ip.parse().unwrap(), zone: None });
+        let addresses = ips.iter().map(|ip| address(ip, None));
         let slice = Slice {
             service: "orders".into(),
             ports: ports.collect(),
             addresses: addresses.collect(),
         };
         Object { name: named(name), content: Content::Slice(slice) }
+    }
+
+    fn address(ip: &str, pod: Option<&str>) -> Address {
+        let (ip, pod) = (ip.parse().unwrap(), pod.map(str::to_owned));
+        Address { ip, pod, is_usable: true, zone: None }
     }
 
     fn offer(services: &[&str], port: Option<&str>) -> Object {
@@ -261,5 +318,35 @@ mod tests {
         assert_eq!(urls(&state), ["a.B dubbo://10.0.0.1:20880"]);
         state.replace(ObjectKind::Slices, Vec::new());
         assert!(urls(&state).is_empty());
+    }
+
+    #[test]
+    fn a_pod_with_addresses_of_two_families_is_taken_once() {
+        let slice = |name: &str, addresses: &[Address]| {
+            let ports = vec![Port { name: "dubbo".into(), port: 1 }];
+            let addresses = addresses.to_vec();
+            let slice = Slice { service: "orders".into(), ports, addresses };
+            Object { name: named(name), content: Content::Slice(slice) }
+        };
+        let ipv6 = [address("fd00::1", Some("p1")), address("fd00::2", Some("p2"))];
+        let mut state = State::new(Vec::new());
+        state.put(offer(&["a.B"], None));
+        state.put(slice("ipv6", &ipv6));
+        assert_eq!(urls(&state), ["a.B dubbo://[fd00::1]:1", "a.B dubbo://[fd00::2]:1"]);
+        // Nobody knows whose the second one is.
+        state.put(slice("ipv4", &[address("10.0.0.1", Some("p1")), address("10.0.0.9", None)]));
+        let expected =
+            ["a.B dubbo://10.0.0.1:1", "a.B dubbo://10.0.0.9:1", "a.B dubbo://[fd00::2]:1"];
+        assert_eq!(urls(&state), expected);
+        // One that leaves does not come back with its other address.
+        let leaving = Address { is_usable: false, ..address("10.0.0.1", Some("p1")) };
+        state.put(slice("ipv4", &[leaving]));
+        assert_eq!(urls(&state), ["a.B dubbo://[fd00::2]:1"]);
+
+        let mut preferring = offer(&["a.B"], None);
+        let Content::Service(offer) = &mut preferring.content else { panic!() };
+        offer.prefers_ipv6 = true;
+        state.put(preferring);
+        assert_eq!(urls(&state), ["a.B dubbo://[fd00::1]:1", "a.B dubbo://[fd00::2]:1"]);
     }
 }

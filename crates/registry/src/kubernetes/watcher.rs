@@ -21,6 +21,13 @@ const WATCH_TIME: Duration = Duration::from_secs(60);
 /// A watch that has not ended by itself so long after its time stands still.
 const WATCH_SLACK: Duration = Duration::from_secs(10);
 
+/// After an error, a watch counts as a good one once it has lasted so long, or has an event: an
+/// error may also come in a watch that began well.
+const GOOD_AFTER: Duration = Duration::from_secs(1);
+
+/// So many rounds in a row that end with an error are a lasting problem.
+const MAX_FAILED: usize = 3;
+
 /// Objects in one page of a list.
 const PAGE: &str = "100";
 
@@ -39,7 +46,7 @@ pub(super) enum News {
     Gone(ObjectName),
     /// Something that cannot be read.
     Bad(String),
-    /// The watch goes on: what is known is up to date.
+    /// The watch goes on after all: what is known is up to date.
     Current,
     /// The API server cannot be asked.
     Away(String),
@@ -47,38 +54,70 @@ pub(super) enum News {
 
 /// The task of one kind.
 pub(super) struct Watcher {
-    pub(super) kind: ObjectKind,
-    pub(super) settings: Arc<KubernetesSettings>,
-    pub(super) news: Sender<(ObjectKind, News)>,
+    kind: ObjectKind,
+    settings: Arc<KubernetesSettings>,
+    news: Sender<(ObjectKind, News)>,
+    /// From where a watch goes on; `None` if the list has to be read.
+    version: Option<String>,
+    /// Rounds in a row that ended with an error.
+    n_failed: usize,
 }
 
 /// Nobody wants to know any more.
 struct Unwanted;
 
 impl Watcher {
-    pub(super) async fn run(self) {
+    pub(super) fn new(
+        kind: ObjectKind,
+        settings: Arc<KubernetesSettings>,
+        news: Sender<(ObjectKind, News)>,
+    ) -> Self {
+        Self { kind, settings, news, version: None, n_failed: 0 }
+    }
+
+    pub(super) async fn run(mut self) {
         let mut backoff = new_backoff();
-        let (mut version, mut n_unauthorized) = (None, 0);
         loop {
             let began = Instant::now();
-            match self.round(&mut version).await {
-                Ok(Ok(())) => n_unauthorized = 0,
-                Ok(Err(error)) if error.is_gone() => {
-                    tracing::debug!(kind = ?self.kind, %error, "reading the list again");
-                    version = None;
-                }
-                Ok(Err(error)) => {
-                    // The token may have been replaced just now; it is read again at once.
-                    n_unauthorized += usize::from(error.is_unauthorized());
-                    let first = error.is_unauthorized() && n_unauthorized == 1;
-                    if !first && self.tell(News::Away(self.words(&error))).await.is_err() {
-                        return;
-                    }
-                }
+            let told = match self.round().await {
+                Ok(Ok(())) => self.note_good().await,
+                Ok(Err(error)) => self.handle_error(error).await,
                 Err(Unwanted) => return,
+            };
+            if told.is_err() {
+                return;
             }
             backoff.note_lifetime(began.elapsed());
             tokio::time::sleep(backoff.next_wait()).await;
+        }
+    }
+
+    /// A round is over. Its version is dropped if the list may help.
+    async fn handle_error(&mut self, error: ApiError) -> Result<(), Unwanted> {
+        self.n_failed += 1;
+        let error = match error.is_gone() && self.version.is_some() {
+            true => ApiError::Gone,
+            false => error,
+        };
+        let is_lasting = error.is_failure_of_server() && MAX_FAILED <= self.n_failed;
+        if error.is_about_version() || is_lasting {
+            tracing::debug!(kind = ?self.kind, %error, "reading the list again");
+            self.version = None;
+        }
+        // A history ends now and then, and a token that was replaced just now is read again.
+        let is_usual = (error.is_gone() && self.n_failed < MAX_FAILED)
+            || (error.is_unauthorized() && self.n_failed == 1);
+        match is_usual {
+            true => Ok(()),
+            false => self.tell(News::Away(self.words(&error))).await,
+        }
+    }
+
+    /// The watch is a good one.
+    async fn note_good(&mut self) -> Result<(), Unwanted> {
+        match std::mem::take(&mut self.n_failed) {
+            0 => Ok(()),
+            _ => self.tell(News::Current).await,
         }
     }
 
@@ -102,18 +141,17 @@ impl Watcher {
     }
 
     /// Lists if nothing is known, and watches until that ends.
-    async fn round(&self, version: &mut Option<String>) -> Result<Result<(), ApiError>, Unwanted> {
-        if version.is_none() {
+    async fn round(&mut self) -> Result<Result<(), ApiError>, Unwanted> {
+        if self.version.is_none() {
             match self.list().await {
                 Ok((listed, objects, n_bad)) => {
                     self.tell(News::Whole { objects, n_bad }).await?;
-                    *version = Some(listed);
+                    self.version = Some(listed);
                 }
                 Err(error) => return Ok(Err(error)),
             }
         }
-        let Some(version) = version else { return Ok(Ok(())) };
-        self.watch(version).await
+        self.watch().await
     }
 
     async fn list(&self) -> Result<(String, Vec<Object>, usize), ApiError> {
@@ -135,13 +173,13 @@ impl Watcher {
         Err(ApiError::TooLong)
     }
 
-    async fn watch(&self, version: &mut String) -> Result<Result<(), ApiError>, Unwanted> {
+    async fn watch(&mut self) -> Result<Result<(), ApiError>, Unwanted> {
         let lasts = jitter(WATCH_TIME);
         let seconds = lasts.as_secs().to_string();
         let params = [
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
-            ("resourceVersion", version.as_str()),
+            ("resourceVersion", self.version.as_deref().unwrap_or_default()),
             ("timeoutSeconds", &seconds),
         ];
         let deadline = Instant::now() + lasts + WATCH_SLACK;
@@ -150,20 +188,25 @@ impl Watcher {
             Ok(answer) => answer,
             Err(error) => return Ok(Err(error)),
         };
-        self.tell(News::Current).await?;
+        let good_at = Instant::now() + GOOD_AFTER;
         let (mut lines, mut events) = (Lines::default(), Vec::new());
         loop {
-            let piece = match timeout_at(deadline, answer.piece()).await {
+            let until = if self.n_failed == 0 { deadline } else { good_at };
+            let piece = match timeout_at(until, answer.piece()).await {
                 Ok(Ok(Some(piece))) => piece,
                 // What is left of a line comes again.
                 Ok(Ok(None)) => return Ok(Ok(())),
                 Ok(Err(error)) => return Ok(Err(error)),
+                Err(_) if self.n_failed != 0 => {
+                    self.note_good().await?;
+                    continue;
+                }
                 Err(_) => return Ok(Err(ApiError::Late(lasts + WATCH_SLACK))),
             };
             lines.handle_piece(&piece, |line| events.push(line.map(|it| self.read(it))));
             for event in events.drain(..) {
                 match event {
-                    Some(Ok(event)) => match self.handle(event, version).await? {
+                    Some(Ok(event)) => match self.handle(event).await? {
                         None => {}
                         Some(error) => return Ok(Err(error)),
                     },
@@ -179,12 +222,8 @@ impl Watcher {
     }
 
     /// Passes an event on; returns why the watch is over.
-    async fn handle(
-        &self,
-        event: WatchEvent,
-        version: &mut String,
-    ) -> Result<Option<ApiError>, Unwanted> {
-        let (news, new_version) = match event {
+    async fn handle(&mut self, event: WatchEvent) -> Result<Option<ApiError>, Unwanted> {
+        let (news, version) = match event {
             WatchEvent::Put { object, version } => (Some(News::Put(object)), version),
             WatchEvent::Gone { name, version } => (Some(News::Gone(name)), version),
             WatchEvent::Bookmark { version } => (None, version),
@@ -194,11 +233,12 @@ impl Watcher {
                 return Ok(Some(ApiError::Ended { code, message }));
             }
         };
+        self.note_good().await?;
         if let Some(news) = news {
             self.tell(news).await?;
         }
-        if !new_version.is_empty() {
-            *version = new_version;
+        if !version.is_empty() {
+            self.version = Some(version);
         }
         Ok(None)
     }

@@ -61,6 +61,10 @@ fn reads_the_contests_keys() {
         let error = read("/dubbomesh/a.B/h:1", weight).unwrap_err();
         assert!(matches!(error, BadEntry::BadWeight { .. }), "{weight}");
     }
+    for key in ["disabled/10.0.0.9:30000", "10.0.0.1:30000/", "disabled/", "/h:1"] {
+        let read = read(&format!("/dubbomesh/a.B/{key}"), "1");
+        assert_eq!(read, Err(BadEntry::NotDirectlyBelow), "{key}");
+    }
     let not_text = contest().read(b"/dubbomesh/a.B/\xff:1", b"1");
     assert_eq!(not_text, Err(BadEntry::NotText));
 }
@@ -95,6 +99,8 @@ fn reads_java_providers_from_the_key() {
     // Java puts every parent as an empty key.
     assert_eq!(dubbo().read(b"/dubbo/a.B/providers/", b""), Ok(None));
     assert!(dubbo().read(b"/dubbo/a.B/providers/%zz", b"").is_err());
+    let nested = format!("/dubbo/a.B/providers/old/{}", encode_key(url));
+    assert_eq!(dubbo().read(nested.as_bytes(), b""), Err(BadEntry::NotDirectlyBelow));
 }
 
 #[test]

@@ -6,10 +6,12 @@
 
 use std::error::Error as _;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use futures_util::{Stream, StreamExt, TryFutureExt, TryStreamExt};
 use nacos_proto::{
     ASK_PATH, Answer, Ask, BadPayload, Credentials, Heard, HeardKind, Module, Payload, Refusal,
     STREAM_PATH,
@@ -21,7 +23,7 @@ use tokio::time::{Instant, timeout};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
-use tonic::{Code, Request, Streaming};
+use tonic::{Code, Request};
 use tonic_prost::ProstCodec;
 use wire::jitter;
 
@@ -96,6 +98,12 @@ pub(super) enum NacosError {
     /// A document changes while it is written.
     #[error("{0} changes too quickly")]
     Unsteady(String),
+}
+
+impl NacosError {
+    fn sent_away() -> Self {
+        Self::Connect("the server asks for a new connection".to_owned())
+    }
 }
 
 impl From<Lost> for NacosError {
@@ -261,7 +269,8 @@ struct Connector {
 
 /// The two ends of the stream.
 struct Talk {
-    heard: Streaming<Payload>,
+    /// Opens the stream, too: a server may send the headers of its answer with its first message.
+    heard: Pin<Box<dyn Stream<Item = Result<Payload, NacosError>> + Send>>,
     replies: mpsc::Sender<Payload>,
 }
 
@@ -292,7 +301,12 @@ impl Connector {
                 sent_to = ended.to;
                 continue;
             }
-            self.lender.handle_failure("Nacos", &server, &ended.error);
+            let Ended { error, .. } = &ended;
+            if self.lender.note_failure("Nacos", &server, error) {
+                let module = self.module.name();
+                tracing::warn!(%server, module, %error, "Nacos cannot be reached; what is known \
+                                                         stays in use");
+            }
             rounds.handle_end(lasted).await;
         }
     }
@@ -343,12 +357,9 @@ impl Connector {
         // There is room for it.
         let _ = replies.try_send(setup.payload(&settings.namespace, 0, headers));
         let outgoing = futures_util::stream::poll_fn(move |context| to_send.poll_recv(context));
-        let mut talk = Talk { heard: open_stream(grpc, outgoing).await?, replies };
-        if check.support_ability_negotiation {
-            while !talk.next(&live).await?.is_some_and(|it| it == HeardKind::SetupDone) {}
-        } else {
-            tokio::time::sleep(SETUP_PAUSE).await;
-        }
+        let heard = Box::pin(open_stream(grpc, outgoing).try_flatten_stream());
+        let mut talk = Talk { heard, replies };
+        talk.wait_for_setup(&live, check.support_ability_negotiation).await?;
         Ok((live, talk))
     }
 
@@ -394,7 +405,7 @@ impl Connector {
             match heard {
                 Ok(Some(HeardKind::Reset { to: other })) => {
                     (to, is_reset) = (other, true);
-                    break NacosError::Connect("the server asks for a new connection".to_owned());
+                    break NacosError::sent_away();
                 }
                 Ok(Some(HeardKind::Unknown(kind))) => {
                     tracing::debug!(%server, %kind, "Nacos sent a message of an unknown kind");
@@ -433,27 +444,42 @@ async fn sleep_until_option(deadline: Option<Instant>) {
 
 async fn open_stream(
     mut grpc: Grpc<Channel>,
-    outgoing: impl futures_util::Stream<Item = Payload> + Send + 'static,
-) -> Result<Streaming<Payload>, NacosError> {
+    outgoing: impl Stream<Item = Payload> + Send + 'static,
+) -> Result<impl Stream<Item = Result<Payload, NacosError>>, NacosError> {
+    let failed = |what, words| NacosError::Grpc { what, words };
     let what = "opening the stream";
-    let failed = |words| NacosError::Grpc { what, words };
-    grpc.ready().await.map_err(|error| failed(words_of(&error)))?;
+    grpc.ready().await.map_err(|error| failed(what, words_of(&error)))?;
     let path = PathAndQuery::from_static(STREAM_PATH);
     let codec = ProstCodec::<Payload, Payload>::default();
     let opened = grpc.streaming(Request::new(outgoing), path, codec).await;
-    opened.map(tonic::Response::into_inner).map_err(|status| failed(words_of_status(&status)))
+    let heard = opened.map_err(|status| failed(what, words_of_status(&status)))?.into_inner();
+    let what = "listening to the server";
+    Ok(heard.map_err(move |status| failed(what, words_of_status(&status))))
 }
 
 impl Talk {
+    /// Waits until the connection can be used. Servers before Nacos 2.3 do not say when, and say
+    /// nothing at all until they have news.
+    async fn wait_for_setup(&mut self, live: &Live, is_told: bool) -> Result<(), NacosError> {
+        let assumed_at = Instant::now() + SETUP_PAUSE;
+        loop {
+            let heard = tokio::select! {
+                heard = self.next(live) => heard?,
+                () = tokio::time::sleep_until(assumed_at), if !is_told => return Ok(()),
+            };
+            match heard {
+                Some(HeardKind::SetupDone) => return Ok(()),
+                Some(HeardKind::Reset { .. }) => return Err(NacosError::sent_away()),
+                _ => {}
+            }
+        }
+    }
+
     /// Waits for what the server says next, answers it, and passes it on. `None` if that was
     /// all, or it cannot be read.
     async fn next(&mut self, live: &Live) -> Result<Option<HeardKind>, NacosError> {
-        let what = "listening to the server";
-        let message = self.heard.message().await;
-        let message =
-            message.map_err(|status| NacosError::Grpc { what, words: words_of_status(&status) })?;
         let ended = || NacosError::Connect("the server has ended the stream".to_owned());
-        let payload = message.ok_or_else(ended)?;
+        let payload = self.heard.next().await.ok_or_else(ended)??;
         live.note_heard();
         let heard = match Heard::read(&payload) {
             Ok(heard) => heard,

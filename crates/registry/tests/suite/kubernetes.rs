@@ -187,6 +187,58 @@ async fn a_lost_history_is_read_anew_in_both_forms() {
     drop(api.watch(70));
 }
 
+/// A version that the API server does not know, after it was restored, leads to a new list. The
+/// same holds if it fails again and again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_that_is_refused_for_good_leads_to_a_new_list() {
+    let api = Api::start();
+    let (_registry, orders) = api.open(|_| {});
+    api.list(&[slice("s1", 3, &[ready("10.0.0.1")])], 5);
+    let refuse = |version: u32, status: &str, text: &str| {
+        let asked = api.next(&format!("resourceVersion={version}&"));
+        asked.answer(status, &format!(r#"{{"message":"{text}"}}"#));
+    };
+    refuse(5, "504 Gateway Timeout", "Too large resource version");
+    api.list(&[slice("s1", 1, &[ready("10.0.0.2")])], 2);
+    // The list counts at once, although nobody knows yet whether it stays up to date.
+    shows(&orders, Freshness::Stale, &[B]).await;
+    let watch = api.watch(2);
+    shows(&orders, Freshness::Current, &[B]).await;
+    drop(watch);
+    refuse(2, "400 Bad Request", "invalid resource version");
+    api.list(&[slice("s1", 3, &[ready("10.0.0.1")])], 4);
+    let watch = api.watch(4);
+    shows(&orders, Freshness::Current, &[A]).await;
+    drop(watch);
+    for _ in 0..3 {
+        refuse(4, "500 Internal Server Error", "required revision is a future revision");
+    }
+    api.list(&[slice("s1", 5, &[ready("10.0.0.2")])], 6);
+    let _watch = api.watch(6);
+    shows(&orders, Freshness::Current, &[B]).await;
+}
+
+/// One lost history is nothing to tell. That it is always lost is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_history_that_is_always_gone_is_told() {
+    let api = Api::start();
+    let (registry, orders) = api.open(|_| {});
+    let gone = event("ERROR", r#"{"kind":"Status","code":410,"message":"too old"}"#);
+    for version in 1..=3 {
+        api.list(&[slice("s1", version, &[ready("10.0.0.1")])], version);
+        api.watch(version).write_all(gone.as_bytes()).unwrap();
+    }
+    status_is(&registry, "the lost history", |status| {
+        !status.connected && status.last_error.as_ref().is_some_and(|it| it.contains("410"))
+    })
+    .await;
+    shows(&orders, Freshness::Stale, &[A]).await;
+    api.list(&[slice("s1", 4, &[ready("10.0.0.2")])], 4);
+    let _watch = api.watch(4);
+    shows(&orders, Freshness::Current, &[B]).await;
+    status_is(&registry, "the end of it", |status| status.connected).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_read_again_and_an_absent_server_keeps_the_list() {
     let api = Api::start();

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll::Ready;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http_body_util::combinators::BoxBody;
@@ -408,8 +409,11 @@ async fn serve(
         }
         drop(pushes);
     });
+    // The headers of the answer come with its first message, as grpc-java sends them.
+    let mut first = to_push.recv().await;
     let frames = futures_util::stream::poll_fn(move |context| {
-        to_push.poll_recv(context).map(|it| it.map(|it| Ok(Frame::data(framed(&it)))))
+        let next = first.take().map_or_else(|| to_push.poll_recv(context), |it| Ready(Some(it)));
+        next.map(|it| it.map(|it| Ok(Frame::data(framed(&it)))))
     });
     Ok(response(BodyExt::boxed(StreamBody::new(frames))))
 }
