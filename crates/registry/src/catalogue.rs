@@ -142,8 +142,9 @@ fn sorted(interface: &str, items: Vec<Item>) -> Vec<ListedService> {
     let mut services = BTreeMap::<(String, String), ListedService>::new();
     for Item { key, read } in items {
         let (version, group) = match &read {
-            Ok(Some(Entry::Listing(listing))) => (&*listing.version, &*listing.group),
             // What is of any version and group is listed under none.
+            Ok(Some(Entry::Listing(listing))) if listing.is_of_all => ("", ""),
+            Ok(Some(Entry::Listing(listing))) => (&*listing.version, &*listing.group),
             // What else may be meant is listed itself.
             Ok(Some(Entry::Leftover(leftover))) if leftover.unused.is_hint() => continue,
             Ok(Some(Entry::Leftover(leftover))) if leftover.version == ANY => ("", ""),

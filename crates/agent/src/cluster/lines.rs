@@ -248,7 +248,7 @@ impl Cluster {
         let members = balancer.stats().filter(|stats| !stats.leaving).map(|stats| stats.key);
         let purses = members.flat_map(|member| {
             let is_wanted = is_wanted(member);
-            member.0.upstream.purses(&self.service_name).map(move |purse| (is_wanted, purse))
+            member.0.purses().map(move |purse| (is_wanted, purse))
         });
         let purses: Vec<_> = purses.collect();
         let n_wanted = purses.iter().filter(|(is_wanted, _)| *is_wanted).count();
@@ -267,7 +267,7 @@ impl Cluster {
                 continue;
             }
             let mut by_credits = Pace::default();
-            for purse in stats.key.0.upstream.purses(&self.service_name) {
+            for purse in stats.key.0.purses() {
                 by_credits = by_credits.with(purse.pace());
                 if purse.is_measured() {
                     policy = LinePolicy::PATIENT;

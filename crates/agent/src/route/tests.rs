@@ -1,4 +1,8 @@
+use dubbo_proto::Serialization;
+use link_proto::RouteDef;
+
 use super::*;
+use crate::error::Code;
 
 /// What links are told of a method is all that its requests have in common.
 #[test]
@@ -13,7 +17,7 @@ fn a_definition_names_service_method_and_types() {
         Plan::default(),
     );
     assert_eq!((route.index, route.generation), (3, 7));
-    let RouteDef { service: name, method, descriptor, attachments } = &route.def;
+    let RouteDef { service: name, method, descriptor, attachments } = &route.own.def;
     assert_eq!((&**name, &**method, &**descriptor), ("g/a.B:1.0", "c", "ILjava/lang/String;"));
     let attachment = |name: &str| {
         attachments.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
@@ -30,8 +34,8 @@ fn a_definition_names_service_method_and_types() {
         Parameters::Unknown,
         generic,
     );
-    assert!(route.answers_json_text() && route.def.method == GENERIC_METHOD);
-    assert!(route.def.attachments.contains(&("generic".to_owned(), Generic::Gson.name().into())));
+    assert!(route.answers_json_text() && route.own.def.method == GENERIC_METHOD);
+    assert!(route.own.def.attachments.contains(&("generic".to_owned(), Generic::Gson.name().into())));
     let whole = Route::new(
         RoutePlace { index: 0, generation: 2 },
         &service,
@@ -39,7 +43,7 @@ fn a_definition_names_service_method_and_types() {
         Parameters::Unknown,
         Plan::default(),
     );
-    assert_eq!((&*whole.def.method, whole.def.attachments.len()), (WHOLE, 0));
+    assert_eq!((&*whole.own.def.method, whole.own.def.attachments.len()), (WHOLE, 0));
 }
 
 #[test]
@@ -52,15 +56,15 @@ fn a_template_is_made_once_for_each_serialization() {
         parameters,
         Plan::default(),
     );
-    let first = route.template(Serialization::Hessian2).unwrap();
-    assert!(std::ptr::eq(first, route.template(Serialization::Hessian2).unwrap()));
-    let other = route.template(Serialization::Fastjson2).unwrap();
+    let first = route.own.template(Serialization::Hessian2).unwrap();
+    assert!(std::ptr::eq(first, route.own.template(Serialization::Hessian2).unwrap()));
+    let other = route.own.template(Serialization::Fastjson2).unwrap();
     assert_eq!(other.serialization(), Serialization::Fastjson2);
     for refused in [
-        route.template(Serialization::Other(9)).err(),
-        route.template_for_path(Serialization::Other(9), "x").err(),
+        route.own.template(Serialization::Other(9)).err(),
+        route.own.template_for_path(Serialization::Other(9), "x").err(),
     ] {
         assert_eq!(refused.map(|error| error.code), Some(Code::NoEndpoint));
     }
-    assert!(route.template_for_path(Serialization::Hessian2, "x/y").is_ok());
+    assert!(route.own.template_for_path(Serialization::Hessian2, "x/y").is_ok());
 }

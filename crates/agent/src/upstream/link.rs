@@ -25,7 +25,7 @@ use crate::connections::Activity;
 use crate::error::{CallError, Code};
 use crate::memory::{MAX_LINK_WAITING_LEN, Memory, Metered, check_link_room};
 use crate::offload::Threads;
-use crate::route::Route;
+use crate::route::{Route, RouteVariant};
 use crate::scratch::Scratch;
 
 /// How long a refused route is not asked for again.
@@ -58,15 +58,15 @@ pub struct LinkPeer {
 struct LinkRoute {
     generation: u64,
     id: RouteId,
-    service: Box<str>,
+    service: Rc<str>,
     state: RouteState,
 }
 
 impl LinkRoute {
-    fn is_current(&self, route: &Route) -> bool {
+    fn is_current(&self, route: &Route, variant: &RouteVariant) -> bool {
         let is_stale = matches!(&self.state,
             RouteState::Refused(_, since) if REFUSAL_TTL <= since.elapsed());
-        self.generation == route.generation && !is_stale
+        self.generation == route.generation && variant.is_of(&self.service) && !is_stale
     }
 }
 
@@ -209,13 +209,14 @@ impl LinkPeer {
         &self,
         conn: &Conn<LinkClient>,
         route: &Route,
+        variant: &RouteVariant,
     ) -> Result<(RouteId, RouteState), CallError> {
         let mut routes = self.routes.borrow_mut();
         if routes.len() <= route.index {
             routes.resize_with(route.index + 1, || None);
         }
         let known = &mut routes[route.index];
-        if let Some(known) = known.as_ref().filter(|known| known.is_current(route)) {
+        if let Some(known) = known.as_ref().filter(|known| known.is_current(route, variant)) {
             return Ok((known.id, known.state.clone()));
         }
         if self.conn.borrow().is_none() {
@@ -224,20 +225,20 @@ impl LinkPeer {
         let id = conn
             .with(|link| match known {
                 Some(old) if !matches!(old.state, RouteState::Asked) => {
-                    link.redefine(old.id, &route.def).map(|()| old.id)
+                    link.redefine(old.id, &variant.def).map(|()| old.id)
                 }
                 // The answer about an old route that is still to come must not be taken for ours.
-                _ => link.define(&route.def),
+                _ => link.define(&variant.def),
             })
             .map_err(|error| refused(&error))?;
-        let (generation, service) = (route.generation, route.def.service.as_str().into());
+        let (generation, service) = (route.generation, Rc::clone(&variant.service));
         *known = Some(LinkRoute { generation, id, service, state: RouteState::Asked });
         Ok((id, RouteState::Asked))
     }
 
     /// Whether the peer has accepted a route; it is asked if it does not know it.
-    pub fn knows(&self, conn: &Conn<LinkClient>, route: &Route) -> bool {
-        matches!(self.route(conn, route), Ok((_, RouteState::Accepted(_))))
+    pub fn knows(&self, conn: &Conn<LinkClient>, route: &Route, variant: &RouteVariant) -> bool {
+        matches!(self.route(conn, route, variant), Ok((_, RouteState::Accepted(_))))
     }
 
     /// The serialization that was agreed for a route, by its index and generation.
@@ -258,9 +259,10 @@ impl LinkPeer {
         &self,
         conn: &Conn<LinkClient>,
         call: &Call<'_, &Rc<Route>, Whole<'_>>,
+        variant: &RouteVariant,
         token: ReplyTo,
     ) -> Result<CallId, CallError> {
-        let (route, _) = self.route(conn, call.method)?;
+        let (route, _) = self.route(conn, call.method, variant)?;
         let Whole { serialization, body } = call.payload;
         check_link_room(conn, body.len())?;
         let request = request_out(route, serialization, call, body.clone().into());
@@ -285,11 +287,12 @@ impl LinkPeer {
         &self,
         conn: &Conn<LinkClient>,
         request_route: &Route,
+        variant: &RouteVariant,
         deadline: Instant,
     ) -> Result<(RouteId, Serialization), CallError> {
         loop {
             let settled = self.settled.notified();
-            match self.route(conn, request_route)? {
+            match self.route(conn, request_route, variant)? {
                 (id, RouteState::Accepted(serialization)) => return Ok((id, serialization)),
                 (_, RouteState::Refused(error, _)) => return Err(error),
                 (_, RouteState::Asked) => {}

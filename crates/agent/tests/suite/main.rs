@@ -35,6 +35,7 @@ mod memory;
 mod method_metrics;
 mod modes;
 mod one_way;
+mod open_variants;
 mod overloaded_endpoints;
 mod preference;
 mod rate_limits;
