@@ -183,3 +183,20 @@ fn add(listing: &Listing, endpoints: &mut Vec<ListedEndpoint>) {
         None => endpoints.push(ListedEndpoint { endpoint, stands_for, levels: vec![level] }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::parse_listing;
+
+    #[test]
+    fn what_is_of_all_versions_is_listed_by_its_interface_alone() {
+        let listing = parse_listing("link://h:1/a.B").unwrap();
+        let (version, group) = (ANY.to_owned(), ANY.to_owned());
+        let of_all = Listing { version, group, is_of_all: true, ..listing };
+        let item = Item { key: Vec::new(), read: Ok(Some(of_all.into())) };
+        let services = sorted("a.B", vec![item]);
+        let names: Vec<_> = services.iter().map(|it| it.service.to_string()).collect();
+        assert_eq!(names, ["a.B"]);
+    }
+}
