@@ -71,7 +71,7 @@ impl LinkRequest<'_> {
         now: Instant,
         token: ReplyTo,
     ) -> Result<CallId, CallError> {
-        check_link_room(self.conn, len)?;
+        check_link_room(self.conn, len).map_err(|error| error.at(&self.peer.address))?;
         let request = request_out(self.route, self.serialization, self.call, payload);
         self.peer.send(self.conn, now, request, token)
     }
@@ -96,7 +96,8 @@ pub fn begin(
     let upstream = lanes.pick_link(&link_call, now);
     let Some(conn) = upstream.ready_conn() else { return Ok(None) };
     let peer = upstream.peer();
-    let (route, RouteState::Accepted(serialization)) = peer.route(&conn, call.method, variant)? else {
+    let (route, RouteState::Accepted(serialization)) = peer.route(&conn, call.method, variant)?
+    else {
         return Ok(None);
     };
     let (task, outcome) = oneshot::channel();
