@@ -3,7 +3,7 @@
 mod calls;
 mod request;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -48,6 +48,8 @@ pub struct LinkPeer {
     /// changed. Belongs to the connection that is up.
     away: RefCell<Vec<Box<str>>>,
     pub(super) credits: LinkCredits,
+    /// The peer has said that it ends the connection in order.
+    is_leaving: Cell<bool>,
     /// The connection that is up, once a route was asked for there.
     conn: RefCell<Option<Conn<LinkClient>>>,
     scratch: Scratch,
@@ -96,6 +98,7 @@ impl LinkPeer {
             settled: Notify::new(),
             away: RefCell::default(),
             credits: LinkCredits::default(),
+            is_leaving: Cell::default(),
             conn: RefCell::default(),
             scratch: Scratch::default(),
             threads,
@@ -264,7 +267,7 @@ impl LinkPeer {
     ) -> Result<CallId, CallError> {
         let (route, _) = self.route(conn, call.method, variant)?;
         let Whole { serialization, body } = call.payload;
-        check_link_room(conn, body.len())?;
+        check_link_room(conn, body.len()).map_err(|error| error.at(&self.address))?;
         let request = request_out(route, serialization, call, body.clone().into());
         let id = self.send(conn, call.times.now, request, token)?;
         queued(conn, call.clock);
@@ -318,6 +321,7 @@ impl PeerProtocol for LinkPeer {
     fn machine(&self, now: Instant) -> LinkClient {
         self.routes.borrow_mut().clear();
         self.away.borrow_mut().clear();
+        self.is_leaving.set(false);
         self.forget_credits();
         let machine = LinkMachine(Connection::client(self.config(), now));
         Metered::new(machine, self.memory.endpoint())
@@ -386,13 +390,19 @@ impl PeerProtocol for LinkPeer {
                 return self.settle(route, RouteState::Refused(error, Instant::now()));
             }
             Event::GoAway { reason, text } => {
-                info!(endpoint = %self.address, ?reason, text, "agent is leaving");
+                self.is_leaving.set(!reason.is_fatal());
+                let text = Some(&*text).filter(|text| !text.is_empty());
+                info!(endpoint = %self.address, %reason, text, "agent is leaving");
                 return true;
             }
             Event::Ready(hello) => debug!(endpoint = %self.address, name = hello.name, "linked"),
             other => debug!(endpoint = %self.address, event = ?other),
         }
         false
+    }
+
+    fn has_said_goodbye(&self, _: &LinkClient) -> bool {
+        self.is_leaving.get()
     }
 
     fn failure(machine: &LinkClient) -> Option<String> {

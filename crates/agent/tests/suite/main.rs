@@ -16,6 +16,7 @@ mod early_answers;
 mod ejection;
 mod failures;
 mod fairness;
+mod goodbyes;
 mod hang_ups;
 mod hot_exports;
 mod http_apps;
