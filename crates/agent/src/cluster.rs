@@ -69,12 +69,12 @@ use self::member::{MemberState, PATH};
 use self::methods::Methods;
 pub use self::methods::{CopyPlace, MethodRule};
 pub use self::offering::too_late;
-pub use self::variants::request_for;
 use self::pauses::Pauses;
 use self::preference::Preference;
 use self::registered::{RegisteredTimeouts, Timeouts};
 use self::rules::Rules;
 use self::splits::CallDraw;
+pub use self::variants::request_for;
 
 /// All endpoints of one service.
 pub struct Cluster {

@@ -11,8 +11,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use dubbo_proto::definition::MethodDefinition;
 use dubbo_proto::ServiceKey;
+use dubbo_proto::definition::MethodDefinition;
 use hessian::JavaType;
 use hessian::generics::Instances;
 use hessian::transcode::Schema;

@@ -17,7 +17,7 @@ use crate::call::{Outcome, ProviderReply, RoutedCall};
 use crate::error::{CallError, Code};
 use crate::gate::Admitted;
 use crate::timeout::Limit;
-use crate::upstream::{AnyUpstream, Credit, CallForm, SentCall, check_share};
+use crate::upstream::{AnyUpstream, CallForm, Credit, SentCall, check_share};
 
 /// A call on its way to one endpoint.
 pub struct Attempt {

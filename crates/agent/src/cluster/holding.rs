@@ -117,8 +117,7 @@ impl Holding {
     }
 
     fn decide(&mut self, now: Instant) -> bool {
-        let alive =
-            |spec: &&EndpointSpec<Member>| spec.key.0.standing() == Standing::Ready;
+        let alive = |spec: &&EndpointSpec<Member>| spec.key.0.standing() == Standing::Ready;
         let n_alive = match self.holder.is_empty() {
             true => 0,
             false => self.listed.iter().filter(alive).count(),

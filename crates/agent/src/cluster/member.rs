@@ -19,9 +19,7 @@ use crate::config::{AppCapacity, ClusterPolicy, TlsEndpoints};
 use crate::gate::AppGate;
 use crate::metrics::CallStats;
 use crate::refused_serializations::RefusedSerializations;
-use crate::upstream::{
-    AnyUpstream, EndpointAddress, LinkPurse, Setup, SetupShare, Standing,
-};
+use crate::upstream::{AnyUpstream, EndpointAddress, LinkPurse, Setup, SetupShare, Standing};
 
 /// An endpoint of a cluster. Two are the same if a call would go the same way.
 #[derive(Clone)]

@@ -144,7 +144,13 @@ impl Cluster {
         let variant = member.variant(call.method);
         if let Payload::Whole(whole) = call.payload {
             let (serialization, body) = (whole.serialization, member.whole_for(whole)?);
-            return Ok(EndpointForm { serialization, path: None, variant, body, attachments: None });
+            return Ok(EndpointForm {
+                serialization,
+                path: None,
+                variant,
+                body,
+                attachments: None,
+            });
         }
         let policy = self.policy.borrow();
         // The provider's agent does not know it otherwise.

@@ -35,7 +35,9 @@ fn a_definition_names_service_method_and_types() {
         generic,
     );
     assert!(route.answers_json_text() && route.own.def.method == GENERIC_METHOD);
-    assert!(route.own.def.attachments.contains(&("generic".to_owned(), Generic::Gson.name().into())));
+    assert!(
+        route.own.def.attachments.contains(&("generic".to_owned(), Generic::Gson.name().into()))
+    );
     let whole = Route::new(
         RoutePlace { index: 0, generation: 2 },
         &service,
@@ -67,4 +69,24 @@ fn a_template_is_made_once_for_each_serialization() {
         assert_eq!(refused.map(|error| error.code), Some(Code::NoEndpoint));
     }
     assert!(route.own.template_for_path(Serialization::Hessian2, "x/y").is_ok());
+}
+
+/// What a caller leaves open is that of the endpoint. The route itself stays as it is.
+#[test]
+fn a_route_has_a_variant_for_what_an_endpoint_is_listed_with() {
+    let key = |text: &str| text.parse::<ServiceKey>().unwrap();
+    let place = RoutePlace { index: 0, generation: 1 };
+    let parameters = || Parameters::Given(Vec::new());
+    let route = Route::new(place, &key("*/a.B:*"), "c", parameters(), Plan::default());
+    let listed = route.variant(&key("g/a.B:1.0"));
+    let straight = Route::new(place, &key("g/a.B:1.0"), "c", parameters(), Plan::default());
+    assert_eq!((&*listed.service, &listed.def), ("g/a.B:1.0", &straight.own.def));
+    assert_eq!(&*route.own.service, "*/a.B:*");
+    assert!(Rc::ptr_eq(&listed, &route.variant(&key("g/a.B:1.0"))));
+    for version in 0..MAX_VARIANTS {
+        route.variant(&key(&format!("a.B:{version}")));
+    }
+    assert_eq!(route.variants.borrow().len(), MAX_VARIANTS);
+    let again = route.variant(&key("g/a.B:1.0"));
+    assert!(!Rc::ptr_eq(&listed, &again) && again.is_of(&listed.service));
 }

@@ -109,7 +109,7 @@ fn by_the_dubbo_listeners_of_agents() {
     let agents = providers.agents(|export| dubbo_exporting(&own, export));
     let _registered = [0, 1].map(|at| {
         let (version, group) = VARIANTS[at];
-        let listener = agents[at].addresses().dubbo[0];
+        let listener = agents[at].addresses().dubbo_exports.unwrap();
         register_service(&hub, &format!("{group}/{SERVICE}:{version}"), listener)
     });
     providers.serve_open_callers(&hub);

@@ -16,8 +16,7 @@ use crate::memory::check_room;
 use crate::offload::LONG_LEN;
 use crate::stages::{Stage, enter};
 use crate::upstream::{
-    CallForm, Lanes, MessageLen, ReadyLane, SentCall, encoded_offloaded, note_outcome, queued,
-    sent,
+    CallForm, Lanes, MessageLen, ReadyLane, SentCall, encoded_offloaded, note_outcome, queued, sent,
 };
 
 /// A call with its arguments in JSON, on its way to a connection.
