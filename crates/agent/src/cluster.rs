@@ -52,6 +52,7 @@ mod rules;
 mod sending;
 mod splits;
 mod stuck;
+mod variants;
 
 pub use self::allowed::Allowed;
 pub use self::attempt::Attempt;
@@ -73,13 +74,14 @@ use self::preference::Preference;
 use self::registered::{RegisteredTimeouts, Timeouts};
 use self::rules::Rules;
 use self::splits::CallDraw;
+pub use self::variants::request_for;
 
 /// All endpoints of one service.
 pub struct Cluster {
     /// What is called.
     pub service: ServiceKey,
     /// The same as text, as links know it.
-    service_name: Box<str>,
+    service_name: Rc<str>,
     registry_name: Box<str>,
     pool: Rc<UpstreamPool>,
     hub: Hub,
@@ -136,7 +138,7 @@ impl Cluster {
         pool: Rc<UpstreamPool>,
         hub: Hub,
     ) -> Self {
-        let service_name: Box<str> = service.to_string().into();
+        let service_name: Rc<str> = service.to_string().into();
         let mut balancer = Balancer::new(policy.balance);
         balancer.set_outlier(policy.outlier);
         let methods = Methods::default();

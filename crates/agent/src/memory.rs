@@ -26,10 +26,11 @@ use crate::stages::StageClock;
 /// on its way to it.
 const MAX_UNREAD_LEN: usize = 1 << 20;
 /// Long requests wait for an endpoint's link up to so many bytes; short ones up to
-/// [`MAX_LINK_WAITING_LEN`]: who sends long ones leaves room for those who do not.
-const MAX_LONG_WAITING_LEN: usize = 4 << 20;
+/// [`MAX_LINK_WAITING_LEN`]: who sends long ones leaves room for those who do not. It is as much
+/// as the longest body that an ingress takes by default: a second one may wait behind it.
+const MAX_LONG_WAITING_LEN: usize = 8 << 20;
 /// What may wait for an endpoint's link, and for a peer that asks us by one.
-pub const MAX_LINK_WAITING_LEN: usize = 4 * MAX_LONG_WAITING_LEN;
+pub const MAX_LINK_WAITING_LEN: usize = 3 * MAX_LONG_WAITING_LEN;
 /// Requests and replies of up to so many bytes are short.
 const SHORT_LEN: usize = 4 << 10;
 /// How long a peer may leave its answers unread that holds more than its share while memory is
@@ -348,7 +349,9 @@ pub fn check_link_room<T: LinkToken>(
     let waiting_len = conn.look(|link| link.buffered_bytes());
     if !may_wait(len, waiting_len) {
         let message = format!(
-            "{waiting_len} bytes wait to be written, over the limit of {MAX_LONG_WAITING_LEN}"
+            "{waiting_len} bytes of other calls wait to be written to the endpoint, and requests \
+             of over {SHORT_LEN} bytes do not wait behind {MAX_LONG_WAITING_LEN} or more; no key \
+             changes that: send fewer long requests at a time, or add endpoints"
         );
         return Err(CallError::new(Code::Overloaded, message));
     }

@@ -1,25 +1,27 @@
 //! Routes: what all calls of one method with one list of parameter types have in common.
 //!
 //! A route holds everything that is worth preparing once: the parsed types, the constant parts of
-//! a Dubbo request, the definition for links. It does not know where its calls go: the table in
+//! a Dubbo request, the definition for links (in [`RouteVariant`]). It does not know where its calls go: the table in
 //! [`crate::routes`] does.
 
 pub(crate) mod records;
+mod variant;
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
+use dubbo_proto::ServiceKey;
 use dubbo_proto::definition::MethodDefinition;
-use dubbo_proto::{RequestHead, RequestTemplate, Serialization, ServiceKey};
 use hessian::JavaType;
 use hessian::generics::Instances;
 use hessian::transcode::Schema;
 use hessian::transcode::builtin::Builtin;
-use link_proto::RouteDef;
 use registry::Definition;
 
 use self::records::Records;
-use crate::error::{CallError, Code};
+pub(crate) use self::variant::with_service;
+pub use self::variant::{RouteVariant, template, unsupported};
 use crate::expected_len::ExpectedLen;
 
 /// The method of a route whose calls are whole Dubbo requests: no Java method can be called so.
@@ -29,6 +31,10 @@ pub const WHOLE: &str = "*";
 /// letter.
 const GENERIC_METHOD: &str = "$invoke";
 const GENERIC_DESCRIPTOR: &str = "Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/Object;";
+
+/// The versions and groups that a route remembers of endpoints whose callers leave them open. With
+/// more of them, those are prepared anew for calls.
+const MAX_VARIANTS: usize = 32;
 
 /// What is known of a method's parameters.
 #[derive(Clone, Debug)]
@@ -236,12 +242,12 @@ pub struct Route {
     pub parameters: Parameters,
     /// What else is known of it.
     pub plan: Plan,
-    /// How links are told of it.
-    pub def: RouteDef,
+    /// How it is called with the version and group that its callers name.
+    pub own: RouteVariant,
     /// How long the replies are that its calls get from Dubbo providers.
     pub reply_len: ExpectedLen,
-    version: Box<str>,
-    templates: [OnceCell<RequestTemplate>; Serialization::WRITTEN.len()],
+    /// For endpoints that are listed with others, the oldest first.
+    variants: RefCell<Vec<(ServiceKey, Rc<RouteVariant>)>>,
 }
 
 impl std::fmt::Debug for Route {
@@ -277,146 +283,39 @@ impl Route {
         parameters: Parameters,
         plan: Plan,
     ) -> Self {
-        let def = match method {
-            WHOLE => RouteDef {
-                service: service.to_string(),
-                method: WHOLE.to_owned(),
-                ..RouteDef::default()
-            },
-            _ => definition(service, method, &parameters, &plan),
-        };
+        let own = RouteVariant::new(service, method, &parameters, &plan);
         Self {
             index: place.index,
             generation: place.generation,
             method: method.into(),
             parameters,
             plan,
-            def,
+            own,
             reply_len: ExpectedLen::default(),
-            version: service.version.as_str().into(),
-            templates: Default::default(),
+            variants: RefCell::default(),
         }
     }
 
     /// By what routes are told apart when they are shown, in their order.
     pub fn name(&self) -> (&str, &str, &str) {
-        (&self.def.service, &self.method, &self.def.descriptor)
+        (&self.own.service, &self.method, &self.own.def.descriptor)
     }
 
-    /// The constant parts of a request to a Dubbo provider.
-    ///
-    /// # Errors
-    /// [`Code::BadRequest`] if the method's name or types are invalid,
-    /// [`Code::NoEndpoint`] if we do not write the provider's serialization.
-    pub fn template(&self, serialization: Serialization) -> Result<&RequestTemplate, CallError> {
-        let place = serialization.index().and_then(|index| self.templates.get(index));
-        let place = place.ok_or_else(|| unsupported(serialization))?;
-        if let Some(template) = place.get() {
-            return Ok(template);
+    /// How it is called with the version and group of `service`, with which an endpoint is listed
+    /// for callers that leave them open.
+    pub fn variant(&self, service: &ServiceKey) -> Rc<RouteVariant> {
+        let mut variants = self.variants.borrow_mut();
+        if let Some(known) = variants.iter().find(|known| known.0 == *service) {
+            return Rc::clone(&known.1);
         }
-        let template = self.make_template(serialization, &self.def)?;
-        Ok(place.get_or_init(|| template))
-    }
-
-    /// The same for a provider whose URL has another path than the interface. It is made for each
-    /// call, since few have.
-    ///
-    /// # Errors
-    /// As [`Route::template`].
-    pub fn template_for_path(
-        &self,
-        serialization: Serialization,
-        path: &str,
-    ) -> Result<RequestTemplate, CallError> {
-        if !serialization.is_supported() {
-            return Err(unsupported(serialization));
+        let made = RouteVariant::new(service, &self.method, &self.parameters, &self.plan);
+        let made = Rc::new(made);
+        if variants.len() == MAX_VARIANTS {
+            variants.remove(0);
         }
-        let mut def = self.def.clone();
-        for (_, value) in def.attachments.iter_mut().filter(|(name, _)| name == "path") {
-            path.clone_into(value);
-        }
-        self.make_template(serialization, &def)
+        variants.push((service.clone(), Rc::clone(&made)));
+        made
     }
-
-    fn make_template(
-        &self,
-        serialization: Serialization,
-        def: &RouteDef,
-    ) -> Result<RequestTemplate, CallError> {
-        template(serialization, &self.version, def)
-            .map_err(|error| CallError::new(Code::BadRequest, error.to_string()))
-    }
-}
-
-/// How links are told of a method.
-fn definition(
-    service: &ServiceKey,
-    method: &str,
-    parameters: &Parameters,
-    plan: &Plan,
-) -> RouteDef {
-    let (wire_method, descriptor) = match parameters {
-        Parameters::Given(types) => (method, descriptors(types)),
-        _ => (GENERIC_METHOD, GENERIC_DESCRIPTOR.to_owned()),
-    };
-    let mut attachments: Vec<(String, String)> = service_attachments(service)
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect();
-    if parameters.is_generic() {
-        attachments.push(("generic".to_owned(), plan.generic.name().to_owned()));
-    }
-    RouteDef {
-        service: service.to_string(),
-        method: wire_method.to_owned(),
-        descriptor,
-        attachments,
-    }
-}
-
-/// How requests tell a provider which service they are for.
-fn service_attachments(service: &ServiceKey) -> impl Iterator<Item = (&'static str, &str)> {
-    let ServiceKey { interface, version, group, .. } = service;
-    [("path", interface), ("interface", interface), ("version", version), ("group", group)]
-        .into_iter()
-        .map(|(name, value)| (name, value.as_str()))
-        .filter(|(_, value)| !value.is_empty())
-}
-
-/// The same definition, which tells a provider the service even if its attachments do not.
-pub(crate) fn with_service(def: &RouteDef, service: &ServiceKey) -> RouteDef {
-    let is_missing = |name: &str| def.attachments.iter().all(|(known, _)| known != name);
-    let missing = service_attachments(service).filter(|(name, _)| is_missing(name));
-    let missing = missing.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let attachments = missing.chain(def.attachments.iter().cloned()).collect();
-    RouteDef { attachments, ..def.clone() }
-}
-
-/// The constant parts of a request, from the definition of its route.
-///
-/// # Errors
-/// What is wrong with the definition.
-pub fn template(
-    serialization: Serialization,
-    version: &str,
-    def: &RouteDef,
-) -> Result<RequestTemplate, dubbo_proto::ProtoError> {
-    let attachment = |name| def.attachments.iter().find(|(key, _)| key == name);
-    // As Dubbo's own `DubboCodec` does since 2.7: its provider looks for the method by what is
-    // written here, and for the service by the attachment `path`, which may differ.
-    let interface = attachment("interface").or_else(|| attachment("path"));
-    let path = interface.map_or("", |(_, path)| path);
-    let head = RequestHead { path, version, method: &def.method, descriptor: &def.descriptor };
-    let attachments: Vec<(&str, &str)> =
-        def.attachments.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-    RequestTemplate::new(serialization, &head, &attachments)
-}
-
-/// The refusal of a provider that wants what we do not write.
-pub fn unsupported(serialization: Serialization) -> CallError {
-    let known = Serialization::NAMED.map(Serialization::name).join(", ");
-    let text =
-        format!("the provider wants serialization {serialization}; this agent writes {known}");
-    CallError::new(Code::NoEndpoint, text)
 }
 
 pub(crate) fn descriptors(types: &[JavaType]) -> String {

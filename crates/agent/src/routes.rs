@@ -118,7 +118,7 @@ impl ClusterRoute {
         };
         RouteSnapshot {
             method_policy,
-            service: self.def.service.clone(),
+            service: self.own.service.to_string(),
             registry: self.cluster.name().1.to_owned(),
             method: self.method.to_string(),
             types,

@@ -118,6 +118,12 @@ impl<T> ClientConnection<T> {
         !self.is_readonly && !self.is_finished && !self.is_awaited
     }
 
+    /// Whether the provider has said that it takes no more calls.
+    #[must_use]
+    pub const fn is_readonly(&self) -> bool {
+        self.is_readonly
+    }
+
     /// Whether the provider has sent anything that was a whole frame.
     #[must_use]
     pub const fn has_answered(&self) -> bool {

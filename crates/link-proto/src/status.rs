@@ -131,9 +131,31 @@ impl GoAwayReason {
     }
 }
 
+/// The reason in words.
+impl fmt::Display for GoAwayReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match *self {
+            Self::SHUTDOWN => "shutdown",
+            Self::IDLE => "idle",
+            Self::PROTOCOL_ERROR => "protocol error",
+            Self::NO_COMMON_VERSION => "no common version",
+            Self::SILENT => "silent peer",
+            Self(other) => return write!(f, "reason {other}"),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reasons_of_goodbyes_are_words() {
+        let words = [0, 1, 128, 129, 130, 7].map(|reason| GoAwayReason(reason).to_string());
+        let expected =
+            ["shutdown", "idle", "protocol error", "no common version", "silent peer", "reason 7"];
+        assert_eq!(words, expected);
+    }
 
     #[test]
     fn names_are_unique_and_unknown_numbers_still_print() {

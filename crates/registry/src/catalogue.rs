@@ -142,8 +142,9 @@ fn sorted(interface: &str, items: Vec<Item>) -> Vec<ListedService> {
     let mut services = BTreeMap::<(String, String), ListedService>::new();
     for Item { key, read } in items {
         let (version, group) = match &read {
-            Ok(Some(Entry::Listing(listing))) => (&*listing.version, &*listing.group),
             // What is of any version and group is listed under none.
+            Ok(Some(Entry::Listing(listing))) if listing.is_of_all => ("", ""),
+            Ok(Some(Entry::Listing(listing))) => (&*listing.version, &*listing.group),
             // What else may be meant is listed itself.
             Ok(Some(Entry::Leftover(leftover))) if leftover.unused.is_hint() => continue,
             Ok(Some(Entry::Leftover(leftover))) if leftover.version == ANY => ("", ""),
@@ -180,5 +181,22 @@ fn add(listing: &Listing, endpoints: &mut Vec<ListedEndpoint>) {
     match endpoints.iter_mut().find(is_same) {
         Some(known) => known.levels.push(level),
         None => endpoints.push(ListedEndpoint { endpoint, stands_for, levels: vec![level] }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::parse_listing;
+
+    #[test]
+    fn what_is_of_all_versions_is_listed_by_its_interface_alone() {
+        let listing = parse_listing("link://h:1/a.B").unwrap();
+        let (version, group) = (ANY.to_owned(), ANY.to_owned());
+        let of_all = Listing { version, group, is_of_all: true, ..listing };
+        let item = Item { key: Vec::new(), read: Ok(Some(of_all.into())) };
+        let services = sorted("a.B", vec![item]);
+        let names: Vec<_> = services.iter().map(|it| it.service.to_string()).collect();
+        assert_eq!(names, ["a.B"]);
     }
 }

@@ -4,7 +4,8 @@
 //!
 //! - **Version and group** follow Dubbo's `UrlUtils.isMatch`: a subscriber's `*` matches any; a
 //!   subscriber's group may be a comma-separated list; otherwise both must be equal, and absent
-//!   equals absent.
+//!   equals absent. Where a subscriber leaves them open so, the parameters of each endpoint say
+//!   with which version and group it is listed: calls have to name those.
 //! - **An agent stands in for its app.** An agent registers its own link address and says with
 //!   `for` which `host:port` it passes calls to. Where a plain `dubbo://` endpoint with exactly
 //!   that address is listed for the same service, the agent's endpoint replaces it, and takes over
@@ -22,6 +23,10 @@ use crate::endpoint::{Endpoint, EndpointKey, Level, MAX_UNUSED, Protocol, Unused
 
 /// As a version or a group: any.
 pub(crate) const ANY: &str = "*";
+
+/// Dubbo's parameters of these names.
+const VERSION: &str = "version";
+const GROUP: &str = "group";
 
 /// One registered endpoint.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -81,44 +86,89 @@ pub(crate) fn is_match(wanted: &ServiceKey, version: &str, group: &str) -> bool 
     fits && (wanted.version == ANY || wanted.version == version)
 }
 
+/// Whether a subscriber takes several versions or groups.
+fn is_open(wanted: &ServiceKey) -> bool {
+    wanted.version == ANY || is_open_group(&wanted.group)
+}
+
+fn is_open_group(group: &str) -> bool {
+    group == ANY || group.contains(',')
+}
+
+/// The version and group with which an endpoint is listed for a subscriber of `wanted`; `None` if
+/// they can only be those. Where its registry knows neither, what `wanted` leaves open is empty.
+#[must_use]
+pub fn listed_variant(wanted: &ServiceKey, endpoint: &Endpoint) -> Option<ServiceKey> {
+    if !is_open(wanted) {
+        return None;
+    }
+    let listed = |name| endpoint.params.get(name).unwrap_or_default().to_owned();
+    let mut key = wanted.clone();
+    if wanted.version == ANY {
+        key.version = listed(VERSION);
+    }
+    if is_open_group(&wanted.group) {
+        key.group = listed(GROUP);
+    }
+    Some(key)
+}
+
+/// The endpoint, with the version and group of its listing among its parameters.
+fn with_variant(mut endpoint: Endpoint, listing: &Listing) -> Endpoint {
+    if listing.is_of_all {
+        return endpoint;
+    }
+    for (name, value) in [(VERSION, &listing.version), (GROUP, &listing.group)] {
+        if endpoint.params.get(name).unwrap_or_default() != value {
+            endpoint.params = endpoint.params.with(name, value);
+        }
+    }
+    endpoint
+}
+
 /// The endpoints for a subscriber of `wanted`, among the listings of its interface.
 pub(crate) fn resolve<'a>(
     wanted: &ServiceKey,
     listings: impl IntoIterator<Item = &'a Listing>,
 ) -> Arc<[Endpoint]> {
-    let mut plain = BTreeMap::<EndpointKey, &Endpoint>::new();
+    let mut plain = BTreeMap::<EndpointKey, &Listing>::new();
     let mut agents = Vec::new();
     for listing in listings.into_iter().filter(|listing| listing.matches(wanted)) {
         match &listing.stands_for {
-            Some(app) => agents.push((app.as_str(), &listing.endpoint)),
+            Some(app) => agents.push((app.as_str(), listing)),
             None => {
-                plain.insert(listing.endpoint.key(), &listing.endpoint);
+                plain.insert(listing.endpoint.key(), listing);
             }
         }
     }
     let has_agents = !agents.is_empty();
     let apps: HashMap<String, &Endpoint> = plain
         .values()
+        .map(|listing| &listing.endpoint)
         .filter(|endpoint| has_agents && endpoint.protocol == Protocol::Dubbo)
-        .map(|endpoint| (endpoint.address(), *endpoint))
+        .map(|endpoint| (endpoint.address(), endpoint))
         .collect();
-    let linked: HashSet<&str> = agents
-        .iter()
-        .filter(|(_, agent)| agent.protocol == Protocol::Link)
-        .map(|(app, _)| *app)
-        .collect();
-    agents.retain(|(app, agent)| agent.protocol == Protocol::Link || !linked.contains(app));
+    let is_link = |agent: &Listing| agent.endpoint.protocol == Protocol::Link;
+    let linked: HashSet<&str> =
+        agents.iter().filter(|(_, agent)| is_link(agent)).map(|(app, _)| *app).collect();
+    agents.retain(|(app, agent)| is_link(agent) || !linked.contains(app));
+    let is_open = is_open(wanted);
+    let shown = |endpoint: Endpoint, listing: &Listing| match is_open {
+        true => with_variant(endpoint, listing),
+        false => endpoint,
+    };
     let mut endpoints = BTreeMap::new();
-    for (app, agent) in &agents {
-        let merged = apps.get(*app).map_or_else(|| (*agent).clone(), |app| stand_in(agent, app));
-        endpoints.insert(agent.key(), merged);
+    for (app, listing) in &agents {
+        let agent = &listing.endpoint;
+        let merged = apps.get(*app).map_or_else(|| agent.clone(), |app| stand_in(agent, app));
+        endpoints.insert(agent.key(), shown(merged, listing));
     }
     let replaced: HashSet<&str> = agents.iter().map(|(app, _)| *app).collect();
-    for (key, endpoint) in plain {
+    for (key, listing) in plain {
         let is_replaced =
             has_agents && key.protocol == Protocol::Dubbo && replaced.contains(&*key.address());
         if !is_replaced {
-            endpoints.entry(key).or_insert_with(|| endpoint.clone());
+            endpoints.entry(key).or_insert_with(|| shown(listing.endpoint.clone(), listing));
         }
     }
     endpoints.into_values().collect()
@@ -195,6 +245,48 @@ mod tests {
         // Without the agent, the app shows again.
         let shown = addresses(&key("", ""), &listings[..2]);
         assert_eq!(shown, ["dubbo://10.0.0.1:20880", "dubbo://10.0.0.2:20880"]);
+    }
+
+    /// Dubbo's consumers call an endpoint by the version and group of its provider.
+    #[test]
+    fn who_asks_for_any_learns_what_each_endpoint_is_listed_with() {
+        let of_section = |listing: Listing| Listing { version: "2.0".into(), ..listing };
+        let listings = [
+            listing("dubbo://h:1/a.B?version=1.0&group=a"),
+            listing("link://h:5/a.B?version=1.0&group=a&for=h:1"),
+            of_section(listing("dubbo://h:2/a.B?group=b")),
+            listing("dubbo://h:3/a.B?version=0.0.0&group=a"),
+            listing("dubbo://h:4/a.B?group=c"),
+        ];
+        let variants = |wanted: &ServiceKey| -> Vec<Option<String>> {
+            let endpoints = resolve(wanted, &listings);
+            let variant = |it: &Endpoint| listed_variant(wanted, it).map(|key| key.to_string());
+            endpoints.iter().map(variant).collect()
+        };
+        let some = |keys: &[&str]| keys.iter().map(|key| Some((*key).into())).collect::<Vec<_>>();
+        let all = some(&["a/a.B:1.0", "b/a.B:2.0", "a/a.B", "c/a.B"]);
+        assert_eq!(variants(&key("*", "*")), all);
+        assert_eq!(variants(&key("*", "a,b")), all[..3]);
+        assert_eq!(variants(&key("*", "b")), some(&["b/a.B:2.0"]));
+        assert_eq!(variants(&key("2.0", "b")), [None]);
+    }
+
+    #[test]
+    fn what_a_registry_without_versions_lists_has_none() {
+        let listing = Listing {
+            is_of_all: true,
+            version: ANY.into(),
+            group: ANY.into(),
+            ..listing("link://h:1/a.B")
+        };
+        for (wanted, expected) in
+            [(("*", "*"), "a.B"), (("*", "g"), "g/a.B"), (("1.0", "a,b"), "a.B:1.0")]
+        {
+            let wanted = key(wanted.0, wanted.1);
+            let endpoints = resolve(&wanted, [&listing]);
+            let variant = listed_variant(&wanted, &endpoints[0]).map(|key| key.to_string());
+            assert_eq!(variant.as_deref(), Some(expected));
+        }
     }
 
     #[test]

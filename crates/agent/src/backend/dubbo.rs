@@ -20,7 +20,7 @@ use crate::call::{Call, Outcome, Payload, Times};
 use crate::error::Code;
 use crate::route::{Parameters, Plan, Route, RoutePlace};
 use crate::upstream::dubbo::{self, DubboPeer};
-use crate::upstream::{DubboForm, Lanes, SetupShare, Standing};
+use crate::upstream::{CallForm, Lanes, SetupShare, Standing};
 
 /// How long an answer is waited for. An app that gives none is taken for one that knows no `$echo`.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -222,7 +222,8 @@ impl Question {
             headers: None,
             not_at: None,
         };
-        let form = DubboForm { serialization: self.serialization, path: None };
+        let (variant, serialization) = (&self.echo.own, self.serialization);
+        let form = CallForm { variant, serialization, path: None };
         dubbo::call(&self.lanes, &call, form).await
     }
 }

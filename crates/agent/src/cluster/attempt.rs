@@ -17,7 +17,7 @@ use crate::call::{Outcome, ProviderReply, RoutedCall};
 use crate::error::{CallError, Code};
 use crate::gate::Admitted;
 use crate::timeout::Limit;
-use crate::upstream::{AnyUpstream, Credit, DubboForm, SentCall, check_share};
+use crate::upstream::{AnyUpstream, CallForm, Credit, SentCall, check_share};
 
 /// A call on its way to one endpoint.
 pub struct Attempt {
@@ -121,14 +121,14 @@ impl Attempt {
     pub fn begin(
         &self,
         call: &RoutedCall<'_>,
-        form: DubboForm<'_>,
+        form: CallForm<'_>,
     ) -> Result<Option<SentCall>, CallError> {
         self.check_limit()?;
         self.upstream().begin(call, form, self.credit())
     }
 
     /// Makes the call, and waits for its outcome.
-    pub async fn call(&self, call: &RoutedCall<'_>, form: DubboForm<'_>) -> Outcome {
+    pub async fn call(&self, call: &RoutedCall<'_>, form: CallForm<'_>) -> Outcome {
         self.check_limit()?;
         self.upstream().call(call, form, self.credit()).await
     }

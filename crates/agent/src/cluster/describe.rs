@@ -40,7 +40,7 @@ impl Cluster {
             Freshness::Stale => "stale",
         };
         let is_ready = |stats: &EndpointStats<'_, Member>| {
-            let standing = stats.key.0.upstream.standing(&self.service_name);
+            let standing = stats.key.0.standing();
             !stats.leaving && standing == Standing::Ready
         };
         let holding = self.holding.borrow();
@@ -105,11 +105,11 @@ impl Cluster {
         let member = &stats.key.0;
         let state = EndpointState {
             leaving: stats.leaving,
-            standing: member.upstream.standing(&self.service_name),
+            standing: member.standing(),
             ejection: stats.ejection.map(|ejection| ejection.reason),
             weight: stats.weight,
         };
-        let (standing, why) = state.explain(|| member.upstream.trouble(&self.service_name));
+        let (standing, why) = state.explain(|| member.upstream.trouble(&member.service_name));
         let mut why: Vec<String> = why.into_iter().collect();
         // Of one that is down, the reason is said already.
         if state.standing != Standing::Down {
@@ -132,7 +132,7 @@ impl Cluster {
         self.make_gate(stats.key);
         let gate = stats.key.gate();
         let shared = gate.as_ref().map(|gate| gate.shared());
-        let purses = member.upstream.purses(&self.service_name);
+        let purses = member.purses();
         let granted = purses.filter_map(|purse| purse.credits()).reduce(u32::saturating_add);
         let source = shared.map(|shared| shared.source().name()).or(granted.map(|_| GRANTED));
         let param = |name: &str| {

@@ -96,7 +96,7 @@ impl Cluster {
             ejection: stats.and_then(|stats| stats.ejection).map(|ejection| ejection.reason),
             weight: stats.map_or(0, |stats| stats.weight),
         };
-        let (standing, why) = state.explain(|| member.0.upstream.trouble(&self.service_name));
+        let (standing, why) = state.explain(|| member.0.upstream.trouble(&member.0.service_name));
         let mut why: Vec<String> = why.into_iter().collect();
         self.say_who_switched_off(member, state.weight, &mut why);
         for (of, state) in self.broken(member, now).iter().filter(|(of, _)| **of == *method) {

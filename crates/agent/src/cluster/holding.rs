@@ -117,14 +117,12 @@ impl Holding {
     }
 
     fn decide(&mut self, now: Instant) -> bool {
-        let service = &self.service;
-        let alive =
-            |spec: &&EndpointSpec<Member>| spec.key.0.upstream.standing(service) == Standing::Ready;
+        let alive = |spec: &&EndpointSpec<Member>| spec.key.0.standing() == Standing::Ready;
         let n_alive = match self.holder.is_empty() {
             true => 0,
             false => self.listed.iter().filter(alive).count(),
         };
-        let has_changed = self.holder.decide(now, n_alive, |member| member.evidence(service, now));
+        let has_changed = self.holder.decide(now, n_alive, |member| member.evidence(now));
         if has_changed {
             self.show();
         }
@@ -162,8 +160,8 @@ impl Holding {
 }
 
 impl Member {
-    fn evidence(&self, service: &str, now: Instant) -> Evidence {
-        self.0.upstream.evidence(service, now)
+    fn evidence(&self, now: Instant) -> Evidence {
+        self.0.upstream.evidence(&self.0.service_name, now)
     }
 }
 

@@ -131,7 +131,7 @@ impl Cluster {
         let line = self.lines.line(allowed, policy);
         // A line that is full by itself has a call give way that matters less, if there is one.
         if policy.max_waiting <= n_waiting && line.line.borrow().len() < n_waiting {
-            return Err(self.shed(Shed::Full, &pace));
+            return Err(self.shed(Shed::Full, &pace, line.allowed.as_deref()));
         }
         let waits = line.line.borrow_mut().wait(now, &pace, arrival, task);
         // A line in which nobody waits is removed by the task.
@@ -139,7 +139,7 @@ impl Cluster {
             true => self.lines.wake.notify_one(),
             false => drop(tokio::task::spawn_local(Rc::clone(self).serve_lines())),
         }
-        let key = waits.map_err(|(shed, _)| self.shed(shed, &pace))?;
+        let key = waits.map_err(|(shed, _)| self.shed(shed, &pace, line.allowed.as_deref()))?;
         let _counted = self.pool.stand_in_line();
         let mut waiting = CallInLine { line, key, outcome, _counted };
         let outcome = (&mut waiting.outcome).await;
@@ -186,7 +186,7 @@ impl Cluster {
             let shed = line.line.borrow_mut().poll_shed(now);
             let Some((task, shed)) = shed else { break };
             let (pace, _) = self.pace(allowed);
-            let _ = task.send(Err(self.shed(shed, &pace)));
+            let _ = task.send(Err(self.shed(shed, &pace, allowed)));
         }
         while !line.line.borrow().is_empty() {
             let attempt = self.begin_for(now, allowed, None);
@@ -248,7 +248,7 @@ impl Cluster {
         let members = balancer.stats().filter(|stats| !stats.leaving).map(|stats| stats.key);
         let purses = members.flat_map(|member| {
             let is_wanted = is_wanted(member);
-            member.0.upstream.purses(&self.service_name).map(move |purse| (is_wanted, purse))
+            member.0.purses().map(move |purse| (is_wanted, purse))
         });
         let purses: Vec<_> = purses.collect();
         let n_wanted = purses.iter().filter(|(is_wanted, _)| *is_wanted).count();
@@ -267,7 +267,7 @@ impl Cluster {
                 continue;
             }
             let mut by_credits = Pace::default();
-            for purse in stats.key.0.upstream.purses(&self.service_name) {
+            for purse in stats.key.0.purses() {
                 by_credits = by_credits.with(purse.pace());
                 if purse.is_measured() {
                     policy = LinePolicy::PATIENT;
@@ -287,8 +287,20 @@ impl Cluster {
         (pace, policy)
     }
 
+    /// The keys that say how many calls endpoints can take.
+    fn limited_by(&self, allowed: Option<&Allowed>) -> String {
+        let (mut by_gates, mut by_credits) = (false, false);
+        for stats in self.balancer.borrow().stats().filter(|stats| !stats.leaving) {
+            if allowed.is_none_or(|allowed| allowed.has(stats.key)) {
+                by_gates |= stats.key.gate().is_some();
+                by_credits |= stats.key.0.purses().next().is_some();
+            }
+        }
+        limiting_keys(by_gates, by_credits)
+    }
+
     #[cold]
-    fn shed(&self, shed: Shed, pace: &Pace) -> CallError {
+    fn shed(&self, shed: Shed, pace: &Pace, allowed: Option<&Allowed>) -> CallError {
         let why = match shed {
             Shed::Late => "this one would not be answered before its deadline",
             Shed::Busy => "this one would wait too long",
@@ -296,9 +308,10 @@ impl Cluster {
         };
         let n_waiting = self.lines.n_waiting();
         let message = format!(
-            "all endpoints of {} work on as many calls as they can take (endpoint_capacity), \
-             {n_waiting} more wait on this worker, and {why}",
-            self.service
+            "all endpoints of {} work on as many calls as they can take ({}), {n_waiting} more \
+             wait on this worker, and {why}",
+            self.service,
+            self.limited_by(allowed)
         );
         let n_before = u32::try_from(n_waiting + 1).unwrap_or(u32::MAX);
         let retry_after = pace.usual.saturating_mul(n_before).div_f64(pace.reach.max(1.0));
@@ -306,9 +319,35 @@ impl Cluster {
     }
 }
 
+/// The keys that limit the calls of endpoints, by whether there are some with a gate here, and some
+/// behind agents that grant credits.
+fn limiting_keys(by_gates: bool, by_credits: bool) -> String {
+    const GATES: &str = "endpoint_capacity";
+    const CREDITS: &str = "capacity of [[export]] at their agents";
+    match (by_gates, by_credits) {
+        (true, true) => format!("{GATES}, or {CREDITS}"),
+        (false, true) => CREDITS.to_owned(),
+        // Those that have granted credits may have gone meanwhile.
+        (_, false) => GATES.to_owned(),
+    }
+}
+
 impl Member {
     /// The gate before it, if its calls are limited here.
     pub(super) fn gate(&self) -> Option<Rc<AppGate>> {
         self.0.gate.borrow().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_shed_is_told_the_key_that_applies() {
+        let keys = [(true, false), (false, true), (true, true)].map(|(a, b)| limiting_keys(a, b));
+        let of_agents = "capacity of [[export]] at their agents";
+        let both = format!("endpoint_capacity, or {of_agents}");
+        assert_eq!(keys, ["endpoint_capacity".to_owned(), of_agents.to_owned(), both]);
     }
 }

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dubbo_proto::Serialization;
+use dubbo_proto::{Serialization, ServiceKey};
+use registry::listing::listed_variant;
 use registry::{Endpoint, Protocol};
 use tokio::sync::Notify;
 use tracing::warn;
@@ -18,7 +19,7 @@ use crate::config::{AppCapacity, ClusterPolicy, TlsEndpoints};
 use crate::gate::AppGate;
 use crate::metrics::CallStats;
 use crate::refused_serializations::RefusedSerializations;
-use crate::upstream::{AnyUpstream, EndpointAddress, Setup, SetupShare};
+use crate::upstream::{AnyUpstream, EndpointAddress, LinkPurse, Setup, SetupShare, Standing};
 
 /// An endpoint of a cluster. Two are the same if a call would go the same way.
 #[derive(Clone)]
@@ -33,6 +34,11 @@ pub const TLS: &str = "ssl-enabled";
 pub(super) struct MemberState {
     pub(super) endpoint: Endpoint,
     pub(super) upstream: AnyUpstream,
+    /// With which version and group it is listed, if the cluster's service leaves them open: its
+    /// calls name those.
+    pub(super) variant: Option<ServiceKey>,
+    /// The service as its links know it.
+    pub(super) service_name: Rc<str>,
     /// How the cluster wants the connections there to be.
     setup: SetupShare,
     /// From its first call on: of thousands of endpoints a worker may call few.
@@ -101,9 +107,24 @@ impl MemberState {
         (own.protocol, own.port, &own.host, &own.serializations)
             == (other.protocol, other.port, &other.host, &other.serializations)
             && (own.params.is_shared_with(&other.params)
-                || [TOKEN, PATH, TLS, ZONE]
-                    .iter()
-                    .all(|name| own.params.get(name) == other.params.get(name)))
+                || self.compared().all(|name| own.params.get(name) == other.params.get(name)))
+    }
+
+    /// The parameters in which an endpoint that is the same way does not differ.
+    fn compared(&self) -> impl Iterator<Item = &'static str> {
+        let of_variant = ["version", "group"].into_iter().filter(|_| self.variant.is_some());
+        [TOKEN, PATH, TLS, ZONE].into_iter().chain(of_variant)
+    }
+
+    /// Its state toward the calls of its service.
+    #[inline]
+    pub(super) fn standing(&self) -> Standing {
+        self.upstream.standing(&self.service_name)
+    }
+
+    /// What its calls need credits from; empty while they need none.
+    pub(super) fn purses(&self) -> impl Iterator<Item = Rc<LinkPurse>> + use<> {
+        self.upstream.purses(&self.service_name)
     }
 
     /// The path of the provider's URL where it is another than the interface.
@@ -147,9 +168,16 @@ impl Cluster {
             (endpoint.clone(), RefusedSerializations::default());
         let token = endpoint.params.get(TOKEN).filter(|token| !token.is_empty());
         let token = token.map(|token| (TOKEN, token.to_owned()));
+        let variant = listed_variant(&self.service, &endpoint);
+        let service_name = match &variant {
+            Some(listed) => listed.to_string().into(),
+            None => Rc::clone(&self.service_name),
+        };
         let mut state = MemberState {
             endpoint,
             upstream,
+            variant,
+            service_name,
             setup,
             stats: OnceCell::new(),
             attachments: Vec::new(),

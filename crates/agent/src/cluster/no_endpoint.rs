@@ -131,16 +131,16 @@ impl Cluster {
                 self.say_who_switched_off(member, weight, &mut why);
                 format!("{} ({})", member.0.upstream.address(), why.join("; "))
             }
-            _ => member.0.trouble(&self.service_name),
+            _ => member.0.trouble(),
         }
     }
 }
 
 impl MemberState {
     /// The address, and what is wrong with it.
-    pub(super) fn trouble(&self, service: &str) -> String {
+    pub(super) fn trouble(&self) -> String {
         let address = self.upstream.address();
-        match self.upstream.trouble(service) {
+        match self.upstream.trouble(&self.service_name) {
             Some(error) => format!("{address} ({})", error.message),
             None => address.to_string(),
         }

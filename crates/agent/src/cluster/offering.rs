@@ -366,7 +366,7 @@ impl Cluster {
     }
 
     pub(super) fn standing(&self, member: &Member) -> Standing {
-        member.0.upstream.standing(&self.service_name)
+        member.0.standing()
     }
 
     pub(super) fn attempt(
@@ -408,7 +408,7 @@ impl Cluster {
 
     #[inline]
     fn credit(&self, member: &Member, now: Instant) -> Option<Credit> {
-        member.0.upstream.credit(&self.service_name, now)
+        member.0.upstream.credit(&member.0.service_name, now)
     }
 }
 

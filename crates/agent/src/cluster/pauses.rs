@@ -46,7 +46,7 @@ impl Cluster {
             let has_calls = stats.in_flight != 0 || member.pauses_since.get().is_some();
             let quiet = pause::patience(usual, stats.in_flight);
             let look = match has_others && has_calls {
-                true => member.upstream.look_for_pause(&self.service_name, now, quiet),
+                true => member.upstream.look_for_pause(&member.service_name, now, quiet),
                 false => Look::works(now),
             };
             member.pauses_since.set(look.since);

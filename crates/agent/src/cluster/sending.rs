@@ -3,22 +3,30 @@
 //! Most are sent at once, and then nothing waits but their outcome. What is needed for the others
 //! is in futures of its own.
 
+use std::rc::Rc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use dubbo_proto::Serialization;
 use flow::Rewrites;
 use flow::queue::Priority;
 use tracing::info;
 
 use super::{Attempt, Cluster};
-use crate::call::{Call, Outcome, Payload, RoutedCall, Times, UNTOLD};
+use crate::call::{Call, Outcome, Payload, RoutedCall, Times, UNTOLD, Whole};
 use crate::error::CallError;
 use crate::priority;
-use crate::upstream::{DubboForm, SentCall, note_outcome};
+use crate::route::RouteVariant;
+use crate::upstream::{CallForm, SentCall, note_outcome};
 
 /// How a call is written for one endpoint.
 struct EndpointForm<'a> {
-    form: DubboForm<'a>,
+    serialization: Serialization,
+    path: Option<&'a str>,
+    /// With which version and group, if that is not as its caller named it; and a whole request
+    /// that names them.
+    variant: Option<Rc<RouteVariant>>,
+    body: Option<Bytes>,
     /// Its attachments, if the endpoint wants others beside its own.
     attachments: Option<Vec<(&'a str, &'a str)>>,
 }
@@ -28,7 +36,17 @@ impl EndpointForm<'_> {
     #[inline]
     fn call<'a>(&'a self, call: &RoutedCall<'a>, now: Instant) -> RoutedCall<'a> {
         let attachments = self.attachments.as_deref().unwrap_or(call.attachments);
-        Call { attachments, times: Times { now, ..call.times }, ..*call }
+        let payload = match (&self.body, call.payload) {
+            (Some(body), Payload::Whole(whole)) => Payload::Whole(Whole { body, ..whole }),
+            (_, payload) => payload,
+        };
+        Call { attachments, payload, times: Times { now, ..call.times }, ..*call }
+    }
+
+    #[inline]
+    fn form<'f>(&'f self, call: &RoutedCall<'f>) -> CallForm<'f> {
+        let variant = self.variant.as_deref().unwrap_or(&call.method.own);
+        CallForm { variant, serialization: self.serialization, path: self.path }
     }
 }
 
@@ -68,8 +86,8 @@ impl Cluster {
         call: &RoutedCall<'_>,
         now: Instant,
     ) -> Result<Option<SentCall>, CallError> {
-        let form = self.form_for(attempt, call);
-        attempt.begin(&form.call(call, now), form.form)
+        let form = self.form_for(attempt, call)?;
+        attempt.begin(&form.call(call, now), form.form(call))
     }
 
     /// Makes one attempt of a call that could not be sent at once. Also how its arguments were
@@ -80,10 +98,13 @@ impl Cluster {
         call: &RoutedCall<'_>,
         now: Instant,
     ) -> (Option<Serialization>, Outcome) {
-        let form = self.form_for(attempt, call);
-        let outcome = attempt.call(&form.call(call, now), form.form).await;
+        let form = match self.form_for(attempt, call) {
+            Ok(form) => form,
+            Err(error) => return (None, Err(error)),
+        };
+        let outcome = attempt.call(&form.call(call, now), form.form(call)).await;
         let is_read = matches!(call.payload, Payload::Json(_)) && !call.one_way;
-        (is_read.then_some(form.form.serialization), outcome)
+        (is_read.then_some(form.serialization), outcome)
     }
 
     /// Makes an attempt again in another serialization, if the endpoint has seen nothing but one
@@ -101,8 +122,8 @@ impl Cluster {
         if !outcome.as_ref().is_err_and(is_allowed) {
             return outcome;
         }
-        let form = self.form_for(attempt, call);
-        let written = DubboForm { serialization: other, ..form.form };
+        let form = self.form_for(attempt, call)?;
+        let written = CallForm { serialization: other, ..form.form(call) };
         let outcome = attempt.call(&form.call(call, now), written).await;
         let member = &attempt.member.0;
         if member.refused_serializations.take_in_again(used, other, &outcome) {
@@ -114,17 +135,28 @@ impl Cluster {
 
     /// How a call is written for its endpoint.
     #[inline]
-    fn form_for<'a>(&'a self, attempt: &'a Attempt, call: &RoutedCall<'a>) -> EndpointForm<'a> {
-        if let Payload::Whole(whole) = &call.payload {
-            let form = DubboForm { serialization: whole.serialization, path: None };
-            return EndpointForm { form, attachments: None };
+    fn form_for<'a>(
+        &'a self,
+        attempt: &'a Attempt,
+        call: &RoutedCall<'a>,
+    ) -> Result<EndpointForm<'a>, CallError> {
+        let member = &attempt.member.0;
+        let variant = member.variant(call.method);
+        if let Payload::Whole(whole) = call.payload {
+            let (serialization, body) = (whole.serialization, member.whole_for(whole)?);
+            return Ok(EndpointForm {
+                serialization,
+                path: None,
+                variant,
+                body,
+                attachments: None,
+            });
         }
         let policy = self.policy.borrow();
         // The provider's agent does not know it otherwise.
         let class = (policy.priority != Priority::Normal)
             .then(|| (priority::ATTACHMENT, policy.priority.name()));
         let untold = (!policy.tells_time_left).then_some(UNTOLD);
-        let member = &attempt.member.0;
         let has_own = !member.attachments.is_empty() || class.is_some() || untold.is_some();
         let attachments = match !has_own {
             true => None,
@@ -140,7 +172,7 @@ impl Cluster {
             }
         };
         let serialization = member.serialization(policy.serialization);
-        let form = DubboForm { serialization, path: member.path(&self.service.interface) };
-        EndpointForm { form, attachments }
+        let path = member.path(&self.service.interface);
+        Ok(EndpointForm { serialization, path, variant, body: None, attachments })
     }
 }

@@ -1,4 +1,8 @@
+use dubbo_proto::Serialization;
+use link_proto::RouteDef;
+
 use super::*;
+use crate::error::Code;
 
 /// What links are told of a method is all that its requests have in common.
 #[test]
@@ -13,7 +17,7 @@ fn a_definition_names_service_method_and_types() {
         Plan::default(),
     );
     assert_eq!((route.index, route.generation), (3, 7));
-    let RouteDef { service: name, method, descriptor, attachments } = &route.def;
+    let RouteDef { service: name, method, descriptor, attachments } = &route.own.def;
     assert_eq!((&**name, &**method, &**descriptor), ("g/a.B:1.0", "c", "ILjava/lang/String;"));
     let attachment = |name: &str| {
         attachments.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
@@ -30,8 +34,10 @@ fn a_definition_names_service_method_and_types() {
         Parameters::Unknown,
         generic,
     );
-    assert!(route.answers_json_text() && route.def.method == GENERIC_METHOD);
-    assert!(route.def.attachments.contains(&("generic".to_owned(), Generic::Gson.name().into())));
+    assert!(route.answers_json_text() && route.own.def.method == GENERIC_METHOD);
+    assert!(
+        route.own.def.attachments.contains(&("generic".to_owned(), Generic::Gson.name().into()))
+    );
     let whole = Route::new(
         RoutePlace { index: 0, generation: 2 },
         &service,
@@ -39,7 +45,7 @@ fn a_definition_names_service_method_and_types() {
         Parameters::Unknown,
         Plan::default(),
     );
-    assert_eq!((&*whole.def.method, whole.def.attachments.len()), (WHOLE, 0));
+    assert_eq!((&*whole.own.def.method, whole.own.def.attachments.len()), (WHOLE, 0));
 }
 
 #[test]
@@ -52,17 +58,37 @@ fn a_template_is_made_once_for_each_serialization() {
         parameters,
         Plan::default(),
     );
-    let first = route.template(Serialization::Hessian2).unwrap();
-    assert!(std::ptr::eq(first, route.template(Serialization::Hessian2).unwrap()));
-    let other = route.template(Serialization::Fastjson2).unwrap();
+    let first = route.own.template(Serialization::Hessian2).unwrap();
+    assert!(std::ptr::eq(first, route.own.template(Serialization::Hessian2).unwrap()));
+    let other = route.own.template(Serialization::Fastjson2).unwrap();
     assert_eq!(other.serialization(), Serialization::Fastjson2);
     for refused in [
-        route.template(Serialization::Other(9)).err(),
-        route.template_for_path(Serialization::Other(9), "x").err(),
+        route.own.template(Serialization::Other(9)).err(),
+        route.own.template_for_path(Serialization::Other(9), "x").err(),
     ] {
         assert_eq!(refused.map(|error| error.code), Some(Code::NoEndpoint));
     }
-    assert!(route.template_for_path(Serialization::Hessian2, "x/y").is_ok());
+    assert!(route.own.template_for_path(Serialization::Hessian2, "x/y").is_ok());
+}
+
+/// What a caller leaves open is that of the endpoint. The route itself stays as it is.
+#[test]
+fn a_route_has_a_variant_for_what_an_endpoint_is_listed_with() {
+    let key = |text: &str| text.parse::<ServiceKey>().unwrap();
+    let place = RoutePlace { index: 0, generation: 1 };
+    let parameters = || Parameters::Given(Vec::new());
+    let route = Route::new(place, &key("*/a.B:*"), "c", parameters(), Plan::default());
+    let listed = route.variant(&key("g/a.B:1.0"));
+    let straight = Route::new(place, &key("g/a.B:1.0"), "c", parameters(), Plan::default());
+    assert_eq!((&*listed.service, &listed.def), ("g/a.B:1.0", &straight.own.def));
+    assert_eq!(&*route.own.service, "*/a.B:*");
+    assert!(Rc::ptr_eq(&listed, &route.variant(&key("g/a.B:1.0"))));
+    for version in 0..MAX_VARIANTS {
+        route.variant(&key(&format!("a.B:{version}")));
+    }
+    assert_eq!(route.variants.borrow().len(), MAX_VARIANTS);
+    let again = route.variant(&key("g/a.B:1.0"));
+    assert!(!Rc::ptr_eq(&listed, &again) && again.is_of(&listed.service));
 }
 
 /// Its calls reach the provider all the same.

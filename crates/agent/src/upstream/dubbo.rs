@@ -280,6 +280,10 @@ impl PeerProtocol for DubboPeer {
         false
     }
 
+    fn has_said_goodbye(&self, machine: &DubboClient) -> bool {
+        machine.0.is_readonly()
+    }
+
     fn failure(machine: &DubboClient) -> Option<String> {
         machine.1.died_of.map(|reason| reason.to_string())
     }

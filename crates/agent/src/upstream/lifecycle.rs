@@ -31,6 +31,15 @@ const MIN_BACKOFF: Duration = Duration::from_millis(50);
 /// unless thousands are down.
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
+const DOWN: &str = "endpoint is down; connecting again";
+
+/// Why there is no connection.
+struct WentDown {
+    reason: String,
+    /// The peer has said goodbye, and no call was lost.
+    was_announced: bool,
+}
+
 /// What differs between the protocols of endpoints.
 pub trait PeerProtocol: 'static {
     /// What is spoken, as the configuration has it.
@@ -57,6 +66,8 @@ pub trait PeerProtocol: 'static {
     /// An event of the connection. Returns whether the peer takes calls now that it did not take
     /// before, or the other way round.
     fn on_event(&self, event: <Self::Machine as Machine>::Event) -> bool;
+    /// Whether the peer of a connection has said that it ends it, or takes no more calls.
+    fn has_said_goodbye(&self, machine: &Self::Machine) -> bool;
     /// Why a connection that this side ends has failed; `None` if it has not.
     fn failure(machine: &Self::Machine) -> Option<String>;
     /// The connection has ended: completes whatever is pending with `error`.
@@ -372,23 +383,26 @@ impl<P: PeerProtocol> UpstreamParts<P> {
             if self.dropped.get() {
                 break;
             }
-            let reason = match connected {
+            let down = match connected {
                 Ok(stream) => {
                     let was_ready = Cell::new(false);
-                    let reason = Box::pin(self.serve(stream, &was_ready)).await;
+                    let down = Box::pin(self.serve(stream, &was_ready)).await;
                     if was_ready.get() {
                         backoff.reset();
                         (is_known, down_since) = (true, None);
                     }
-                    reason
+                    down
                 }
-                Err(error) => format!("cannot connect: {error}"),
+                Err(error) => {
+                    let reason = format!("cannot connect: {error}");
+                    WentDown { reason, was_announced: false }
+                }
             };
             if self.dropped.get() {
                 debug!(endpoint = %self.address, "closed");
                 break;
             }
-            self.go_down(&reason);
+            self.go_down(&down);
             let mut wait = backoff.next_wait();
             let down_for = down_since.get_or_insert_with(Instant::now).elapsed();
             if MAX_BACKOFF / 2 <= wait.max(down_for) {
@@ -424,7 +438,7 @@ impl<P: PeerProtocol> UpstreamParts<P> {
     }
 
     /// Drives one connection to its end, and says why it ended.
-    async fn serve(&self, mut stream: Connection, was_ready: &Cell<bool>) -> String {
+    async fn serve(&self, mut stream: Connection, was_ready: &Cell<bool>) -> WentDown {
         let _open = self.traffic.open();
         let conn = Conn::new(self.peer.machine(Instant::now()));
         let listed = Rc::new(Made::<P>(conn.clone()));
@@ -450,13 +464,16 @@ impl<P: PeerProtocol> UpstreamParts<P> {
         if !is_whole {
             *self.cut_off.borrow_mut() = Some(reason.as_str().into());
         }
+        // No call was lost.
+        let was_announced =
+            conn.look(|machine| self.peer.has_said_goodbye(machine) && P::in_flight(machine) == 0);
         let error = CallError::new(Code::ConnectionBroken, &*reason).at(&self.address);
         self.peer.on_end(&conn, &error);
         if matches!(ending, Ending::Finished) {
             // Calls do not wait for it.
             tokio::task::spawn_local(linger(stream));
         }
-        reason
+        WentDown { reason, was_announced }
     }
 
     fn note_progress(&self, conn: &Conn<P::Machine>, was_ready: &Cell<bool>) {
@@ -480,11 +497,15 @@ impl<P: PeerProtocol> UpstreamParts<P> {
         self.changed.notify_waiters();
     }
 
-    fn go_down(&self, reason: &str) {
+    fn go_down(&self, down: &WentDown) {
+        let WentDown { reason, was_announced } = down;
         self.down.borrow_mut().get_or_insert_with(|| self.reconnects.down());
-        let before = self.state.replace(Connectivity::Down(reason.into()));
-        if !matches!(before, Connectivity::Down(_)) {
-            warn!(endpoint = %self.address, reason, "endpoint is down; connecting again");
+        let before = self.state.replace(Connectivity::Down(reason.as_str().into()));
+        match (before, was_announced) {
+            (Connectivity::Down(_), _) => {}
+            (_, false) => warn!(endpoint = %self.address, reason, "{DOWN}"),
+            // The goodbye was told of.
+            (_, true) => debug!(endpoint = %self.address, reason, "{DOWN}"),
         }
         self.changed.notify_waiters();
     }

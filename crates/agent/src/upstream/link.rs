@@ -3,7 +3,7 @@
 mod calls;
 mod request;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ use crate::connections::Activity;
 use crate::error::{CallError, Code};
 use crate::memory::{MAX_LINK_WAITING_LEN, Memory, Metered, check_link_room};
 use crate::offload::Threads;
-use crate::route::Route;
+use crate::route::{Route, RouteVariant};
 use crate::scratch::Scratch;
 
 /// How long a refused route is not asked for again.
@@ -48,6 +48,8 @@ pub struct LinkPeer {
     /// changed. Belongs to the connection that is up.
     away: RefCell<Vec<Box<str>>>,
     pub(super) credits: LinkCredits,
+    /// The peer has said that it ends the connection in order.
+    is_leaving: Cell<bool>,
     /// The connection that is up, once a route was asked for there.
     conn: RefCell<Option<Conn<LinkClient>>>,
     scratch: Scratch,
@@ -58,15 +60,15 @@ pub struct LinkPeer {
 struct LinkRoute {
     generation: u64,
     id: RouteId,
-    service: Box<str>,
+    service: Rc<str>,
     state: RouteState,
 }
 
 impl LinkRoute {
-    fn is_current(&self, route: &Route) -> bool {
+    fn is_current(&self, route: &Route, variant: &RouteVariant) -> bool {
         let is_stale = matches!(&self.state,
             RouteState::Refused(_, since) if REFUSAL_TTL <= since.elapsed());
-        self.generation == route.generation && !is_stale
+        self.generation == route.generation && variant.is_of(&self.service) && !is_stale
     }
 }
 
@@ -96,6 +98,7 @@ impl LinkPeer {
             settled: Notify::new(),
             away: RefCell::default(),
             credits: LinkCredits::default(),
+            is_leaving: Cell::default(),
             conn: RefCell::default(),
             scratch: Scratch::default(),
             threads,
@@ -213,13 +216,14 @@ impl LinkPeer {
         &self,
         conn: &Conn<LinkClient>,
         route: &Route,
+        variant: &RouteVariant,
     ) -> Result<(RouteId, RouteState), CallError> {
         let mut routes = self.routes.borrow_mut();
         if routes.len() <= route.index {
             routes.resize_with(route.index + 1, || None);
         }
         let known = &mut routes[route.index];
-        if let Some(known) = known.as_ref().filter(|known| known.is_current(route)) {
+        if let Some(known) = known.as_ref().filter(|known| known.is_current(route, variant)) {
             return Ok((known.id, known.state.clone()));
         }
         if self.conn.borrow().is_none() {
@@ -228,20 +232,20 @@ impl LinkPeer {
         let id = conn
             .with(|link| match known {
                 Some(old) if !matches!(old.state, RouteState::Asked) => {
-                    link.redefine(old.id, &route.def).map(|()| old.id)
+                    link.redefine(old.id, &variant.def).map(|()| old.id)
                 }
                 // The answer about an old route that is still to come must not be taken for ours.
-                _ => link.define(&route.def),
+                _ => link.define(&variant.def),
             })
             .map_err(|error| refused(&error).at(&self.address))?;
-        let (generation, service) = (route.generation, route.def.service.as_str().into());
+        let (generation, service) = (route.generation, Rc::clone(&variant.service));
         *known = Some(LinkRoute { generation, id, service, state: RouteState::Asked });
         Ok((id, RouteState::Asked))
     }
 
     /// Whether the peer has accepted a route; it is asked if it does not know it.
-    pub fn knows(&self, conn: &Conn<LinkClient>, route: &Route) -> bool {
-        matches!(self.route(conn, route), Ok((_, RouteState::Accepted(_))))
+    pub fn knows(&self, conn: &Conn<LinkClient>, route: &Route, variant: &RouteVariant) -> bool {
+        matches!(self.route(conn, route, variant), Ok((_, RouteState::Accepted(_))))
     }
 
     /// The serialization that was agreed for a route, by its index and generation.
@@ -262,11 +266,12 @@ impl LinkPeer {
         &self,
         conn: &Conn<LinkClient>,
         call: &Call<'_, &Rc<Route>, Whole<'_>>,
+        variant: &RouteVariant,
         token: ReplyTo,
     ) -> Result<CallId, CallError> {
-        let (route, _) = self.route(conn, call.method)?;
+        let (route, _) = self.route(conn, call.method, variant)?;
         let Whole { serialization, body } = call.payload;
-        check_link_room(conn, body.len())?;
+        check_link_room(conn, body.len()).map_err(|error| error.at(&self.address))?;
         let request = request_out(route, serialization, call, body.clone().into());
         let id = self.send(conn, call.times.now, request, token)?;
         queued(conn, call.clock);
@@ -289,11 +294,12 @@ impl LinkPeer {
         &self,
         conn: &Conn<LinkClient>,
         request_route: &Route,
+        variant: &RouteVariant,
         deadline: Instant,
     ) -> Result<(RouteId, Serialization), CallError> {
         loop {
             let settled = self.settled.notified();
-            match self.route(conn, request_route)? {
+            match self.route(conn, request_route, variant)? {
                 (id, RouteState::Accepted(serialization)) => return Ok((id, serialization)),
                 (_, RouteState::Refused(error, _)) => return Err(error),
                 (_, RouteState::Asked) => {}
@@ -319,6 +325,7 @@ impl PeerProtocol for LinkPeer {
     fn machine(&self, now: Instant) -> LinkClient {
         self.routes.borrow_mut().clear();
         self.away.borrow_mut().clear();
+        self.is_leaving.set(false);
         self.forget_credits();
         let machine = LinkMachine(Connection::client(self.config(), now));
         Metered::new(machine, self.memory.endpoint())
@@ -387,13 +394,19 @@ impl PeerProtocol for LinkPeer {
                 return self.settle(route, RouteState::Refused(error, Instant::now()));
             }
             Event::GoAway { reason, text } => {
-                info!(endpoint = %self.address, ?reason, text, "agent is leaving");
+                self.is_leaving.set(!reason.is_fatal());
+                let text = Some(&*text).filter(|text| !text.is_empty());
+                info!(endpoint = %self.address, %reason, text, "agent is leaving");
                 return true;
             }
             Event::Ready(hello) => debug!(endpoint = %self.address, name = hello.name, "linked"),
             other => debug!(endpoint = %self.address, event = ?other),
         }
         false
+    }
+
+    fn has_said_goodbye(&self, _: &LinkClient) -> bool {
+        self.is_leaving.get()
     }
 
     fn failure(machine: &LinkClient) -> Option<String> {

@@ -61,17 +61,20 @@ use crate::gate::{AppGate, OwnGates};
 use crate::memory::{Memory, Metered};
 use crate::offload::Threads;
 use crate::own_ingresses::OwnIngresses;
+use crate::route::RouteVariant;
 use crate::stages::{Stage, StageClock};
 use crate::swept::Swept;
 use crate::traffic::Traffic;
 
-/// How a Dubbo provider wants calls written that are in no serialization yet. Over a link its
-/// agent knows that.
-#[derive(Clone, Copy, Debug)]
-pub struct DubboForm<'a> {
-    /// In this serialization.
+/// How an endpoint wants calls written.
+#[derive(Clone, Copy)]
+pub struct CallForm<'a> {
+    /// With the version and group of this.
+    pub variant: &'a RouteVariant,
+    /// If they are in no serialization yet, in this one. Over a link the provider's agent says it.
     pub serialization: Serialization,
-    /// For this path of its URL, where that is not the interface.
+    /// For this path of a Dubbo provider's URL, where that is not the interface. Its agent knows
+    /// that by itself.
     pub path: Option<&'a str>,
 }
 
@@ -198,11 +201,11 @@ impl AnyUpstream {
     pub fn begin(
         &self,
         call: &RoutedCall<'_>,
-        form: DubboForm<'_>,
+        form: CallForm<'_>,
         credit: Option<&Credit>,
     ) -> Result<Option<SentCall>, CallError> {
         match self {
-            Self::Link(lanes) => link::begin(lanes, call, credit),
+            Self::Link(lanes) => link::begin(lanes, call, form.variant, credit),
             Self::Dubbo(lanes) => dubbo::begin(lanes, call, form),
         }
     }
@@ -211,11 +214,11 @@ impl AnyUpstream {
     pub async fn call(
         &self,
         call: &RoutedCall<'_>,
-        form: DubboForm<'_>,
+        form: CallForm<'_>,
         credit: Option<&Credit>,
     ) -> Outcome {
         match self {
-            Self::Link(lanes) => link::call(lanes, call, credit).await,
+            Self::Link(lanes) => link::call(lanes, call, form.variant, credit).await,
             Self::Dubbo(upstream) => dubbo::call(upstream, call, form).await,
         }
     }

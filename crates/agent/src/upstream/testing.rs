@@ -104,6 +104,9 @@ impl PeerProtocol for ScriptedPeer {
     fn on_event(&self, (): ()) -> bool {
         false
     }
+    fn has_said_goodbye(&self, _: &Scripted) -> bool {
+        false
+    }
     fn failure(_: &Scripted) -> Option<String> {
         None
     }

@@ -77,7 +77,7 @@ impl Worker {
         let order = |a: &Rc<ClusterRoute>, b: &Rc<ClusterRoute>| a.name().cmp(&b.name());
         let mut first = First::new(filter.limit, order);
         self.outbound.routes.each(|route| {
-            if filter.has_service(&route.cluster.service, &route.def.service) {
+            if filter.has_service(&route.cluster.service, &route.own.service) {
                 first.push(Rc::clone(route));
             }
         });

@@ -57,6 +57,8 @@ impl Crowd {
                 200 => self.n_ok.fetch_add(1, SeqCst),
                 503 => {
                     assert!(answer.head.contains("retry-after"), "{answer:?}");
+                    // The limit is that of the provider's agent, whoever sheds the call.
+                    assert!(!answer.body.contains("endpoint_capacity"), "{answer:?}");
                     self.n_shed.fetch_add(1, SeqCst)
                 }
                 502 | 504 if self.may_be_cut => 0,

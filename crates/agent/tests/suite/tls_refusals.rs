@@ -2,13 +2,13 @@
 //! apps do is in `http_tls.rs`, what etcd does in the tests of `registry`.
 
 use std::collections::HashMap;
-use std::fmt::{Debug, Write};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support;
+use crate::support::log::log;
 use crate::support::{
     Behaviour, FakeProvider, Http, SERVICE, STRING, block_on, call, consumer_with_metrics,
     register, register_link, start, wait_until,
@@ -120,50 +120,6 @@ impl RefusalCertificates {
         config.alpn_protocols = vec![link::tls::ALPN.to_vec()];
         TlsAcceptor::from(Arc::new(config))
     }
-}
-
-/// The lines of this process's log, down to `info`.
-fn log() -> &'static Mutex<Vec<String>> {
-    static LINES: OnceLock<Mutex<Vec<String>>> = OnceLock::new();
-    LINES.get_or_init(|| {
-        // Another test of this file may have been first.
-        let _ = tracing::subscriber::set_global_default(Log);
-        Mutex::default()
-    })
-}
-
-struct Log;
-
-struct LogLine(String);
-
-impl tracing::field::Visit for LogLine {
-    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn Debug) {
-        let _ = write!(self.0, "{}={value:?} ", field.name());
-    }
-}
-
-impl tracing::Subscriber for Log {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        *metadata.level() <= tracing::Level::INFO
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        let mut line = LogLine(String::new());
-        event.record(&mut line);
-        log().lock().unwrap().push(line.0);
-    }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
 }
 
 /// A client that was not served.

@@ -16,7 +16,7 @@ use dubbo_proto::ServiceKey;
 use crate::config::SeveralMode;
 use crate::endpoint::{Endpoint, Freshness, Level, NotUsed, Snapshot, Unused};
 use crate::layout::Entry;
-use crate::listing::{Leftover, Listing, resolve};
+use crate::listing::{Leftover, Listing, listed_variant, resolve};
 use crate::store::{Item, Known};
 
 /// The parameter of endpoints that says where they are.
@@ -149,22 +149,12 @@ fn weight(part: f64) -> u32 {
     (part * TOP_WEIGHT).round().clamp(1.0, TOP_WEIGHT) as u32
 }
 
+/// The endpoint as it was found: it matches what is wanted, or it would not be here.
 fn listing(wanted: &ServiceKey, endpoint: Endpoint) -> Listing {
-    let (version, group) = offered(wanted, &endpoint);
+    let variant = listed_variant(wanted, &endpoint);
+    let ServiceKey { version, group, .. } = variant.unwrap_or_else(|| wanted.clone());
     let stands_for = endpoint.params.get("for").map(str::to_owned);
     Listing { version, group, is_of_all: false, endpoint, stands_for, level: Level::Interface }
-}
-
-/// The version and group under which an endpoint was found: it matches what is wanted, or it would
-/// not be here.
-fn offered(wanted: &ServiceKey, endpoint: &Endpoint) -> (String, String) {
-    let said = |name: &str| endpoint.params.get(name).unwrap_or_default().to_owned();
-    let is_one = |wanted: &str| wanted != "*" && !wanted.contains(',');
-    let of = |wanted: &str, name: &str| match is_one(wanted) {
-        true => wanted.to_owned(),
-        false => said(name),
-    };
-    (of(&wanted.version, "version"), of(&wanted.group, "group"))
 }
 
 #[cfg(test)]

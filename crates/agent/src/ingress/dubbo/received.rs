@@ -31,6 +31,12 @@ impl Received {
         WholeFacts::new(Whole { serialization: self.to.serialization, body: &self.body })
     }
 
+    /// The same request with another body. This one still tells of the call.
+    pub(super) fn with_body(&self, body: Bytes) -> Self {
+        let (entry, clock) = (Cell::default(), self.clock.clone());
+        Self { to: self.to, two_way: self.two_way, body, now: self.now, entry, clock }
+    }
+
     /// The request as a call of what `method` says.
     #[inline]
     pub(super) fn call<M>(&self, method: M, deadline: Instant) -> Call<'_, M, Whole<'_>> {

@@ -1,7 +1,6 @@
 //! How a consumer's requests are sent on: at once to an endpoint that is connected, or by a task,
 //! if they have to wait (`waiting`).
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +15,7 @@ use super::session::DubboSession;
 use super::waiting::{Kept, Waiting, compact};
 use crate::backend::{self, App, HttpApp};
 use crate::call::{Consumer, DubboToken, Outcome, ReplyTo, Times, counted_as};
-use crate::cluster::{Attempt, Doubt, MethodRule};
+use crate::cluster::{Attempt, Doubt, MethodRule, request_for};
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
 use crate::gate::{Admission, Admitted};
@@ -26,6 +25,7 @@ use crate::journal::RecordedAnswer;
 use crate::memory::check_room;
 use crate::metrics::CallStats;
 use crate::priority;
+use crate::route::RouteVariant;
 use crate::routes::ClusterRoute;
 use crate::stages::{Stage, enter};
 use crate::upstream::dubbo::{DubboPeer, refused};
@@ -111,6 +111,9 @@ impl DubboSession {
         number: u32,
     ) -> Result<Option<Sent>, CallError> {
         attempt.check_limit()?;
+        let body = attempt.whole_for(received.call((), deadline).payload)?;
+        let named = body.map(|body| received.with_body(body));
+        let received = named.as_ref().unwrap_or(received);
         match attempt.upstream() {
             AnyUpstream::Dubbo(lanes) => {
                 let may_send = |_: usize| attempt.check_share(self.n_others(number));
@@ -119,10 +122,12 @@ impl DubboSession {
             AnyUpstream::Link(lanes) => {
                 let reply = reply_len.get();
                 let len = MessageLen { request: received.body.len(), reply };
-                let service = &*route.def.service;
+                let variant = attempt.variant(&route.route);
+                let variant = variant.as_deref().unwrap_or(&route.own);
+                let service = &*variant.service;
                 let call = LinkCall { service, credit: attempt.credit(), len };
                 let upstream = lanes.pick_link(&call, received.now);
-                self.send_link(&upstream, route, received, deadline, number)
+                self.send_link(&upstream, route, variant, received, deadline, number)
             }
         }
     }
@@ -139,16 +144,14 @@ impl DubboSession {
         let facts = received.facts();
         let Some(key) = route.cluster.detour(&facts) else { return Ok((None, route)) };
         let route = outbound.whole_route(registry, &key)?;
-        let names = [("version", &*key.version), ("group", &*key.group)];
-        let bad = |error: &dyn std::fmt::Display| {
-            let message = format!("the call cannot go to {key}: {error}");
+        let request = facts.request().ok_or_else(|| {
+            let message = format!("the call cannot go to {key}: its request cannot be read");
             CallError::new(Code::BadRequest, message)
-        };
-        let request = facts.request().ok_or_else(|| bad(&"its request cannot be read"))?;
-        let body = request.changed(&key.version, &names).map_err(|error| bad(&error))?;
-        let Received { to, two_way, now, ref entry, ref clock, .. } = *received;
-        let (entry, clock) = (Cell::new(entry.take()), clock.clone());
-        Ok((Some(Received { to, two_way, body, now, entry, clock }), route))
+        })?;
+        let body = request_for(request, &key)?;
+        let detoured = received.with_body(body);
+        detoured.entry.set(received.entry.take());
+        Ok((Some(detoured), route))
     }
 
     /// Copies a request whose method says so.
@@ -357,6 +360,7 @@ impl DubboSession {
         self: &Rc<Self>,
         upstream: &Upstream<LinkPeer>,
         route: &Rc<ClusterRoute>,
+        variant: &RouteVariant,
         received: &Received,
         deadline: Instant,
         number: u32,
@@ -365,14 +369,14 @@ impl DubboSession {
             Err(_) if upstream.standing() == Standing::Connecting => return Ok(None),
             conn => conn?,
         };
-        if !upstream.peer().knows(&conn, &route.route) {
+        if !upstream.peer().knows(&conn, &route.route, variant) {
             return Ok(None);
         }
         let (in_flight, max) = conn.look(|link| (link.in_flight(), link.window()));
         check_share(self.n_others(number), in_flight, max)
             .map_err(|error| error.at(upstream.address()))?;
         let call = received.call(&route.route, deadline);
-        let id = upstream.peer().send_whole(&conn, &call, self.token(number))?;
+        let id = upstream.peer().send_whole(&conn, &call, variant, self.token(number))?;
         Ok(Some(Sent::Link(conn, id)))
     }
 

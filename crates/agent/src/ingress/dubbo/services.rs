@@ -81,7 +81,7 @@ pub(super) struct RequestTarget {
 #[cold]
 pub(super) fn name_clock(clock: &StageClock, found: Option<&RequestTarget>) {
     match found.map(|found| &found.service) {
-        Some(ServiceTarget::Route(route)) => clock.name(&route.def.service),
+        Some(ServiceTarget::Route(route)) => clock.name(&route.own.service),
         Some(ServiceTarget::Export(export)) => clock.name(&export.backend.service.to_string()),
         Some(ServiceTarget::Metadata) | None => clock.name(stages::OTHER),
     }

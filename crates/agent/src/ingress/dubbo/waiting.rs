@@ -16,13 +16,13 @@ use super::received::Received;
 use super::services::Export;
 use super::session::DubboSession;
 use crate::backend::{self, App, Backend};
-use crate::call::{Call, Consumer, Outcome, Payload, Times, counted_as, wait};
+use crate::call::{Call, Consumer, Outcome, Payload, Times, Whole, counted_as, wait};
 use crate::cluster::{Doubt, Member, MethodRule};
 use crate::error::{CallError, Code};
 use crate::gate::{self, Admitted};
 use crate::metrics::CallStats;
 use crate::routes::ClusterRoute;
-use crate::upstream::{DubboForm, dubbo};
+use crate::upstream::{CallForm, dubbo};
 
 /// Requests of one connection that nobody waits for, and that wait for an endpoint.
 pub(super) const MAX_WAITING_ONE_WAY: usize = 4096;
@@ -97,13 +97,19 @@ pub(super) async fn pass_on(
     match waiting {
         Waiting::ForEndpoint(route, attempts, doubt) => {
             let now = if attempts.is_first() { received.now } else { Instant::now() };
-            let form = DubboForm { serialization: received.to.serialization, path: None };
             let cluster = &route.cluster;
             let facts = received.facts();
             let offer = cluster.offer(now, attempts, caller, &facts, async |attempt, now| {
                 let whole = received.call(&route.route, deadline);
-                let call = whole.with(whole.method, Payload::Whole(whole.payload));
+                let serialization = whole.payload.serialization;
+                let body = attempt.whole_for(whole.payload)?;
+                let body = body.as_ref().unwrap_or(whole.payload.body);
+                let payload = Payload::Whole(Whole { serialization, body });
+                let call = whole.with(whole.method, payload);
                 let call = Call { times: Times { now, deadline }, ..call };
+                let variant = attempt.variant(&route.route);
+                let variant = variant.as_deref().unwrap_or(&route.own);
+                let form = CallForm { variant, serialization, path: None };
                 // Its future is large, and many may wait before they need it.
                 Box::pin(attempt.call(&call, form)).await
             });

@@ -16,8 +16,7 @@ use crate::memory::check_room;
 use crate::offload::LONG_LEN;
 use crate::stages::{Stage, enter};
 use crate::upstream::{
-    DubboForm, Lanes, MessageLen, ReadyLane, SentCall, encoded_offloaded, note_outcome, queued,
-    sent,
+    CallForm, Lanes, MessageLen, ReadyLane, SentCall, encoded_offloaded, note_outcome, queued, sent,
 };
 
 /// A call with its arguments in JSON, on its way to a connection.
@@ -25,7 +24,7 @@ struct JsonRequest<'a> {
     peer: &'a DubboPeer,
     conn: &'a Conn<DubboClient>,
     call: &'a RoutedCall<'a>,
-    form: DubboForm<'a>,
+    form: CallForm<'a>,
 }
 
 impl JsonRequest<'_> {
@@ -50,12 +49,12 @@ impl JsonRequest<'_> {
         now: Instant,
         to: Option<ReplyTo>,
     ) -> Result<RequestId, CallError> {
-        let (route, serialization) = (self.call.method, self.form.serialization);
-        let with_path = self.form.path.map(|path| route.template_for_path(serialization, path));
+        let CallForm { variant, serialization, path } = self.form;
+        let with_path = path.map(|path| variant.template_for_path(serialization, path));
         let with_path = with_path.transpose()?;
         let template = match &with_path {
             Some(template) => template,
-            None => route.template(serialization)?,
+            None => variant.template(serialization)?,
         };
         check_room(self.conn, bytes.len())?;
         let mut call = self.call.with(template, Encoded { serialization, bytes });
@@ -77,7 +76,7 @@ fn message_len(call: &RoutedCall<'_>, args: &ArgumentList<'_>) -> MessageLen {
 pub fn begin(
     lanes: &Lanes<DubboPeer>,
     call: &RoutedCall<'_>,
-    form: DubboForm<'_>,
+    form: CallForm<'_>,
 ) -> Result<Option<SentCall>, CallError> {
     let Payload::Json(args) = call.payload else { return Ok(None) };
     let (len, now) = (message_len(call, args), call.times.now);
@@ -94,7 +93,7 @@ pub fn begin(
 }
 
 /// Makes a call and waits for its outcome.
-pub async fn call(lanes: &Lanes<DubboPeer>, call: &RoutedCall<'_>, form: DubboForm<'_>) -> Outcome {
+pub async fn call(lanes: &Lanes<DubboPeer>, call: &RoutedCall<'_>, form: CallForm<'_>) -> Outcome {
     let args = match call.payload {
         Payload::Json(args) => args,
         Payload::Whole(whole) => return pass_on(lanes, &call.with((), whole)).await,

@@ -15,6 +15,7 @@ use crate::call::{Outcome, Payload, ReplyTo, RoutedCall};
 use crate::error::CallError;
 use crate::memory::check_link_room;
 use crate::offload::LONG_LEN;
+use crate::route::RouteVariant;
 use crate::stages::{Stage, enter};
 use crate::upstream::{
     Credit, Lanes, LinkCall, MessageLen, ReadyLane, SentCall, encoded_offloaded, note_outcome,
@@ -22,7 +23,11 @@ use crate::upstream::{
 };
 
 /// The lengths of a call's messages, and what it is to a choice among links.
-fn link_call<'a>(call: &RoutedCall<'a>, credit: Option<&'a Credit>) -> LinkCall<'a> {
+fn link_call<'a>(
+    call: &RoutedCall<'a>,
+    variant: &'a RouteVariant,
+    credit: Option<&'a Credit>,
+) -> LinkCall<'a> {
     let len = match call.payload {
         Payload::Json(args) => {
             MessageLen { request: args.len_in_bytes(), reply: call.method.reply_len.get() }
@@ -30,7 +35,7 @@ fn link_call<'a>(call: &RoutedCall<'a>, credit: Option<&'a Credit>) -> LinkCall<
         // A route of whole requests is that of many methods.
         Payload::Whole(whole) => MessageLen { request: whole.body.len(), reply: 0 },
     };
-    LinkCall { service: &call.method.def.service, credit, len }
+    LinkCall { service: &variant.service, credit, len }
 }
 
 /// A call on its way to a link, by a route that the peer has accepted.
@@ -66,7 +71,7 @@ impl LinkRequest<'_> {
         now: Instant,
         token: ReplyTo,
     ) -> Result<CallId, CallError> {
-        check_link_room(self.conn, len)?;
+        check_link_room(self.conn, len).map_err(|error| error.at(&self.peer.address))?;
         let request = request_out(self.route, self.serialization, self.call, payload);
         self.peer.send(self.conn, now, request, token)
     }
@@ -80,17 +85,19 @@ impl LinkRequest<'_> {
 pub fn begin(
     lanes: &Lanes<LinkPeer>,
     call: &RoutedCall<'_>,
+    variant: &RouteVariant,
     credit: Option<&Credit>,
 ) -> Result<Option<SentCall>, CallError> {
     let Payload::Json(args) = call.payload else { return Ok(None) };
-    let (link_call, now) = (link_call(call, credit), call.times.now);
+    let (link_call, now) = (link_call(call, variant, credit), call.times.now);
     if call.one_way || LONG_LEN <= link_call.len.request {
         return Ok(None);
     }
     let upstream = lanes.pick_link(&link_call, now);
     let Some(conn) = upstream.ready_conn() else { return Ok(None) };
     let peer = upstream.peer();
-    let (route, RouteState::Accepted(serialization)) = peer.route(&conn, call.method)? else {
+    let (route, RouteState::Accepted(serialization)) = peer.route(&conn, call.method, variant)?
+    else {
         return Ok(None);
     };
     let (task, outcome) = oneshot::channel();
@@ -105,16 +112,17 @@ pub fn begin(
 pub async fn call(
     lanes: &Lanes<LinkPeer>,
     call: &RoutedCall<'_>,
+    variant: &RouteVariant,
     credit: Option<&Credit>,
 ) -> Outcome {
-    let (deadline, link_call) = (call.times.deadline, link_call(call, credit));
+    let (deadline, link_call) = (call.times.deadline, link_call(call, variant, credit));
     let ReadyLane { upstream, conn, mut now } =
         lanes.link_soon(&link_call, deadline, call.times.now).await?;
     let peer = upstream.peer();
-    let (route, agreed) = match peer.route(&conn, call.method)? {
+    let (route, agreed) = match peer.route(&conn, call.method, variant)? {
         (id, RouteState::Accepted(serialization)) => (id, serialization),
         _ => {
-            let settled = peer.settled_route(&conn, call.method, deadline).await;
+            let settled = peer.settled_route(&conn, call.method, variant, deadline).await;
             now = Instant::now();
             let error = |error| match call.payload {
                 Payload::Json(_) => error,

@@ -135,8 +135,19 @@ impl DubboConsumer {
 
 /// The body of a request with one string in hessian2.
 pub fn body(service: &str, method: &str, argument: &str, attachments: &[(&str, &str)]) -> Vec<u8> {
+    body_of_version("", service, method, argument, attachments)
+}
+
+/// The same of a version of the service.
+pub fn body_of_version(
+    version: &str,
+    service: &str,
+    method: &str,
+    argument: &str,
+    attachments: &[(&str, &str)],
+) -> Vec<u8> {
     let descriptor = "Ljava/lang/String;";
-    let head = RequestHead { path: service, version: "", method, descriptor };
+    let head = RequestHead { path: service, version, method, descriptor };
     let mut args = Vec::new();
     hessian::write_string(&mut args, argument);
     let template = RequestTemplate::new(Serialization::Hessian2, &head, attachments).unwrap();

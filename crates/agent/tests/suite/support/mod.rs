@@ -13,6 +13,7 @@ pub mod dubbo;
 pub mod http2;
 pub mod http_app;
 pub mod load;
+pub mod log;
 pub mod network;
 pub mod pool;
 mod provider;

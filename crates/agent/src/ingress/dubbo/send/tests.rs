@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
