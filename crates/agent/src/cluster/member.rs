@@ -46,6 +46,9 @@ pub(super) struct MemberState {
     /// What each call has to have attached: the token without which the provider takes none, and
     /// its path behind an agent.
     pub(super) attachments: Vec<(&'static str, String)>,
+    /// What a request of a Dubbo consumer has to have attached at a provider: its token and its
+    /// path, if that is not the interface.
+    pub(super) whole_attachments: Vec<(&'static str, String)>,
     /// What keeps us from sending it more calls than it can take, once it may get one. A
     /// provider's agent does that itself.
     pub(super) gate: RefCell<Option<Rc<AppGate>>>,
@@ -181,6 +184,7 @@ impl Cluster {
             setup,
             stats: OnceCell::new(),
             attachments: Vec::new(),
+            whole_attachments: Vec::new(),
             gate: RefCell::default(),
             gate_plan: Cell::default(),
             is_gate_due: Cell::default(),
@@ -190,12 +194,12 @@ impl Cluster {
             silence: Cell::default(),
             looks: Notify::new(),
         };
-        state.attachments.extend(token);
-        // A provider's agent knows no other way to its app's path.
-        if let (Protocol::Link, Some(path)) =
-            (state.endpoint.protocol, state.path(&self.service.interface).map(str::to_owned))
-        {
-            state.attachments.push((PATH, path));
+        let path = state.path(&self.service.interface).map(|path| (PATH, path.to_owned()));
+        state.attachments.extend(token.clone());
+        match state.endpoint.protocol {
+            // A provider's agent knows no other way to its app's path.
+            Protocol::Link => state.attachments.extend(path),
+            Protocol::Dubbo => state.whole_attachments.extend(token.into_iter().chain(path)),
         }
         Member(Rc::new(state))
     }

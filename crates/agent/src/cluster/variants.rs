@@ -1,13 +1,16 @@
-//! How calls name the version and group of their endpoint, where callers leave them open.
+//! How calls name the version and group of their endpoint, where callers leave them open, and what
+//! requests of Dubbo's consumers have to have attached there.
 //!
-//! Dubbo's consumers call each provider with the version and group of that provider: it knows no
-//! `*`, and no list of groups.
+//! Dubbo's consumers call each provider with the version, group, path and token of that provider:
+//! it knows no `*`, and no list of groups. One that has an agent's URL cannot know the others.
 
+use std::fmt::Display;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use dubbo_proto::{Request, ServiceKey};
+use dubbo_proto::{ProtoError, Request, ServiceKey};
 
+use super::member::PATH;
 use super::{Attempt, MemberState};
 use crate::call::Whole;
 use crate::error::{CallError, Code};
@@ -28,7 +31,40 @@ impl MemberState {
     /// [`Code::BadRequest`] if it cannot be changed.
     #[inline]
     pub(super) fn whole_for(&self, whole: Whole<'_>) -> Result<Option<Bytes>, CallError> {
-        self.variant.as_ref().map_or(Ok(None), |listed| named_anew(whole, listed))
+        match self.variant.is_none() && self.whole_attachments.is_empty() {
+            true => Ok(None),
+            false => self.changed(whole),
+        }
+    }
+
+    #[cold]
+    fn changed(&self, whole: Whole<'_>) -> Result<Option<Bytes>, CallError> {
+        let facts = WholeFacts::new(whole);
+        let Some(request) = facts.request() else { return Ok(None) };
+        // A token of the consumer's own counts more than the registered one. The path that it has
+        // is that of the agent.
+        let is_wanted = |(name, value): &(&str, &str)| match request.attachment(name) {
+            None => true,
+            Some(had) => *name == PATH && had != *value,
+        };
+        let attached = self.whole_attachments.iter().map(|(name, value)| (*name, value.as_str()));
+        let mut more: Vec<_> = attached.filter(is_wanted).collect();
+        let mut version = request.version();
+        let is_named = |listed: &ServiceKey| {
+            let named = request.service_key();
+            named.is_ok_and(|it| it.version == listed.version && it.group == listed.group)
+        };
+        if let Some(listed) = self.variant.as_ref().filter(|listed| !is_named(listed)) {
+            version = &listed.version;
+            more.extend([("version", &*listed.version), ("group", &*listed.group)]);
+        }
+        if more.is_empty() {
+            return Ok(None);
+        }
+        request
+            .changed(version, &more)
+            .map(Some)
+            .map_err(|error| unchanged(&self.service_name, &error))
     }
 }
 
@@ -49,16 +85,6 @@ impl Attempt {
     }
 }
 
-#[cold]
-fn named_anew(whole: Whole<'_>, key: &ServiceKey) -> Result<Option<Bytes>, CallError> {
-    let facts = WholeFacts::new(whole);
-    let Some(request) = facts.request() else { return Ok(None) };
-    match request.service_key() {
-        Ok(named) if named.version == key.version && named.group == key.group => Ok(None),
-        _ => request_for(request, key).map(Some),
-    }
-}
-
 /// The body of a request as it goes to another version or group of its service.
 ///
 /// # Errors
@@ -66,7 +92,9 @@ fn named_anew(whole: Whole<'_>, key: &ServiceKey) -> Result<Option<Bytes>, CallE
 #[cold]
 pub fn request_for(request: &Request, key: &ServiceKey) -> Result<Bytes, CallError> {
     let names = [("version", &*key.version), ("group", &*key.group)];
-    request.changed(&key.version, &names).map_err(|error| {
-        CallError::new(Code::BadRequest, format!("the call cannot go to {key}: {error}"))
-    })
+    request.changed(&key.version, &names).map_err(|error| unchanged(key, &error))
+}
+
+fn unchanged(service: impl Display, error: &ProtoError) -> CallError {
+    CallError::new(Code::BadRequest, format!("the call cannot go to {service}: {error}"))
 }

@@ -8,7 +8,7 @@ use crate::support::dubbo::{DubboConsumer, body, string};
 use crate::support::http_app::{Does, TestApp};
 use crate::support::{
     Behaviour, FakeProvider, SERVICE, block_on, dubbo_consumer, dubbo_exporting, dubbo_exports,
-    free_addr, provider_agent, register, wait_until,
+    free_addr, provider_agent, register, register_with, wait_until,
 };
 use agent::config;
 use dubbo_proto::{ClientEvent, Serialization, Status};
@@ -64,6 +64,23 @@ fn straight_to_a_dubbo_provider() {
     let provider = FakeProvider::start(Behaviour::Good);
     let _registered = register(&hub, provider.addr);
     works_as_if_alone(&dubbo_consumer(&hub, ""), &provider);
+}
+
+/// A consumer with a registry has both from the provider's URL. One of an agent has the agent's.
+#[test]
+fn a_provider_gets_its_own_token_and_path() {
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Good);
+    let url = [("token", "s3cret"), ("path", "ctx/com.acme.Echo")];
+    let _registered = register_with(&hub, provider.addr, &url);
+    let mut consumer = DubboConsumer::to(&dubbo_consumer(&hub, ""));
+    ready(&mut consumer);
+    for attachments in [&[][..], &[("path", SERVICE), ("interface", SERVICE)]] {
+        let answer = consumer.call("calledAs", "", attachments);
+        assert_eq!(answer.value(), string(&format!("{SERVICE} ctx/com.acme.Echo s3cret")));
+    }
+    let answer = consumer.call("calledAs", "", &[("token", "mine")]);
+    assert_eq!(answer.value(), string(&format!("{SERVICE} ctx/com.acme.Echo mine")));
 }
 
 #[test]
