@@ -141,17 +141,9 @@ impl LocationArgs {
         };
         let hub = RegistryConfig::Memory(MemoryHub::new());
         let registry = Registry::open_with(hub, sources)?;
-        let protocol = Protocol::from_scheme(&url.protocol).unwrap_or(Protocol::Dubbo);
-        let mut endpoint = Endpoint::new(protocol, &url.host, url.port);
-        let told = || url.params.get("serialization").and_then(Serialization::from_name);
-        endpoint.serializations = serialization.or_else(told).into_iter().collect();
-        if let Some((major, minor)) = serialization.and_then(Serialization::since) {
-            // In a registration, its name means this one from that release on.
-            endpoint.params = [("release", format!("{major}.{minor}.0"))].into();
-        }
         let registration = Registration {
             service: service.clone(),
-            endpoint,
+            endpoint: endpoint(url, serialization),
             methods: Vec::new(),
             app_address: None,
         };
@@ -159,6 +151,22 @@ impl LocationArgs {
         let name = without_credentials(&url.to_string());
         Ok(ServiceLocation { registry, name, _registered: Some(registered) })
     }
+}
+
+/// What a URL names, and tells of its path and token. It is the only endpoint, whatever its weight.
+fn endpoint(url: &DubboUrl, serialization: Option<Serialization>) -> Endpoint {
+    let plain = Endpoint::new(Protocol::Dubbo, &url.host, url.port);
+    let listed = Endpoint::of_url(url.clone()).unwrap_or_else(|| plain.clone());
+    let mut endpoint = Endpoint { weight: plain.weight, warm_up: None, ..listed };
+    if let Some(chosen) = serialization {
+        endpoint.serializations = vec![chosen];
+        if let Some((major, minor)) = chosen.since() {
+            // In a registration, its name means this one from that release on.
+            let release = format!("{major}.{minor}.0");
+            endpoint.params = endpoint.params.with("release", &release);
+        }
+    }
+    endpoint
 }
 
 impl ServiceLocation {
@@ -176,6 +184,23 @@ impl ServiceLocation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_url_tells_what_it_would_tell_in_a_registry() {
+        let text = "dubbo://h:1/ctx/a.B?token=s3cret&timeout=700&weight=0&timestamp=1&\
+                    serialization=fastjson2";
+        let of = |chosen| endpoint(&endpoint_url(text).unwrap(), chosen);
+        let listed = of(None);
+        assert_eq!(listed.params.get("path"), Some("ctx/a.B"));
+        assert_eq!(listed.params.get("token"), Some("s3cret"));
+        assert_eq!(listed.timeout, Some(Duration::from_millis(700)));
+        assert_eq!(listed.serializations.first(), Some(&Serialization::Fastjson2));
+        assert!(0 < listed.weight && listed.warm_up.is_none());
+        let chosen = of(Some(Serialization::Hessian2));
+        assert_eq!(chosen.serializations, [Serialization::Hessian2]);
+        let bare = endpoint(&endpoint_url("dubbo://h:1").unwrap(), None);
+        assert_eq!(bare.params.get("path"), None);
+    }
 
     #[test]
     fn urls_name_one_endpoint() {

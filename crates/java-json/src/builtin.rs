@@ -44,6 +44,8 @@ pub enum Builtin {
     AtomicBoolean,
     StackTraceElement,
     EnumSet,
+    /// An object with the array `words`.
+    BitSet,
     LocalDate,
     LocalTime,
     LocalDateTime,
@@ -63,6 +65,8 @@ pub enum Builtin {
 /// The package of hessian-lite's stand-ins for java.time.
 const HANDLES: &str = "com.alibaba.com.caucho.hessian.io.java8.";
 const IO: &str = "com.alibaba.com.caucho.hessian.io.";
+/// hessian-lite's stand-in for a `BitSet`, which results name.
+pub const BIT_SET_HANDLE: &str = "com.alibaba.com.caucho.hessian.io.BitSetHandle";
 
 impl Builtin {
     /// What a parameter or `"class"` member of this name is.
@@ -83,6 +87,7 @@ impl Builtin {
             "java.io.Serializable" => Self::Any,
             "java.io.File" => Self::TextValue,
             "java.net.URI" => Self::Uri,
+            BIT_SET_HANDLE => Self::BitSet,
             _ => return None,
         })
     }
@@ -145,7 +150,13 @@ impl Builtin {
         let builtin = Self::of_declared(&declared)?;
         let is_text = !matches!(
             builtin,
-            Self::Any | Self::Number | Self::List | Self::Map | Self::Optional | Self::EnumSet
+            Self::Any
+                | Self::Number
+                | Self::List
+                | Self::Map
+                | Self::Optional
+                | Self::EnumSet
+                | Self::BitSet
         );
         is_text.then_some(declared)
     }
@@ -178,6 +189,7 @@ impl Builtin {
             "Calendar" | "GregorianCalendar" => Self::Calendar,
             "Currency" => Self::Currency,
             "EnumSet" => Self::EnumSet,
+            "BitSet" => Self::BitSet,
             "concurrent.atomic.AtomicInteger" => Self::AtomicInteger,
             "concurrent.atomic.AtomicLong" => Self::AtomicLong,
             "concurrent.atomic.AtomicBoolean" => Self::AtomicBoolean,

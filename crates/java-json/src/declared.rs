@@ -16,6 +16,8 @@ pub enum DeclaredForm {
     Elements,
     /// The elements of a set of enums.
     EnumSet,
+    /// The words of a `BitSet`.
+    BitSet,
     /// The map of java.util that it names itself.
     NamedMap,
     /// A map's entries.
@@ -56,8 +58,9 @@ impl DeclaredForm {
             (Builtin::EnumSet, JsonKind::Array) => Self::EnumSet,
             (Builtin::Map, JsonKind::Object) if names_map()? => Self::NamedMap,
             (Builtin::Map, JsonKind::Object) => Self::Entries,
+            (Builtin::BitSet, JsonKind::Object) => Self::BitSet,
             (_, JsonKind::Object) => Self::NamedObject,
-            (Builtin::List | Builtin::Map | Builtin::EnumSet, _) => Self::Wrong,
+            (Builtin::List | Builtin::Map | Builtin::EnumSet | Builtin::BitSet, _) => Self::Wrong,
             _ => Self::Scalar(builtin),
         })
     }
@@ -93,6 +96,8 @@ mod tests {
             (Some(List), Array, Form::Elements),
             (Some(List), Number, Form::Wrong),
             (Some(EnumSet), Array, Form::EnumSet),
+            (Some(Builtin::BitSet), Object, Form::BitSet),
+            (Some(Builtin::BitSet), String, Form::Wrong),
             (Some(Map), Object, Form::Entries),
             (Some(Map), Array, Form::Wrong),
             (Some(List), Object, Form::NamedObject),

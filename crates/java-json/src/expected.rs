@@ -82,15 +82,24 @@ pub fn scalar(builtin: Builtin) -> &'static str {
         Builtin::Double => {
             "a double (a number up to 1.7976931348623157e308, \"NaN\", \"Infinity\" or \"-Infinity\")"
         }
-        Builtin::BigDecimal => "a java.math.BigDecimal (a number)",
+        Builtin::BigDecimal => {
+            "a java.math.BigDecimal (a number, whose scale and exponent fit into 32 bits)"
+        }
         Builtin::BigInteger => {
             "a java.math.BigInteger (a whole number of up to 2467 digits, without point and exponent)"
         }
         Builtin::Date | Builtin::SqlDate | Builtin::Calendar => {
             "a date (ISO 8601 such as 2024-02-29T13:05:59Z, or whole milliseconds since 1970)"
         }
+        Builtin::BitSet => {
+            "a java.util.BitSet (an object with a list of longs, such as {\"words\":[5]})"
+        }
         Builtin::TextValue => "a UUID (such as 123e4567-e89b-12d3-a456-426614174000)",
-        Builtin::Currency => "a currency code (three capital letters, such as EUR)",
+        Builtin::Currency => "the code of a currency that Java knows (such as EUR)",
+        Builtin::ClassName => {
+            "the name of a class, primitive type or array (such as java.lang.String, int or [I)"
+        }
+        Builtin::Locale => "a locale with _ between its parts (such as zh_CN, not zh-CN)",
         Builtin::Year => "a java.time.Year (a year from -999999999 to 999999999)",
         Builtin::ZonedDateTime => {
             "a time with an offset and a zone that Java knows (2024-02-29T13:05:59+08:00[Asia/Shanghai])"

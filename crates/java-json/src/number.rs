@@ -29,6 +29,17 @@ pub fn integer(text: &str) -> Option<i64> {
         })
 }
 
+/// Whether Java's `BigDecimal` has the number of a JSON text: its exponent and its scale, which is
+/// the digits after the point less the exponent, have 32 bits.
+#[must_use]
+pub fn is_big_decimal(text: &str) -> bool {
+    let Some((mantissa, exponent)) = text.split_once(['e', 'E']) else { return true };
+    let fraction = mantissa.split_once('.').map_or("", |(_, fraction)| fraction);
+    let Ok(exponent) = exponent.parse::<i32>() else { return false };
+    i64::try_from(fraction.len())
+        .is_ok_and(|n_digits| i32::try_from(n_digits - i64::from(exponent)).is_ok())
+}
+
 /// The doubles that JSON has no number for, by their names in Java.
 pub fn named_double(text: &str) -> Option<f64> {
     match text {
@@ -162,6 +173,26 @@ mod tests {
         }
         assert!(!InGenericCall::may_have_decimal(b"[1.5,100,\"a.b\",\"1.0\"]"));
         assert!(!InGenericCall::may_have_nothing(b"[123456789012345678]"));
+    }
+
+    /// As `new BigDecimal(text)` of Java 17.
+    #[test]
+    fn a_big_decimal_has_a_scale_and_an_exponent_of_32_bits() {
+        for text in ["7", "-1.50", "1E+2147483647", "1e-2147483647", "1E00000000000000005"] {
+            assert!(is_big_decimal(text), "{text}");
+        }
+        for text in [
+            "1E-2147483648",
+            "10E-2147483648",
+            "0.1E-2147483647",
+            "0.1E+2147483648",
+            "1E+3000000000",
+            "0E+3000000000",
+            "1e99999999999999999999",
+        ] {
+            assert!(!is_big_decimal(text), "{text}");
+        }
+        assert!(is_big_decimal("0.1E-2147483646"));
     }
 
     #[test]

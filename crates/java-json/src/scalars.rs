@@ -186,13 +186,14 @@ pub fn double(json: &mut JsonReader<'_>, is_float: bool) -> Result<f64, Misfit> 
 /// The text of a number of any length, which may stand in a string.
 ///
 /// # Errors
-/// [`Misfit`] if it is no number as JSON has it.
+/// [`Misfit`] if it is no number as JSON has it, or none that a `BigDecimal` has.
 pub fn big_number<'a>(json: &mut JsonReader<'a>, builtin: Builtin) -> Result<Cow<'a, str>, Misfit> {
     json.peek()?;
     let offset = json.position();
     let text = number_text(json)?;
     let mut reader = JsonReader::new(text.as_bytes(), Limits::default());
-    if reader.read_number() != Ok(&*text) {
+    let is_number = reader.read_number() == Ok(&*text);
+    if !is_number || builtin == Builtin::BigDecimal && !number::is_big_decimal(&text) {
         return Err(Misfit::value(json, offset, expected::scalar(builtin)));
     }
     Ok(text)
@@ -259,6 +260,39 @@ pub fn byte_array(json: &mut JsonReader<'_>) -> Result<Vec<u8>, Misfit> {
     Ok(bytes)
 }
 
+/// What a `BitSet` has to be in a generic call: of a map Java makes an empty one.
+pub const GENERIC_BIT_SET: &str = "a java.util.BitSet that a generic call can carry, which does not \
+     know its type: send the parameter types, or write {\"class\": \"java.util.BitSet\", \
+     \"words\": ..}";
+
+/// The words of a `BitSet`, which are the member `words` of an object: 64 bits each.
+///
+/// # Errors
+/// [`Misfit`] if the object has no such list of longs.
+pub fn bit_set(json: &mut JsonReader<'_>) -> Result<Vec<i64>, Misfit> {
+    json.peek()?;
+    let offset = json.position();
+    let mut words = None;
+    let mut object = json.begin_object()?;
+    while let Some(key) = json.next_key(&mut object)? {
+        match (&*key, json.peek()?) {
+            ("words", JsonKind::Array) => words = Some(longs(json)?),
+            ("words", _) => return Err(Misfit::kind(json, "the words of a java.util.BitSet")),
+            _ => json.skip_value().map(drop)?,
+        }
+    }
+    words.ok_or_else(|| Misfit::value(json, offset, expected::scalar(Builtin::BitSet)))
+}
+
+fn longs(json: &mut JsonReader<'_>) -> Result<Vec<i64>, Misfit> {
+    let mut longs = Vec::new();
+    let mut array = json.begin_array()?;
+    while json.next_element(&mut array)? {
+        longs.push(integer(json, i64::MIN, i64::MAX, expected::scalar(Builtin::Long))?);
+    }
+    Ok(longs)
+}
+
 /// The text that an array of strings of one UTF-16 unit is.
 ///
 /// # Errors
@@ -273,7 +307,7 @@ pub fn char_array(json: &mut JsonReader<'_>) -> Result<String, Misfit> {
 }
 
 /// Checks the text of a class of which Java reads only some texts. Its reader of Hessian takes null
-/// for all others.
+/// for most others.
 ///
 /// # Errors
 /// What the text should be.
@@ -281,6 +315,8 @@ pub fn check_text(builtin: Builtin, class: &str, text: &str) -> Result<(), &'sta
     let is_right = match builtin {
         Builtin::TextValue if class == "java.util.UUID" => texts::parse_uuid(text).is_some(),
         Builtin::Currency => texts::is_currency_code(text),
+        Builtin::ClassName => texts::class_name(text).is_some(),
+        Builtin::Locale => texts::is_locale(text),
         _ => true,
     };
     if is_right { Ok(()) } else { Err(expected::scalar(builtin)) }

@@ -1,5 +1,13 @@
 //! Texts of the JDK's values, as Java prints and reads them.
 
+mod currency;
+
+use std::borrow::Cow;
+
+use crate::JavaType;
+
+pub use currency::is_currency_code;
+
 /// A UUID by its two halves.
 pub fn uuid(most: u64, least: u64) -> String {
     let [time_low, time_mid, time_high] = [most >> 32, most >> 16 & 0xffff, most & 0xffff];
@@ -23,10 +31,27 @@ pub fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     groups.next().is_none().then(|| value.to_be_bytes())
 }
 
-/// Whether a text looks like the code of a currency.
+/// The name by which `Class.forName` finds what a text names: `[Ljava.lang.String;` for
+/// `java.lang.String[]`. Nothing if no class or primitive type can have the name.
 #[must_use]
-pub fn is_currency_code(text: &str) -> bool {
-    text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_uppercase())
+pub fn class_name(text: &str) -> Option<Cow<'_, str>> {
+    if JavaType::is_class_name(text) {
+        return (text.len() <= JavaType::MAX_NAME_LEN).then_some(Cow::Borrowed(text));
+    }
+    let is_array = text.starts_with('[') || text.ends_with("[]");
+    let ty = JavaType::parse(text).ok().filter(|_| is_array && !text.contains('<'))?;
+    let descriptor = ty.to_descriptor();
+    // There is no array of nothing.
+    (!descriptor.ends_with("[V")).then(|| Cow::Owned(descriptor.replace('/', ".")))
+}
+
+/// Whether a text is a locale as Java prints it: `zh_CN`, `sr_RS_#Latn`. Java reads it up to the
+/// script, splits it at `_` alone, and takes `zh-CN` for a language.
+#[must_use]
+pub fn is_locale(text: &str) -> bool {
+    let before_script = text.split_once("_#").map_or(text, |(before, _)| before);
+    // A variant is any text.
+    !before_script.splitn(3, '_').take(2).any(|part| part.contains('-'))
 }
 
 /// `com.acme.Shop.sell(Shop.java:12)`
@@ -65,6 +90,56 @@ mod tests {
             "1-2-3-4-é",
         ] {
             assert_eq!(parse_uuid(wrong), None, "{wrong}");
+        }
+    }
+
+    /// As `Class.forName` of Java 17 finds it.
+    #[test]
+    fn a_class_has_the_name_that_java_finds() {
+        for (text, name) in [
+            ("java.lang.String", "java.lang.String"),
+            ("java.util.Map$Entry", "java.util.Map$Entry"),
+            ("Plain", "Plain"),
+            ("int", "int"),
+            ("[I", "[I"),
+            ("[[J", "[[J"),
+            ("int[]", "[I"),
+            ("[Ljava.lang.String;", "[Ljava.lang.String;"),
+            ("[Ljava/lang/String;", "[Ljava.lang.String;"),
+            ("java.lang.String[][]", "[[Ljava.lang.String;"),
+        ] {
+            assert_eq!(class_name(text).as_deref(), Some(name), "{text}");
+        }
+        for text in [
+            "",
+            " ",
+            "java.lang.String ",
+            "java.util.List<java.lang.String>",
+            "java.util.List<java.lang.String>[]",
+            "Ljava/lang/String;",
+            "java/lang/String",
+            "java..String",
+            "java.lang.",
+            "[]",
+            "[",
+            "[V",
+            "void[]",
+            "[Ljava.lang.String",
+        ] {
+            assert_eq!(class_name(text), None, "{text}");
+        }
+        assert_eq!(class_name(&"a".repeat(JavaType::MAX_NAME_LEN + 1)), None);
+    }
+
+    /// As `Locale.toString` of Java 17 prints them.
+    #[test]
+    fn a_locale_has_no_hyphen_before_its_script() {
+        for text in ["", "zh", "zh_CN", "_CN", "de__POSIX", "sr_RS_#Latn", "zz_ZZ_a-b", "a_b_c_d"] {
+            assert!(is_locale(text), "{text}");
+        }
+        assert!(is_locale("th_TH_TH_#u-nu-thai") && is_locale("zh__#Hans_u-ca-chinese"));
+        for text in ["zh-Hans-CN", "en-US", "zh_Hans-CN", "-"] {
+            assert!(!is_locale(text), "{text}");
         }
     }
 }

@@ -196,6 +196,8 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
                 self.class_if_open(Builtin::list_type(name), place);
                 self.elements(args.first(), ReaderType::Open)
             }
+            DeclaredForm::BitSet if self.next_class()?.is_some() => self.named_object(class),
+            DeclaredForm::BitSet => self.bit_set(place),
             DeclaredForm::NamedMap => self.object_with(None, args, place),
             DeclaredForm::Entries => {
                 self.class_if_open(Builtin::map_type(name), place);

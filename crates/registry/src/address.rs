@@ -50,6 +50,15 @@ pub(crate) fn listing(url: DubboUrl) -> Option<Listing> {
     })
 }
 
+impl Endpoint {
+    /// The endpoint that a URL names, with all that it tells, as a registry would list it. `None`
+    /// if we do not speak its protocol.
+    #[must_use]
+    pub fn of_url(url: DubboUrl) -> Option<Self> {
+        listing(url).map(|listing| listing.endpoint)
+    }
+}
+
 /// The URL under which a registration is written.
 pub(crate) fn url(registration: &Registration) -> DubboUrl {
     let Registration { service, endpoint, methods, app_address } = registration;

@@ -9,6 +9,7 @@ use hessian::transcode::builtin::Builtin;
 use hessian::{JavaType, Limits};
 use java_json::named::Named;
 use java_json::passed::Passed;
+use java_json::scalars;
 use memchr::memmem;
 
 /// How well a value fits a type.
@@ -70,6 +71,9 @@ impl Looking<'_> {
                     deeper.elements(text, class.args().first())
                 }
                 Some(Builtin::Map) if kind == JsonKind::Object => map(&reader, text),
+                Some(Builtin::BitSet) if kind == JsonKind::Object => {
+                    scalars::bit_set(&mut reader).map_or(Fit::None, |_| Fit::Natural)
+                }
                 Some(builtin) => scalar(text, kind, builtin),
                 None => deeper.bean(text, kind, class.name()),
             },
@@ -252,7 +256,11 @@ fn string(text: &str, builtin: Builtin) -> Fit {
     let if_parsed = |is: bool| if is { Fit::Possible } else { Fit::None };
     match builtin {
         Builtin::String => Fit::Natural,
-        Builtin::List | Builtin::Map | Builtin::EnumSet | Builtin::StackTraceElement => Fit::None,
+        Builtin::List
+        | Builtin::Map
+        | Builtin::EnumSet
+        | Builtin::BitSet
+        | Builtin::StackTraceElement => Fit::None,
         Builtin::Byte
         | Builtin::Short
         | Builtin::Int

@@ -1,31 +1,34 @@
 //! Numbers of JSON whose Java type is not known, and Java's long numbers, as Hessian.
 
 use java_json::bigint;
-use java_json::number::is_exact;
+use java_json::number::{is_big_decimal, is_exact};
 
 use crate::Encoder;
 
 /// A number whose Java type is not known: the smallest of int, long and double that holds it
-/// exactly, and `BigDecimal` where none does.
-pub(super) fn write_untyped(enc: &mut Encoder<'_>, text: &str) {
+/// exactly, and `BigDecimal` where none does. Nothing is written if that has no such number.
+pub(super) fn write_untyped(enc: &mut Encoder<'_>, text: &str) -> Option<()> {
     if let Ok(value) = text.parse::<i64>() {
         // Minus zero is a double, the only type that has one.
         if value != 0 || !text.starts_with('-') {
-            return match i32::try_from(value) {
+            match i32::try_from(value) {
                 Ok(value) => enc.int(value),
                 Err(_) => enc.long(value),
-            };
+            }
+            return Some(());
         }
     }
     // A whole number stays one, however round it is.
     let is_whole = text.bytes().all(|b| b.is_ascii_digit() || b == b'-') && text != "-0";
     match text.parse::<f64>() {
         Ok(value) if !is_whole && is_exact(text, value) => enc.double(value),
+        _ if !is_big_decimal(text) => return None,
         _ => write_big_decimal(enc, text),
     }
+    Some(())
 }
 
-/// `java.math.BigDecimal`, as hessian-lite writes it.
+/// `java.math.BigDecimal`, as hessian-lite writes it, of a number that is one.
 pub(super) fn write_big_decimal(enc: &mut Encoder<'_>, text: &str) {
     enc.object_begin("java.math.BigDecimal", &["value"]);
     enc.string(text);
@@ -56,7 +59,7 @@ mod tests {
 
     fn untyped(text: &str) -> Value {
         let mut out = Vec::new();
-        write_untyped(&mut Encoder::new(&mut out), text);
+        write_untyped(&mut Encoder::new(&mut out), text).unwrap();
         Decoder::new(&out, Limits::default()).read_value().unwrap()
     }
 

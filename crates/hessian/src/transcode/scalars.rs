@@ -15,6 +15,7 @@ use java_json::expected;
 use java_json::json::{JsonKind, JsonReader};
 use java_json::named::{Named, field_type};
 use java_json::passed::Passed;
+use java_json::scalars::{GENERIC_BIT_SET, Misfit};
 
 /// Looks through the JSON value that `json` is at for a value that the scalar type of its place
 /// does not have.
@@ -55,6 +56,7 @@ impl Check<'_, '_, '_> {
                     Some(inner) if self.json.peek()? != JsonKind::Null => self.value(inner),
                     _ => self.skip(),
                 },
+                Some(Builtin::BitSet) => self.bit_set(ty),
                 Some(_) => self.scalar(ty),
             },
             _ => self.scalar(ty),
@@ -70,6 +72,18 @@ impl Check<'_, '_, '_> {
     fn scalar(&mut self, ty: &JavaType) -> Result<(), TranscodeError> {
         self.scratch.clear();
         json_to_hessian_with(self.json, Some(ty), &mut Encoder::new(&mut self.scratch), self.schema)
+    }
+
+    /// Without its type, only its class makes it one.
+    fn bit_set(&mut self, ty: &JavaType) -> Result<(), TranscodeError> {
+        let is_object = self.json.peek()? == JsonKind::Object;
+        let offset = self.json.position();
+        let has_class = self.may_have_class && self.passed.look(self.json)?.class.is_some();
+        self.scalar(ty)?;
+        match is_object && !has_class {
+            true => Err(Misfit::value(self.json, offset, GENERIC_BIT_SET).into()),
+            false => Ok(()),
+        }
     }
 
     fn array(&mut self, ty: &JavaType, element: &JavaType) -> Result<(), TranscodeError> {
@@ -219,6 +233,12 @@ mod tests {
         for (ty, json, wrong) in [
             ("int", "3000000000", "JSON at byte 0: 3000000000 is not an int"),
             ("boolean", "\"yes\"", "JSON at byte 0: \"yes\" is not a boolean"),
+            (
+                "java.util.List<java.util.BitSet>",
+                "[null,{\"words\":[5]}]",
+                "JSON at byte 6: {\"words\":[5]} is not a java.util.BitSet that a generic call",
+            ),
+            ("java.util.BitSet", "{\"words\":[5,\"x\"]}", "JSON at byte 12: \"x\" is not a long"),
             ("int", "null", "JSON at byte 0: null cannot become int"),
             ("int", "[1]", "JSON at byte 0: an array cannot become int"),
             ("java.lang.String", "{}", "JSON at byte 0: an object cannot become java.lang.String"),
@@ -275,6 +295,7 @@ mod tests {
             ("a.Order", "{\"class\":\"a.Order\",\"id\":7}"),
             ("java.util.Date", "{\"class\":\"java.sql.Timestamp\",\"value\":7}"),
             ("java.util.Optional<java.lang.Byte>", "null"),
+            ("java.util.BitSet", "{\"class\":\"java.util.BitSet\",\"words\":[5]}"),
             ("java.lang.Object", "99999999999999999999"),
         ] {
             assert_eq!(check(ty, json), Ok(()), "{ty} {json}");

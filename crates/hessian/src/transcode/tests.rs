@@ -750,6 +750,25 @@ fn what_does_not_fit_is_an_error_with_its_place() {
         ("java.util.UUID", "1", 0),
         ("java.util.UUID", "\"123e4567-e89b-12d3-a456-42661417400g\"", 0),
         ("java.util.Currency", "\"eur\"", 0),
+        ("java.util.Currency", "\"ZZZ\"", 0),
+        ("java.lang.Class", "\"\"", 0),
+        ("java.lang.Class", "\"java.util.List<a.B>\"", 0),
+        ("java.util.Locale", "\"zh-Hans-CN\"", 0),
+        ("java.util.List<java.util.Locale>", "[\"en\",\"en-US\"]", 6),
+        ("java.math.BigDecimal", "1E+3000000000", 0),
+        ("java.math.BigDecimal", "\"1E-2147483648\"", 0),
+        ("java.util.Map<java.math.BigDecimal,a.B>", "{\"10E-2147483648\":null}", 18),
+        ("java.lang.Object", "[1,1E+3000000000]", 3),
+        ("java.lang.Number", "1E+3000000000", 0),
+        ("java.util.BitSet", "{\"words\":5}", 9),
+        ("java.util.BitSet", "{\"words\":null}", 9),
+        ("java.util.BitSet", "{\"words\":[5,1.5]}", 12),
+        ("java.util.BitSet", "{\"words\":[null]}", 10),
+        ("java.util.BitSet", "{}", 0),
+        ("java.util.BitSet", "{\"word\":[5]}", 0),
+        ("java.util.BitSet", "\"BQ==\"", 0),
+        ("java.util.BitSet", r#"{"class":"java.util.Date","value":5}"#, 0),
+        ("java.lang.Object", r#"{"class":"java.util.BitSet","words":["x"]}"#, 37),
         ("java.lang.Object", r#"{"class":"java.util.UUID","value":"nope"}"#, 34),
         ("java.util.EnumSet", "[]", 0),
         ("java.util.EnumSet<a.B>", "[1]", 1),
@@ -799,6 +818,53 @@ fn checks_hold_on_texts_with_types() {
     ] {
         let json = format!("java.time.ZonedDateTime\n\"2024-02-29T13:05{zone}\"");
         assert_eq!(crate::check::from_json(json.as_bytes()), is_good, "{zone}");
+    }
+}
+
+/// hessian-lite makes an empty `BitSet` of an object of that class.
+#[test]
+fn a_bit_set_is_written_as_its_stand_in() {
+    let words = |words: Vec<Value>| {
+        Value::object(java_json::builtin::BIT_SET_HANDLE, vec![("words", typed("[long", words))])
+    };
+    let five = words(vec![Value::Long(5), Value::Long(-1)]);
+    for (ty, json) in [
+        ("java.util.BitSet", r#"{"words":[5,-1]}"#),
+        ("java.util.BitSet", r#"{"class":"java.util.BitSet","words":[5,-1]}"#),
+        ("java.util.BitSet", r#"{"class":"java.util.BitSet","value":{"words":[5,-1]}}"#),
+        // As a result with `class=yes` has it.
+        (
+            "java.util.BitSet",
+            r#"{"class":"com.alibaba.com.caucho.hessian.io.BitSetHandle","words":[5,-1]}"#,
+        ),
+        ("java.lang.Object", r#"{"class":"java.util.BitSet","words":[5,-1]}"#),
+    ] {
+        assert_eq!(transcode(ty, json).unwrap(), five, "{ty} {json}");
+    }
+    assert_eq!(transcode("java.util.BitSet", r#"{"words":[]}"#).unwrap(), words(vec![]));
+    assert_eq!(transcode("java.util.BitSet", "null").unwrap(), Value::Null);
+    let list = transcode("java.util.List<java.util.BitSet>", r#"[{"words":[5,-1]},null]"#);
+    assert_eq!(list.unwrap(), Value::List { ty: None, items: vec![five.clone(), Value::Null] });
+    // Also in a generic call, where other objects are maps.
+    let options = InputOptions { as_maps: true, ..InputOptions::default() };
+    let json = br#"[{"class":"java.util.BitSet","words":[5,-1]}]"#;
+    let mut bytes = Vec::new();
+    let mut reader = JsonReader::new(json, Limits::default());
+    json_to_hessian_by(&mut reader, None, &mut Encoder::new(&mut bytes), &options).unwrap();
+    let value = Decoder::new(&bytes, Limits::default()).read_value().unwrap();
+    assert_eq!(value, Value::List { ty: None, items: vec![five] });
+}
+
+#[test]
+fn a_class_is_written_by_its_name_in_the_jvm() {
+    for (text, name) in [
+        ("java.lang.String", "java.lang.String"),
+        ("int", "int"),
+        ("[I", "[I"),
+        ("java.lang.String[]", "[Ljava.lang.String;"),
+    ] {
+        let expected = Value::object("java.lang.Class", vec![("name", Value::string(name))]);
+        assert_eq!(transcode("java.lang.Class", &format!("\"{text}\"")).unwrap(), expected);
     }
 }
 

@@ -22,7 +22,7 @@ use self::run::Rule;
 use super::{InputOptions, Schema, TranscodeError, number};
 use crate::{Encoder, JavaType};
 use java_json::ClassType;
-use java_json::builtin::Builtin;
+use java_json::builtin::{BIT_SET_HANDLE, Builtin};
 use java_json::declared::DeclaredForm;
 use java_json::expected;
 use java_json::json::{JsonKind, JsonReader, MemberName};
@@ -228,7 +228,11 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
             InGenericCall::Nothing if self.as_maps => {
                 return Err(self.wrong_value(offset, java_json::number::GENERIC_NUMBER));
             }
-            _ => number::write_untyped(self.enc, text),
+            _ if number::write_untyped(self.enc, text).is_some() => {}
+            _ => {
+                let expected = expected::scalar(Builtin::BigDecimal);
+                return Err(self.wrong_value(offset, expected));
+            }
         }
         Ok(())
     }
@@ -242,6 +246,8 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
             DeclaredForm::Optional => self.optional(class.args().first()),
             DeclaredForm::Elements => self.elements(Builtin::list_type(name), class.args().first()),
             DeclaredForm::EnumSet => self.enum_set(class),
+            DeclaredForm::BitSet if self.next_class()?.is_some() => self.named_object(class),
+            DeclaredForm::BitSet => self.bit_set(),
             DeclaredForm::NamedMap => self.object_by_look(None, class.args()),
             DeclaredForm::Entries => {
                 let (key, value) = (class.args().first(), class.args().get(1));
@@ -284,6 +290,15 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
         self.enc.object_begin("java.lang.Class", &["name"]);
         self.enc.string(of.name());
         self.as_object(|writer| writer.elements(Some("[object"), Some(element)))
+    }
+
+    /// hessian-lite's stand-in for a `BitSet`. Of an object of that class it makes an empty one.
+    fn bit_set(&mut self) -> Result<(), TranscodeError> {
+        let words = scalars::bit_set(self.json)?;
+        self.enc.object_begin(BIT_SET_HANDLE, &["words"]);
+        self.enc.list_begin(Some("[long"), words.len());
+        words.into_iter().for_each(|word| self.enc.long(word));
+        Ok(())
     }
 
     /// Writes what is inside of an object, where the provider's generic call does not look for

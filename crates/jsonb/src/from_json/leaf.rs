@@ -184,9 +184,21 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
 
     /// A JSON number as a `BigDecimal`, as many digits as are written.
     fn decimal(&mut self, text: &str, offset: usize) -> Result<(), JsonbError> {
-        decimal_parts(text)
+        Some(text)
+            .filter(|text| number::is_big_decimal(text))
+            .and_then(decimal_parts)
             .and_then(|(sign, digits, scale)| self.enc.big_decimal(sign, &digits, scale))
             .ok_or_else(|| self.wrong_value(offset, expected::scalar(Builtin::BigDecimal)))
+    }
+
+    /// The bytes of a `BitSet`, the lowest first, as fastjson2 writes it.
+    pub(super) fn bit_set(&mut self, place: ReaderType) -> Result<(), JsonbError> {
+        let words = scalars::bit_set(self.json)?;
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.truncate(bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
+        self.class_if_open(Some("java.util.BitSet"), place);
+        self.enc.binary(&bytes);
+        Ok(())
     }
 
     fn date(&mut self, builtin: Builtin, name: &str, place: ReaderType) -> Result<(), JsonbError> {
@@ -237,6 +249,12 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
             }
             Builtin::ZoneOffset => {
                 time::parse_offset(text.as_bytes()).ok_or_else(|| wrong(iso))?;
+            }
+            Builtin::ClassName => {
+                let of = texts::class_name(&text).ok_or_else(|| wrong(iso))?;
+                self.class_if_open(Some(name), place);
+                self.enc.string(&of);
+                return Ok(());
             }
             // fastjson2 takes it for null.
             Builtin::Locale if text.is_empty() => {

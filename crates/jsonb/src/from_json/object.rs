@@ -1,5 +1,7 @@
 //! JSON objects as objects of a class: the one that the object names, or the one that is declared.
 
+use std::borrow::Cow;
+
 use java_json::builtin::Builtin;
 use java_json::expected;
 use java_json::json::JsonKind;
@@ -30,7 +32,7 @@ impl<'c> Of<'c> {
     }
 }
 
-impl JsonToJsonb<'_, '_, '_, '_, '_> {
+impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
     /// A JSON object as an object of `declared` or of the class that its member `class` names, or
     /// as a map if there is neither.
     pub(super) fn object(
@@ -74,6 +76,10 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
         let name = look.as_ref().and_then(|look| look.class.as_deref());
         let named = Named::of_object(offset, name)?;
         let only_value = look.as_ref().and_then(|look| look.only_value);
+        let builtin = named.as_ref().and_then(|named| named.builtin);
+        if builtin == Some(Builtin::BitSet) && only_value.is_none() {
+            return self.bit_set(ReaderType::Open);
+        }
         let is_object = || only_value.is_some_and(|(kind, _)| kind == JsonKind::Object);
         match ObjectForm::of(named, declared, args, only_value.is_some(), is_object) {
             ObjectForm::Untyped => {
@@ -203,8 +209,7 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
     /// A JSON object where a class is declared that is none in JSON: it has to say by its member
     /// `class` what it is, which may be a subclass.
     pub(super) fn named_object(&mut self, declared: &ClassType) -> Result<(), JsonbError> {
-        let name = if self.may_have_class { self.passed.look(self.json)?.class } else { None };
-        let Some(name) = name else { return Err(self.wrong_kind(declared.name())) };
+        let Some(name) = self.next_class()? else { return Err(self.wrong_kind(declared.name())) };
         if Named::of(&name).is_some_and(|named| !named.may_stand_for(declared, self.schema)) {
             let (offset, found) = (self.json.position(), "an object of another class");
             return Err(JsonbError::Kind { offset, found, expected: declared.name().into() });
@@ -215,8 +220,15 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
     /// Whether the object that comes next, where a map is declared, says by its member `class`
     /// which map of java.util it is. Otherwise that is a key like any other.
     pub(super) fn names_map(&mut self) -> Result<bool, JsonbError> {
-        let name = if self.may_have_class { self.passed.look(self.json)?.class } else { None };
-        Ok(Named::is_of_map(name.as_deref()))
+        Ok(Named::is_of_map(self.next_class()?.as_deref()))
+    }
+
+    /// The class that the object that comes next names.
+    pub(super) fn next_class(&mut self) -> Result<Option<Cow<'a, str>>, JsonbError> {
+        if !self.may_have_class {
+            return Ok(None);
+        }
+        Ok(self.passed.look(self.json)?.class)
     }
 
     /// The member `value` in place of its object.

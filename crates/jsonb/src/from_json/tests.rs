@@ -37,6 +37,14 @@ fn scalars_by_their_type() {
         ("byte[]", "\"AQI\"", b"\x91\x02\x01\x02"),
         ("byte[]", "[1,-1]", b"\x91\x02\x01\xff"),
         ("char[]", "[\"a\",\"b\"]", b"\x4bab"),
+        ("java.util.BitSet", r#"{"words":[5]}"#, b"\x91\x01\x05"),
+        (
+            "java.util.BitSet",
+            r#"{"words":[-1,256,0]}"#,
+            b"\x91\x0a\xff\xff\xff\xff\xff\xff\xff\xff\0\x01",
+        ),
+        ("java.util.BitSet", r#"{"words":[]}"#, b"\x91\0"),
+        ("java.lang.Class", "\"int[]\"", b"\x4b[I"),
         ("com.acme.Color", "\"RED\"", b"\x4cRED"),
         ("java.util.List", "null", b"\xaf"),
         ("", "1", b"\x01"),
@@ -72,6 +80,8 @@ fn classes_are_named_where_nothing_is_declared() {
     assert_eq!(bytes("", r#"{"class":"java.util.HashMap","a":1}"#).unwrap(), object);
     let bytes_of = |json| bytes("java.lang.Object", json).unwrap();
     assert_eq!(bytes_of(r#"{"class":"[B","value":"AQ=="}"#), b"\x92\x4b[B\0\x91\x01\x01");
+    let bits = bytes_of(r#"{"class":"java.util.BitSet","words":[5]}"#);
+    assert_eq!(bits, [&*class("java.util.BitSet", 0), b"\x91\x01\x05"].concat());
     // A member of that name that is no string is a member like any other.
     assert_eq!(bytes_of(r#"{"class":7}"#), b"\xa6\x4eclass\x07\xa5");
     assert!(bytes("java.lang.Object", r#"{"class":""}"#).is_err());
@@ -286,6 +296,15 @@ fn what_does_not_fit_is_an_error_with_its_place() {
         ("char", "\"😀\"", 0),
         ("boolean", "1", 0),
         ("java.util.Locale", "\"\"", 0),
+        ("java.util.Locale", "\"zh-Hans-CN\"", 0),
+        ("java.lang.Class", "\"\"", 0),
+        ("java.util.Currency", "\"ZZZ\"", 0),
+        ("java.math.BigDecimal", "1E+3000000000", 0),
+        ("java.math.BigDecimal", "0.1E+2147483648", 0),
+        ("java.lang.Object", "[1E+3000000000]", 1),
+        ("java.util.BitSet", "{\"words\":[5,1.5]}", 12),
+        ("java.util.BitSet", "{}", 0),
+        ("java.util.BitSet", "\"BQ==\"", 0),
         ("java.lang.String", "[]", 0),
         ("java.util.List", "{}", 0),
         ("java.util.Map", "[]", 0),

@@ -24,7 +24,7 @@ use java_json::named::{Named, ObjectForm, enum_object, field_type};
 use java_json::passed::{ObjectSummary, Passed};
 use java_json::scalars::{self, Misfit};
 use java_json::write::write_base64;
-use java_json::{ClassType, JavaType, JsonOptions, Limits, Schema};
+use java_json::{ClassType, JavaType, JsonOptions, Limits, Schema, expected, number, texts};
 use memchr::memmem;
 
 use crate::values::ValueError;
@@ -146,8 +146,19 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
         match self.json.peek()? {
             JsonKind::Array => self.elements(None),
             JsonKind::Object => self.object(None, &[]),
+            JsonKind::Number => self.big_decimal(),
             _ => self.skip(),
         }
+    }
+
+    /// A number that is no double may be a `BigDecimal`. fastjson makes null of what is none.
+    fn big_decimal(&mut self) -> Result<(), ValueError> {
+        let offset = self.json.position();
+        if number::is_big_decimal(self.json.read_number()?) {
+            return Ok(());
+        }
+        let expected = expected::scalar(Builtin::BigDecimal);
+        Err(Misfit::value(&self.json, offset, expected).into())
     }
 
     fn class_value(&mut self, class: &ClassType, is_outermost: bool) -> Result<(), ValueError> {
@@ -168,6 +179,8 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
             {
                 Err(self.not_read(name))
             }
+            // It makes an empty one of whatever it gets.
+            DeclaredForm::BitSet => Err(self.not_read(name)),
             DeclaredForm::Elements | DeclaredForm::EnumSet => self.elements(args.first()),
             DeclaredForm::NamedObject if !is_generic => self.named_object(class),
             DeclaredForm::NamedMap | DeclaredForm::NamedObject => self.object(None, args),
@@ -240,6 +253,7 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
                 Err(self.not_read(name))
             }
             (Builtin::String, _) if name == "java.lang.CharSequence" => Err(self.not_read(name)),
+            (Builtin::ClassName, JsonKind::String) => self.class_name(start, name),
             (Builtin::Locale, _) if self.json.skip_value()? == b"\"\"" => {
                 Err(self.not_read_at(start, "java.util.Locale of an empty text"))
             }
@@ -247,6 +261,16 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
             (Builtin::Locale, _) => Ok(()),
             _ => self.skip(),
         }
+    }
+
+    /// It reads the JVM's names of arrays alone, and no `void`.
+    fn class_name(&mut self, start: usize, class: &str) -> Result<(), ValueError> {
+        let text = self.json.read_string()?;
+        match texts::class_name(&text) {
+            Some(name) if name != "void" => self.put(start, |out| json::write_string(out, &name)),
+            _ => return Err(self.not_read_at(start, &format!("{class} of {text}"))),
+        }
+        Ok(())
     }
 
     /// A value as the text that its class makes of it.
@@ -300,6 +324,9 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
             return Ok(());
         }
         let named = Named::of_object(start, class)?;
+        if named.as_ref().is_some_and(|named| named.builtin == Some(Builtin::BitSet)) {
+            return Err(self.not_read_at(start, "java.util.BitSet"));
+        }
         let is_object = || look.only_value.is_some_and(|(kind, _)| kind == JsonKind::Object);
         let form = ObjectForm::of(named, declared, args, look.only_value.is_some(), is_object);
         match (form, look.only_value) {

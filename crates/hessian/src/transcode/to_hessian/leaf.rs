@@ -2,7 +2,7 @@
 
 use super::{Builtin, JsonKind, JsonToHessian, TranscodeError};
 use crate::transcode::{number, temporal};
-use java_json::{expected, scalars};
+use java_json::{expected, scalars, texts};
 
 impl JsonToHessian<'_, '_, '_, '_, '_> {
     pub(super) fn scalar(&mut self, builtin: Builtin, name: &str) -> Result<(), TranscodeError> {
@@ -50,9 +50,10 @@ impl JsonToHessian<'_, '_, '_, '_, '_> {
             (Builtin::TextValue, _) => self.checked_text_object(builtin, name, "value"),
             (Builtin::Currency, _) => self.checked_text_object(builtin, name, "currencyCode"),
             (Builtin::Uri, _) => self.text_object(name, "string"),
-            (Builtin::ClassName, _) => self.text_object("java.lang.Class", "name"),
+            (Builtin::ClassName, _) => self.class_name(),
             (Builtin::Locale, _) => {
-                self.text_object("com.alibaba.com.caucho.hessian.io.LocaleHandle", "value")
+                let class = "com.alibaba.com.caucho.hessian.io.LocaleHandle";
+                self.checked_text_object(builtin, class, "value")
             }
             _ => {
                 let text = self.json.read_string()?;
@@ -118,6 +119,16 @@ impl JsonToHessian<'_, '_, '_, '_, '_> {
         scalars::check_text(builtin, class, &text)
             .map_err(|expected| self.wrong_value(offset, expected))?;
         self.text_object(class, field)
+    }
+
+    fn class_name(&mut self) -> Result<(), TranscodeError> {
+        let offset = self.json.position();
+        let text = self.json.read_string()?;
+        let name = texts::class_name(&text)
+            .ok_or_else(|| self.wrong_value(offset, expected::scalar(Builtin::ClassName)))?;
+        self.enc.object_begin("java.lang.Class", &["name"]);
+        self.enc.string(&name);
+        Ok(())
     }
 
     fn text_object(&mut self, class: &str, field: &str) -> Result<(), TranscodeError> {

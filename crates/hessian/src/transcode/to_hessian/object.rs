@@ -72,6 +72,11 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
             _ => None,
         };
         let n_members = members.len();
+        let builtin = named.as_ref().and_then(|named| named.builtin);
+        if builtin == Some(Builtin::BitSet) && only_value.is_none() {
+            self.members.truncate(base);
+            return self.bit_set();
+        }
         if self.constant(name.as_deref(), declared, base)? {
             self.members.truncate(base);
             self.json.jump_out(end);
@@ -115,13 +120,18 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
     /// Whether the object that comes next, where a map is declared, says by its member `class`
     /// which map of java.util it is. Otherwise that is a key like any other.
     pub(super) fn names_map(&mut self) -> Result<bool, TranscodeError> {
+        Ok(Named::is_of_map(self.next_class()?.as_deref()))
+    }
+
+    /// The class that the object that comes next names.
+    pub(super) fn next_class(&mut self) -> Result<Option<Cow<'a, str>>, TranscodeError> {
         if !self.may_have_class() {
-            return Ok(false);
+            return Ok(None);
         }
         let base = self.members.len();
         let (name, _) = self.scan_object()?;
         self.members.truncate(base);
-        Ok(Named::is_of_map(name.as_deref()))
+        Ok(name)
     }
 
     /// Whether the object that comes next, whose members were looked through, is a constant of an
@@ -167,10 +177,7 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
     /// A JSON object where a class is declared that is none in JSON: it has to say by its member
     /// `class` what it is, which may be a subclass.
     pub(super) fn named_object(&mut self, declared: &ClassType) -> Result<(), TranscodeError> {
-        let base = self.members.len();
-        let name = if self.may_have_class() { self.scan_object()?.0 } else { None };
-        self.members.truncate(base);
-        let Some(name) = name else {
+        let Some(name) = self.next_class()? else {
             return Err(self.wrong_kind(declared.name()));
         };
         if Named::of(&name).is_some_and(|named| !named.may_stand_for(declared, self.schema)) {

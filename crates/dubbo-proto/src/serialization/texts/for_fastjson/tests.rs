@@ -274,12 +274,18 @@ fn what_fastjson_cannot_read_is_refused() {
         ("java.lang.Iterable<java.lang.Integer>", "[1]"),
         ("java.lang.Number", "9223372036854775808"),
         ("java.util.Locale", "\"\""),
+        ("java.util.BitSet", r#"{"words":[5]}"#),
+        ("java.lang.Class", "\"void\""),
     ] {
         let error = sent(text, ty);
         assert!(error.contains(": JSON at byte 0 ($): fastjson reads no java."), "{ty}: {error}");
         let null = sent_by("null", Some(ty), &(), false);
         assert_eq!(null.as_deref(), Ok("null"), "{ty}");
     }
+    sent_by(r#"[{"class":"java.util.BitSet","words":[5]}]"#, None, &(), false).unwrap_err();
+    assert_eq!(sent(r#""java.lang.String[]""#, "java.lang.Class"), r#""[Ljava.lang.String;""#);
+    let error = sent_generic("[1e400,1E+3000000000]", false).unwrap_err();
+    assert!(error.contains("byte 7: 1E+3000000000 is not a java.math.BigDecimal"), "{error}");
     // It reads an `EnumMap` in a list or field.
     let list = "java.util.List<java.util.EnumMap<a.Color,java.lang.Integer>>";
     assert_eq!(sent(r#"[{"RED":1}]"#, list), r#"[{"RED":1}]"#);
