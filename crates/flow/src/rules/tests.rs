@@ -87,6 +87,14 @@ fn tells_the_share_of_each_destination() {
     assert_eq!((twice.all().len(), sum.round()), (3, 100.0));
     // 10% draw all, and of these a tenth env=gray.
     assert_eq!(kept(&twice), [1.0, 99.0, 99.0, 0.0]);
+    // A condition whose destinations all have no endpoint leaves the draws after it as they are.
+    let nowhere = "configVersion: v3.1\nconditions:\n- from: {match: ''}\n  to:\n\
+                   \x20 - {match: env=nowhere}\n";
+    let after = chances(&[nowhere, WEIGHTED]);
+    assert_eq!((after.all().len(), kept(&after)), (2, [10.0, 90.0, 90.0, 0.0]));
+    let sum: f64 = after.all().iter().map(|chance| chance.percent).sum();
+    assert_eq!(sum.round(), 100.0);
+    assert!(after.kept_percent(3).is_sign_positive(), "not -0");
     // Without a draw there is one chance, which is sure.
     let none = chances(&[SHOP]);
     assert_eq!((none.all().len(), none.all()[0].percent), (1, 100.0));
