@@ -66,6 +66,9 @@ pub enum RuleProblem {
         /// What was written.
         text: String,
     },
+    /// An address whose port is no number.
+    #[error("the port of address {0:?} is not a number: write HOST, or HOST:PORT")]
+    Port(String),
     /// A condition without text.
     #[error("the condition is empty")]
     EmptyCondition,
