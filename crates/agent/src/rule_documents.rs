@@ -2,7 +2,7 @@
 //!
 //! Dubbo has one document for each kind of rule and each service or application. They are watched
 //! by their names, and parsed here, off the worker's thread. A document that cannot be read
-//! leaves in force what it said before, as in Dubbo.
+//! leaves in force what it said before, as in Dubbo, and one that was emptied does not.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use dubbo_proto::ServiceKey;
-use flow::rules::{ConditionRule, Configurators, RuleError, TagRule};
+use flow::rules::{ConditionRule, Configurators, RuleError, RuleProblem, TagRule};
 use futures_util::future::join_all;
 use registry::{Registry, RuleDocument, RuleSubscription};
 use tokio::sync::watch;
@@ -238,6 +238,13 @@ impl WatchedDocument {
                     warn!(rule = %name, what, "the rule sets parameters that change nothing");
                 }
                 self.rule = Some(rule);
+            }
+            Ok(Err(error)) if matches!(error.problem, RuleProblem::Emptied { .. }) => {
+                let rule = &self.name.name;
+                if self.subscription.is_news(Some(&error.to_string())) {
+                    warn!(%rule, %error, "the rule is empty; its previous version no longer holds");
+                }
+                self.rule = None;
             }
             Ok(Err(error)) => {
                 let rule = &self.name.name;

@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use flow::rules::Removal;
+
 use super::circuits::MethodCircuits;
 use super::{Member, MemberState};
 
@@ -9,6 +11,8 @@ use super::{Member, MemberState};
 pub struct Allowed {
     /// What rules leave, in the order of their addresses in memory; `None` means all.
     kept: Option<Rc<[Member]>>,
+    /// What of the rules has removed others.
+    removed_by: Vec<Removal>,
     /// If they leave none: what has removed them.
     reason: Option<String>,
     /// The breakers of its method, which also say who may be called.
@@ -17,17 +21,22 @@ pub struct Allowed {
 
 impl Allowed {
     /// These, by rules; `reason` is asked for if there are none.
-    pub(super) fn new(mut kept: Vec<Member>, reason: impl FnOnce() -> Option<String>) -> Self {
+    pub(super) fn new(
+        mut kept: Vec<Member>,
+        removed_by: Vec<Removal>,
+        reason: impl FnOnce() -> Option<String>,
+    ) -> Self {
         kept.sort_by_key(address);
         let reason = if kept.is_empty() { reason() } else { None };
-        Self { kept: Some(kept.into()), reason, circuits: None }
+        Self { kept: Some(kept.into()), removed_by, reason, circuits: None }
     }
 
     /// Those that `rules` leave, and that these breakers let calls pass to.
     pub(super) fn with_circuits(rules: Option<&Self>, circuits: Rc<MethodCircuits>) -> Self {
         let kept = rules.and_then(|rules| rules.kept.clone());
         let reason = rules.and_then(|rules| rules.reason.clone());
-        Self { kept, reason, circuits: Some(circuits) }
+        let removed_by = rules.map(|rules| rules.removed_by.clone()).unwrap_or_default();
+        Self { kept, removed_by, reason, circuits: Some(circuits) }
     }
 
     /// Whether a call may go there by the rules.
@@ -35,6 +44,11 @@ impl Allowed {
         let is_kept =
             |kept: &Rc<[Member]>| kept.binary_search_by_key(&address(member), address).is_ok();
         self.kept.as_ref().is_none_or(is_kept)
+    }
+
+    /// What of the rules has removed other endpoints.
+    pub(super) fn removed_by(&self) -> &[Removal] {
+        &self.removed_by
     }
 
     /// Whether it is one endpoint, whatever the breakers of a method say.

@@ -42,7 +42,10 @@ impl Cluster {
                 endpoint.why.push(why);
             }
             endpoint.why.extend(stats.and_then(|stats| self.why_full(stats, now)));
-            endpoint.removed_by.clone_from(&one.removed_by);
+            endpoint.removed_by = match one.is_switched_off {
+                true => self.switched_off_by(&one.member),
+                false => one.removed_by.clone(),
+            };
             endpoint.allowed_percent = one.kept_percent;
             let key = one.member.0.endpoint.key();
             endpoint.listed_by = listed_by.get(&key).map(ToString::to_string);

@@ -98,7 +98,7 @@ impl Lines {
         let lines = self.lines.borrow();
         let mut known = lines.iter().filter_map(|line| line.allowed.as_ref());
         let alone = known.find(|it| it.is_only(member)).cloned();
-        alone.unwrap_or_else(|| Rc::new(Allowed::new(vec![member.clone()], || None)))
+        alone.unwrap_or_else(|| Rc::new(Allowed::new(vec![member.clone()], vec![], || None)))
     }
 
     fn find(&self, allowed: Option<&Rc<Allowed>>) -> Option<Rc<CallLine>> {

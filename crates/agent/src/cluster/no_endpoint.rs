@@ -37,31 +37,24 @@ impl Cluster {
     }
 
     pub(super) fn no_endpoint(&self, allowed: Option<&Allowed>) -> CallError {
-        if let Some(reason) = allowed.and_then(Allowed::nobody) {
-            let service = &self.service;
-            let message = format!(
-                "routing rules leave no endpoint of {service} for this call ({reason}); see \
-                 dubmesh explain"
-            );
-            return CallError::new(Code::NoEndpoint, message);
-        }
-        let (service, registry) = (&self.service, &self.registry_name);
         let balancer = self.balancer.borrow();
         if let Some(error) = self.all_switched_off(&balancer) {
             return error;
         }
-        let mut down = balancer.stats().filter(|stats| !stats.leaving);
-        let troubles = down.by_ref().take(MAX_TOLD);
-        let told: Vec<String> =
-            troubles.map(|stats| self.trouble(stats.key, stats.weight)).collect();
-        if !told.is_empty() {
-            let list = told.join(", ");
-            let more = match down.count() {
-                0 => String::new(),
-                n => format!(", and {n} more"),
-            };
-            let message = format!("no endpoint of {service} can be reached; down: {list}{more}");
+        let (service, registry) = (&self.service, &self.registry_name);
+        if let Some(reason) = allowed.and_then(Allowed::nobody) {
+            let (_, out_of_use, _) = self.obstacles(&balancer, allowed);
+            let reasons = [Some(reason.to_owned()), out_of_use.say("out of use")];
+            let reasons: Vec<String> = reasons.into_iter().flatten().collect();
+            let message = format!(
+                "routing rules leave no endpoint of {service} for this call ({}); see dubmesh \
+                 explain",
+                reasons.join("; ")
+            );
             return CallError::new(Code::NoEndpoint, message);
+        }
+        if balancer.stats().any(|stats| !stats.leaving) {
+            return CallError::new(Code::NoEndpoint, self.unreachable(&balancer, allowed));
         }
         let holding = self.holding.borrow();
         let unused = holding.unused_list();
@@ -95,6 +88,40 @@ impl Cluster {
 }
 
 impl Cluster {
+    /// What keeps a call from each endpoint, in words.
+    fn unreachable(&self, balancer: &Balancer<Member>, allowed: Option<&Allowed>) -> String {
+        let (down, out_of_use, n_removed) = self.obstacles(balancer, allowed);
+        let removals = allowed.map(Allowed::removed_by).unwrap_or_default();
+        let by: Vec<String> = removals.iter().take(MAX_TOLD).map(ToString::to_string).collect();
+        let removed = format!("removed by routing rules: {n_removed} ({})", by.join("; "));
+        // The longest list comes last.
+        let parts =
+            [(n_removed != 0).then_some(removed), out_of_use.say("out of use"), down.say("down")];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        format!("no endpoint of {} can be reached; {}", self.service, parts.join("; "))
+    }
+
+    /// The endpoints that are down, those without weight, and how many others rules removed.
+    fn obstacles(
+        &self,
+        balancer: &Balancer<Member>,
+        allowed: Option<&Allowed>,
+    ) -> (ToldSome, ToldSome, usize) {
+        let (mut down, mut out_of_use, mut n_removed) =
+            (ToldSome::default(), ToldSome::default(), 0);
+        for stats in balancer.stats().filter(|stats| !stats.leaving) {
+            let member = stats.key;
+            if stats.weight == 0 {
+                out_of_use.add(|| self.why_without_weight(member));
+            } else if allowed.is_some_and(|allowed| !allowed.has(member)) {
+                n_removed += 1;
+            } else {
+                down.add(|| member.0.trouble());
+            }
+        }
+        (down, out_of_use, n_removed)
+    }
+
     /// The failure of calls whose endpoints all have no weight.
     fn all_switched_off(&self, balancer: &Balancer<Member>) -> Option<CallError> {
         let mut all = balancer.stats().filter(|stats| !stats.leaving).peekable();
@@ -124,15 +151,34 @@ impl Cluster {
     }
 
     /// An endpoint's address, and why it gets no calls.
-    fn trouble(&self, member: &Member, weight: u32) -> String {
-        match weight {
-            0 => {
-                let mut why = vec![NO_WEIGHT.to_owned()];
-                self.say_who_switched_off(member, weight, &mut why);
-                format!("{} ({})", member.0.upstream.address(), why.join("; "))
-            }
-            _ => member.0.trouble(),
+    fn why_without_weight(&self, member: &Member) -> String {
+        let mut why = vec![NO_WEIGHT.to_owned()];
+        self.say_who_switched_off(member, 0, &mut why);
+        format!("{} ({})", member.0.upstream.address(), why.join("; "))
+    }
+}
+
+/// Some of the endpoints, and how many more there are.
+#[derive(Default)]
+struct ToldSome {
+    told: Vec<String>,
+    n_more: usize,
+}
+
+impl ToldSome {
+    fn add(&mut self, endpoint: impl FnOnce() -> String) {
+        match self.told.len() < MAX_TOLD {
+            true => self.told.push(endpoint()),
+            false => self.n_more += 1,
         }
+    }
+
+    fn say(&self, what: &str) -> Option<String> {
+        let more = match self.n_more {
+            0 => String::new(),
+            n => format!(", and {n} more"),
+        };
+        (!self.told.is_empty()).then(|| format!("{what}: {}{more}", self.told.join(", ")))
     }
 }
 

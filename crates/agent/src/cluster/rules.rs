@@ -49,6 +49,8 @@ struct RuleState {
     /// What rules see of the caller: its parameters, and the service that it asks for.
     caller: Parameters,
     endpoints: Vec<Placed>,
+    /// Endpoints that configurators switch off: no rule sees them.
+    switched_off: Vec<Placed>,
     known: HashMap<Box<[u8]>, Rc<Allowed>>,
     /// They take no calls now. Only their addresses in memory are looked at.
     ejected: HashSet<*const MemberState>,
@@ -61,6 +63,12 @@ struct Placed {
     member: Member,
     /// As the registry shows it now.
     endpoint: Endpoint,
+}
+
+impl Placed {
+    fn is_switched_off(&self) -> bool {
+        self.endpoint.weight == 0 && self.endpoint.is_disabled()
+    }
 }
 
 /// What a configurator changes at an endpoint.
@@ -77,7 +85,8 @@ fn joined(one: &Parameters, other: &Parameters) -> Parameters {
 fn allowed_of(state: &RuleState, selection: &Selection) -> Allowed {
     let kept = selection.kept().filter_map(|index| state.endpoints.get(index));
     let last = selection.steps.iter().rev().find(|step| !step.leaves_any());
-    Allowed::new(kept.map(|placed| placed.member.clone()).collect(), || {
+    let removed_by = selection.removals().into_iter().cloned().collect();
+    Allowed::new(kept.map(|placed| placed.member.clone()).collect(), removed_by, || {
         last.map(|step| format!("{step}"))
     })
 }
@@ -93,6 +102,7 @@ impl Rules {
             configurators: Vec::new(),
             caller: Parameters::default(),
             endpoints: Vec::new(),
+            switched_off: Vec::new(),
             ejected: HashSet::new(),
             known: HashMap::new(),
             subsets: Vec::new(),
@@ -142,7 +152,11 @@ impl Rules {
     /// Takes the endpoints of now.
     pub(super) fn set_endpoints(&self, endpoints: impl Iterator<Item = (Member, Endpoint)>) {
         let placed = endpoints.map(|(member, endpoint)| Placed { member, endpoint });
-        self.state.borrow_mut().endpoints = placed.collect();
+        // As in Dubbo, which drops them before its routers see the list.
+        let (off, on) = placed.partition(Placed::is_switched_off);
+        let mut state = self.state.borrow_mut();
+        (state.switched_off, state.endpoints) = (off, on);
+        drop(state);
         self.refresh();
     }
 
@@ -152,8 +166,8 @@ impl Rules {
         let is_tagged =
             |placed: &Placed| placed.endpoint.params.get(TAG).is_some_and(|tag| !tag.is_empty());
         let is_split = !state.routing.splits.is_empty();
-        let is_active = is_split || !state.set.is_empty() || state.endpoints.iter().any(is_tagged);
-        self.is_active.set(is_active);
+        let mut all = state.endpoints.iter().chain(&state.switched_off);
+        self.is_active.set(is_split || !state.set.is_empty() || all.any(is_tagged));
     }
 
     /// An endpoint with what configurators make of it. One that they switch off has no weight.
@@ -276,11 +290,29 @@ impl RuleState {
 
     fn select(&self, call: &dyn CallFacts, split: Option<&Split>, interface: &str) -> Selection {
         let views = self.views(interface);
-        let mut selection = self.with_view(call, split, interface, |view| {
-            self.set.select(view, &views, &mut rand::rng())
-        });
-        self.apply_subsets(split, &views, &mut selection);
-        selection
+        let select = |split| {
+            let mut selection = self.with_view(call, split, interface, |view| {
+                self.set.select(view, &views, &mut rand::rng())
+            });
+            self.apply_subsets(split, &views, &mut selection);
+            selection
+        };
+        let selection = select(split);
+        let step = split.and_then(splits::without_weight);
+        match step.filter(|_| self.is_weightless(&selection)).map(|_| select(None)) {
+            Some(other) if self.takes_calls(&other) => other,
+            _ => selection,
+        }
+    }
+
+    /// Whether it has endpoints, and all of them have weight 0.
+    fn is_weightless(&self, selection: &Selection) -> bool {
+        !selection.is_empty() && !self.takes_calls(selection)
+    }
+
+    fn takes_calls(&self, selection: &Selection) -> bool {
+        let mut kept = selection.kept().filter_map(|index| self.endpoints.get(index));
+        kept.any(|placed| placed.endpoint.weight != 0)
     }
 
     fn views<'a>(&'a self, interface: &'a str) -> Vec<UrlView<'a>> {
@@ -291,7 +323,7 @@ impl RuleState {
                 || self.ejected.contains(&Rc::as_ptr(&member.0))
         };
         let views = self.endpoints.iter().map(|placed| UrlView {
-            is_down: is_down(&placed.member),
+            is_down: placed.endpoint.weight == 0 || is_down(&placed.member),
             ..view(&placed.endpoint, interface)
         });
         views.collect()

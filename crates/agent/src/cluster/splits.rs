@@ -66,6 +66,18 @@ pub(super) fn detour(
     }
 }
 
+/// What an explanation says of a split whose endpoints all have weight 0, so that its calls go as
+/// if there were no split. `None` if they go nowhere else.
+pub(super) fn without_weight(split: &Split) -> Option<Step> {
+    let clause = match &split.to {
+        SplitTarget::Tag { tag, force: false } => Clause::Tag(tag.clone()),
+        SplitTarget::Endpoints(subset) if !subset.force => Clause::Subset,
+        _ => return None,
+    };
+    let rule = format!("split {}", split.name).into();
+    Some(Step { rule, clause, effect: Effect::Weightless })
+}
+
 fn is_detour(split: &Split) -> bool {
     matches!(split.to, SplitTarget::Service(_))
 }

@@ -242,6 +242,16 @@ fn pattern(section: &mut Section<'_>) -> Option<String> {
     Some(text.to_owned())
 }
 
+/// Checks names of methods, or beginnings of some and a `*`: with a `*` elsewhere they would match
+/// no method.
+pub(super) fn check_names(section: &Section<'_>, key: &str, names: &[&str]) {
+    let is_odd = |name: &&&str| name.strip_suffix('*').unwrap_or(name).contains('*');
+    if let Some(name) = names.iter().find(is_odd) {
+        let problem = format!("\"{name}\" matches no method: a * means something only at the end");
+        section.wrong(key, problem, "write a name, or the beginning of some and a *");
+    }
+}
+
 /// Whether every name that `narrow` matches is matched by `wide` too.
 pub(super) fn covers(wide: &str, narrow: &str) -> bool {
     match wide.strip_suffix('*') {

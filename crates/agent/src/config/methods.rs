@@ -8,7 +8,7 @@ use flow::breaker::BreakerPolicy;
 use flow::fault::FaultPolicy;
 use flow::rate_limit::{Rate, RateLimits};
 
-use super::clusters::covers;
+use super::clusters::{check_names, covers};
 use super::defaults;
 use super::section::Section;
 use crate::error::Code;
@@ -331,6 +331,7 @@ pub(super) fn methods(
 
 fn method(section: &mut Section<'_>) -> MethodPolicy {
     let names = section.texts("names").unwrap_or_else(|| vec![ALL]);
+    check_names(section, "names", &names);
     let limits = RateLimits {
         total: rate(section, "rate_limit", "rate_burst"),
         per_caller: rate(section, "caller_rate_limit", "caller_rate_burst"),

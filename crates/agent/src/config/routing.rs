@@ -9,6 +9,7 @@ use balance::DEFAULT_NODES;
 use flow::rules::{ConditionRule, Configurators, RuleError, TagRule};
 use parameters::Parameters;
 
+use super::clusters::check_names;
 use super::section::Section;
 use super::splits::{Split, splits};
 
@@ -161,6 +162,7 @@ pub(super) fn routing(
     let zone = section.text("zone").map(str::to_owned).or_else(|| base.zone.clone());
     let hash = hash(section, &base.hash);
     let idempotent = section.optional_texts("idempotent");
+    check_names(section, "idempotent", idempotent.as_deref().unwrap_or_default());
     let idempotent = idempotent.map(|names| names.into_iter().map(str::to_owned).collect());
     let retry_percent = section.optional_number("retry_budget_percent", 0..=100);
     let splits = splits(section, split);
@@ -321,6 +323,7 @@ mod tests {
             ("hash_nodes = 3", "hash_nodes"),
             ("retry_budget_percent = 101", "retry_budget_percent"),
             ("idempotent = 'find*'", "idempotent"),
+            ("idempotent = ['get', '*x']", "idempotent: \"*x\" matches no method"),
             ("hash_arguments = '0'\nhash_attachment = 'user'", "so is hash_attachment"),
         ] {
             let error = wrong(keys);

@@ -7,7 +7,7 @@ use dubbo_proto::ServiceKey;
 use flow::rules::Subset;
 use parameters::Parameters;
 
-use super::clusters::covers;
+use super::clusters::{check_names, covers};
 use super::section::Section;
 
 /// Splits of one cluster: every call looks at each.
@@ -275,13 +275,15 @@ fn split(section: &mut Section<'_>) -> Option<Split> {
     let remedy = "write a name for explanations, such as \"canary\"";
     let name: Option<Arc<str>> = section.required_text("name", remedy).map(Into::into);
     let methods = section.texts("methods").unwrap_or_else(|| vec!["*"]);
+    check_names(section, "methods", &methods);
+    let has_when = !section.pairs("when").is_empty();
     let when = when(section);
     let percent = section.optional_number("percent", 1..=100);
     let sticky = section.text("sticky").and_then(|text| {
         let part = CallPart::parse(text);
         part.map_err(|problem| section.wrong("sticky", problem, PART_REMEDY)).ok()
     });
-    if !section.has("percent") && !section.has("when") {
+    if !section.has("percent") && !has_when {
         let problem = "has neither percent nor when, and would take all calls";
         section.wrong("name", problem, "add one of them");
     }
@@ -379,6 +381,11 @@ mod tests {
         let one = "[[cluster.split]]\nname = 'a'\n";
         for (keys, said) in [
             ("tag = 'x'\n", "neither percent nor when"),
+            ("when = {}\ntag = 'x'\n", "neither percent nor when"),
+            (
+                "percent = 5\ntag = 'x'\nmethods = ['*x']\n",
+                "split.methods: \"*x\" matches no method",
+            ),
             ("percent = 5\n", "does not say where"),
             ("percent = 5\ntag = 'x'\nversion = '1'\n", "more than one place"),
             ("percent = 101\ntag = 'x'\n", "percent"),

@@ -378,6 +378,111 @@ fn explain_and_errors_name_configurators() {
     assert!(answer.status == 503 && answer.body.contains(&said), "{answer:?}");
 }
 
+/// A provider that a configurator switches off is no candidate: calls go as if it were not there.
+#[test]
+fn an_endpoint_that_is_switched_off_is_no_candidate() {
+    let tagged = [("dubbo.tag", "gray"), ("env", "gray"), ("application", "orders")];
+    for (is_tagged, rule, more, takes_calls) in [
+        (false, "conditions: ['=> env=gray']", "", true),
+        (false, "force: true\nconditions: ['=> env=gray']", "", false),
+        (
+            false,
+            "configVersion: v3.1\nforce: true\nconditions:\n- to: [{match: 'env=gray', weight: 70}, \
+             {match: 'env!=blue & application=orders', weight: 30}]",
+            "",
+            true,
+        ),
+        (true, "", "", true),
+        (
+            false,
+            "",
+            "[[defaults.split]]\nname = 's'\npercent = 100\nendpoints = { env = 'gray' }",
+            true,
+        ),
+        (true, "", "[[defaults.split]]\nname = 's'\npercent = 100\ntag = 'gray'", true),
+    ] {
+        let plain = [("application", "orders"), ("env", "prod")];
+        let fixture = GrayAndPlainProviders::with(&tagged[usize::from(!is_tagged)..], &plain);
+        let off = format!(
+            "configVersion: v2.7\nscope: service\nkey: {SERVICE}\nconfigs:\n- side: consumer\n  \
+             providerAddresses: ['{}']\n  parameters: {{disabled: true}}\n",
+            fixture.gray.addr
+        );
+        fixture.hub.set_rule(CONFIGURATORS, Some(&off));
+        fixture.hub.set_rule(CONDITIONS, Some(rule).filter(|rule| !rule.is_empty()));
+        let agent = consumer_with_metrics(&fixture.hub, &format!("{IN_TURN}{more}"));
+        let wants_gray = "x-dubbo-attachment-dubbo.tag: gray";
+        let headers: &[&str] = if is_tagged { &[wants_gray] } else { &[] };
+        let expected = if takes_calls { (0, 10) } else { (0, 0) };
+        assert_eq!(fixture.shares(echo(&agent, headers)), expected, "{rule} {more}");
+        let gray = &explained(&agent, "method=echo").endpoints[&fixture.gray.addr.to_string()];
+        assert_eq!(gray.why, [format!("switched off by {CONFIGURATORS}")], "it is still shown");
+        assert_eq!(gray.removed_by.as_deref(), Some(CONFIGURATORS));
+        if !takes_calls {
+            let body = Http::to(&agent).post(&format!("/{SERVICE}/echo"), &[STRING], "[1]").body;
+            let out = format!("out of use: {} (switched off by", fixture.gray.addr);
+            assert!(body.contains("condition 1: matches no endpoint"), "{body}");
+            assert!(body.contains(&out) && !body.contains("down"), "{body}");
+        }
+    }
+}
+
+/// Rules see an endpoint of weight 0, as in Dubbo. No draw and no split leads to it alone while
+/// others take calls.
+#[test]
+fn no_draw_leads_to_endpoints_of_weight_0_alone() {
+    let weighted = "configVersion: v3.1\nforce: true\nconditions:\n\
+                    - to: [{match: 'env=gray'}, {match: 'env=prod'}]";
+    let split = |to: &str| format!("[[defaults.split]]\nname = 's'\npercent = 100\n{to}");
+    for (rule, more, shares, effect) in [
+        (weighted, String::new(), (0, 10), "kept"),
+        ("", split("endpoints = { env = 'gray' }"), (0, 10), "drawn weightless kept"),
+        ("", split("endpoints = { env = 'gray' }\nforce = true"), (0, 0), "drawn kept"),
+        ("", split("tag = 'gray'"), (0, 10), "drawn weightless kept"),
+        ("", split("tag = 'gray'\nforce = true"), (0, 0), "drawn kept"),
+        ("conditions: ['=> env=gray']", String::new(), (0, 0), "kept"),
+    ] {
+        let mut gray = vec![("env", "gray"), ("weight", "0")];
+        gray.extend(more.contains("tag").then_some(("dubbo.tag", "gray")));
+        let fixture = GrayAndPlainProviders::with(&gray, &[("env", "prod")]);
+        fixture.hub.set_rule(CONDITIONS, Some(rule).filter(|rule| !rule.is_empty()));
+        let agent = consumer_with_metrics(&fixture.hub, &format!("{IN_TURN}{more}"));
+        assert_eq!(fixture.shares(echo(&agent, &[])), shares, "{rule} {more}");
+        let told = explained(&agent, "method=echo");
+        let effects: Vec<&str> = told.rules.iter().map(|step| &*step.effect).collect();
+        assert_eq!(effects.join(" "), effect, "{rule} {more}");
+        if shares == (0, 0) {
+            let body = Http::to(&agent).post(&format!("/{SERVICE}/echo"), &[STRING], "[1]").body;
+            let removed = &told.endpoints[&fixture.plain.addr.to_string()].removed_by;
+            let removed =
+                format!("removed by routing rules: 1 ({}); ", removed.as_deref().unwrap());
+            assert!(body.contains(&removed) && !body.contains("down"), "{body}");
+            assert!(body.contains(&format!("out of use: {} (", fixture.gray.addr)), "{body}");
+        }
+    }
+}
+
+/// What a console leaves when the last item is deleted ends what the rule said, where it does so
+/// in Dubbo.
+#[test]
+fn rules_that_are_emptied_no_longer_hold() {
+    let fixture = GrayAndPlainProviders::new();
+    let agent = consumer(&fixture.hub, IN_TURN);
+    let mut call = echo(&agent, &[]);
+    let tags = format!("tags: [{{name: gray, addresses: ['{}']}}]", fixture.gray.addr);
+    for empty in ["tags: []", "{}", "force: true"] {
+        fixture.hub.set_rule("orders.tag-router", Some(&tags));
+        fixture.wait_for("one has a tag", (0, 10), &mut call);
+        fixture.hub.set_rule("orders.tag-router", Some(empty));
+        fixture.wait_for(empty, (5, 5), &mut call);
+    }
+    let weighted = "configVersion: v3.1\nconditions: [{to: [{match: 'env=gray'}]}]";
+    fixture.hub.set_rule(CONDITIONS, Some(weighted));
+    fixture.wait_for("one is left", (10, 0), &mut call);
+    fixture.hub.set_rule(CONDITIONS, Some("configVersion: v3.1\nconditions: []"));
+    fixture.wait_for("none is left", (5, 5), &mut call);
+}
+
 /// What was drawn for a call holds for all of its attempts: who reaches the full canary gets no
 /// second draw.
 #[test]

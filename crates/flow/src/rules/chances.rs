@@ -86,7 +86,8 @@ pub struct Chances {
 /// Chooses as it is told, and by the first that is possible beyond that.
 #[derive(Default)]
 struct Replay {
-    chosen: Vec<usize>,
+    /// For each draw in turn; `None` where nothing can be drawn.
+    chosen: Vec<Option<usize>>,
     draws: Vec<WeightedDraw>,
     percent: f64,
 }
@@ -97,7 +98,7 @@ impl Chooser for Replay {
         let sum: u64 = weights.iter().sum();
         let percent = |weight: u64| weight as f64 * 100.0 / sum.max(1) as f64;
         let told = self.chosen.get(self.draws.len()).copied();
-        let drawn = told.or_else(|| weights.iter().position(|weight| *weight != 0));
+        let drawn = told.unwrap_or_else(|| weights.iter().position(|weight| *weight != 0));
         let one = |(index, weight): (usize, &u64)| WeightedDestination {
             to: texts(index),
             percent: percent(*weight),
@@ -173,7 +174,8 @@ impl Chances {
     #[must_use]
     pub fn kept_percent(&self, index: usize) -> f64 {
         let kept = self.all.iter().filter(|chance| chance.selection.is_kept(index));
-        kept.map(|chance| chance.percent).sum::<f64>() * 100.0 / self.sum()
+        // `sum` makes -0.0 of nothing.
+        kept.fold(0.0, |sum, chance| sum + chance.percent) * 100.0 / self.sum()
     }
 
     /// What keeps all calls from the endpoint at `index`.
@@ -201,14 +203,13 @@ impl Chances {
 }
 
 /// What is chosen after these draws: the last one that has another destination takes that.
-fn following(draws: &[WeightedDraw]) -> Option<Vec<usize>> {
+fn following(draws: &[WeightedDraw]) -> Option<Vec<Option<usize>>> {
     let next = |draw: &WeightedDraw| {
         let drawn = draw.drawn?;
         let later = draw.destinations.iter().enumerate().skip(drawn + 1);
         later.filter(|(_, it)| it.percent != 0.0).map(|(index, _)| index).next()
     };
     let (at, other) = draws.iter().enumerate().rev().find_map(|(at, it)| Some((at, next(it)?)))?;
-    // What is before it was drawn, or there would be nothing to draw here.
-    let before = draws.iter().take(at).filter_map(|draw| draw.drawn);
-    Some(before.chain([other]).collect())
+    let before = draws.iter().take(at).map(|draw| draw.drawn);
+    Some(before.chain([Some(other)]).collect())
 }

@@ -63,12 +63,14 @@ impl ConditionRule {
         let document = yaml::parse(text)?;
         let header = Header::read(&document)?;
         let version = header.version.as_deref().unwrap_or_default().to_ascii_lowercase();
-        let conditions = document.get("conditions");
-        let items = conditions.and_then(YamlNode::items).unwrap_or_default();
-        if items.is_empty() {
-            return Err(document.error(RuleProblem::Missing { key: "conditions" }));
-        }
+        let conditions = document.get("conditions").and_then(YamlNode::items);
         let is_weighted = version.starts_with("v3.1");
+        let items = match conditions {
+            Some([]) if is_weighted => Err(RuleProblem::Emptied { key: "conditions" }),
+            None | Some([]) => Err(RuleProblem::Missing { key: "conditions" }),
+            Some(items) => Ok(items),
+        };
+        let items = items.map_err(|problem| document.error(problem))?;
         if !is_weighted && "v3.1" < version.as_str() {
             return Err(document.error(RuleProblem::Version(version)));
         }

@@ -38,8 +38,10 @@ const NOT_CHANGED: [&str; 12] = [
     "configVersion",
     "compatible_config",
     "interfaces",
-    "providerAddresses",
+    PROVIDERS,
 ];
+/// Parameter of an override: the providers that it holds for.
+const PROVIDERS: &str = "providerAddresses";
 
 /// Overrides, in the order in which they are applied.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +66,7 @@ struct Override {
     is_v30: bool,
     providers: Vec<String>,
     matches: Option<Matches>,
-    params: Vec<(String, String)>,
+    params: BTreeMap<String, String>,
 }
 
 /// `match` of version 3.0: all that is there has to match.
@@ -117,7 +119,7 @@ impl Configurators {
     /// What it sets that changes nothing in an agent, in words.
     #[must_use]
     pub fn without_effect(&self) -> Vec<String> {
-        let params = self.overrides.iter().flat_map(|one| &one.params);
+        let params = self.overrides.iter().flat_map(Override::set);
         let said = params.filter_map(|(name, value)| {
             Some(format!("{name}={value} {}", why_without_effect(name, value)?))
         });
@@ -137,10 +139,9 @@ impl Configurators {
                 continue;
             }
             let mut changed: BTreeMap<_, _> = params.iter().collect();
-            for (key, value) in &one.params {
-                let is_condition = key.starts_with('~') || NOT_CHANGED.contains(&key.as_str());
-                let is_kept = one.is_absent && changed.contains_key(key.as_str());
-                if !is_condition && !is_kept {
+            for (key, value) in one.set() {
+                let is_kept = one.is_absent && changed.contains_key(key);
+                if !is_kept {
                     changed.insert(key, value);
                 }
             }
@@ -151,12 +152,36 @@ impl Configurators {
 }
 
 impl Override {
-    fn priority(&self) -> i32 {
-        self.param("priority").and_then(|text| text.parse().ok()).unwrap_or_default()
+    /// What Dubbo reads from the override's URL: that of an item is made of all of the item, so
+    /// that `parameters` may say there what the item holds for.
+    fn new((host, port): (&str, u16), path: &str, params: BTreeMap<String, String>) -> Self {
+        let param = |key: &str| params.get(key).map(String::as_str);
+        let version = param("configVersion").filter(|version| !version.is_empty());
+        let providers = param(PROVIDERS).unwrap_or_default().split(',');
+        Self {
+            is_absent: false,
+            host: host.to_owned(),
+            port,
+            service: key(param("interface").unwrap_or(path), param("group"), param("version")),
+            application: param("application").map(str::to_owned),
+            side: param("side").map(str::to_owned),
+            is_on: param("enabled").is_none_or(|text| text.eq_ignore_ascii_case("true")),
+            is_deprecated: version.is_none(),
+            is_v30: version.is_some_and(|version| version.starts_with("v3.0")),
+            providers: providers.filter(|one| !one.is_empty()).map(str::to_owned).collect(),
+            matches: None,
+            params,
+        }
     }
 
-    fn param(&self, key: &str) -> Option<&str> {
-        self.params.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    /// The parameters that it sets.
+    fn set(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.params.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        all.filter(|(key, _)| !key.starts_with('~') && !NOT_CHANGED.contains(key))
+    }
+
+    fn priority(&self) -> i32 {
+        self.params.get("priority").and_then(|text| text.parse().ok()).unwrap_or_default()
     }
 
     fn is_meant(&self, endpoint: &UrlView<'_>, own_host: &str) -> bool {
@@ -261,6 +286,8 @@ fn items(document: &YamlNode) -> Result<Vec<Override>, RuleError> {
     let configs = document.get("configs").and_then(YamlNode::items);
     let missing = || document.error(RuleProblem::Missing { key: "configs" });
     let configs = configs.ok_or_else(missing)?;
+    // An override without a version would be one of Dubbo 2.6.
+    let version = version.as_deref().unwrap_or("null");
     if MAX_ITEMS < configs.len() {
         return Err(document.error(RuleProblem::TooMany { max: MAX_ITEMS }));
     }
@@ -270,7 +297,9 @@ fn items(document: &YamlNode) -> Result<Vec<Override>, RuleError> {
     let mut overrides = Vec::new();
     for config in configs {
         let list = |key| texts_of(config, key);
-        let base = item(config, version.as_deref(), document.flag("enabled", true))?;
+        let item = item(config, version, document.flag("enabled", true))?;
+        let after = item.after.iter().cloned().chain([pair("configVersion", version)]);
+        let after: Vec<(String, String)> = after.collect();
         let hosts = or_one(list("addresses"), ANY_HOST);
         let (services, applications) = match is_application {
             true => (or_one(list("services"), "*"), vec![Some(own_key.clone())]),
@@ -286,10 +315,13 @@ fn items(document: &YamlNode) -> Result<Vec<Override>, RuleError> {
         for host in &hosts {
             for service in &services {
                 for application in &applications {
-                    let (host, port) = host_and_port(host);
-                    let (host, service) = (host.to_owned(), service.clone());
-                    let application = application.clone();
-                    overrides.push(Override { host, port, service, application, ..base.clone() });
+                    let application = application.as_deref().map(|it| pair("application", it));
+                    let (path, of_service) = parts(service);
+                    let all = of_service.into_iter().chain(item.params.iter().cloned());
+                    let all = all.chain(after.iter().cloned()).chain(application);
+                    let place = host_and_port(host).map_err(|problem| config.error(problem))?;
+                    let base = Override::new(place, path, all.collect());
+                    overrides.push(Override { matches: item.matches.clone(), ..base });
                 }
             }
         }
@@ -298,35 +330,60 @@ fn items(document: &YamlNode) -> Result<Vec<Override>, RuleError> {
 }
 
 /// What the overrides of one item have in common.
-fn item(config: &YamlNode, version: Option<&str>, is_on: bool) -> Result<Override, RuleError> {
+struct Item {
+    /// Of two with the same name the last one counts.
+    params: Vec<(String, String)>,
+    /// What counts whatever `parameters` say.
+    after: Vec<(String, String)>,
+    matches: Option<Matches>,
+}
+
+fn item(config: &YamlNode, version: &str, is_on: bool) -> Result<Item, RuleError> {
     let wrong = |key, expected| RuleProblem::WrongType { key, expected };
     if !config.is_map() {
         return Err(config.error(wrong("configs", "a list of mappings")));
     }
     let kind = config.text("type")?;
     let is_general = kind.is_none_or(|kind| kind == "general");
-    let params: Vec<(String, String)> = match config.get("parameters") {
+    let is_on = if is_general { is_on } else { config.flag("enabled", false) };
+    let set: Vec<(String, String)> = match config.get("parameters") {
         None => Vec::new(),
         Some(node) => node.entries().filter_map(|(k, v)| Some((k.clone(), v.plain()?))).collect(),
     };
-    if params.is_empty() {
+    if set.is_empty() {
         return Err(config.error(RuleProblem::Missing { key: "parameters" }));
     }
-    let is_v30 = version.is_some_and(|version| version.starts_with("v3.0"));
-    Ok(Override {
-        is_absent: false,
-        host: String::new(),
-        port: 0,
-        service: String::new(),
-        application: None,
-        side: config.text("side")?.map(str::to_owned),
-        is_on: if is_general { is_on } else { config.flag("enabled", false) },
-        is_deprecated: false,
-        is_v30,
-        providers: texts_of(config, "providerAddresses"),
-        matches: config.get("match").filter(|_| is_v30).map(matches).transpose()?,
-        params,
+    let side = config.text("side")?.map(|side| pair("side", side));
+    let providers = texts_of(config, "providerAddresses");
+    let providers = (!providers.is_empty()).then(|| pair(PROVIDERS, &providers.join(",")));
+    Ok(Item {
+        params: side.into_iter().chain(set).collect(),
+        after: providers.into_iter().chain([pair("enabled", &is_on.to_string())]).collect(),
+        matches: config
+            .get("match")
+            .filter(|_| version.starts_with("v3.0"))
+            .map(matches)
+            .transpose()?,
     })
+}
+
+fn pair(key: &str, value: &str) -> (String, String) {
+    (key.to_owned(), value.to_owned())
+}
+
+/// The interface of `group/interface:version`, and the rest as parameters.
+fn parts(service: &str) -> (&str, Vec<(String, String)>) {
+    let (group, rest) = match service.split_once('/') {
+        Some((group, rest)) if !group.is_empty() => (Some(pair("group", group)), rest),
+        _ => (None, service),
+    };
+    let (interface, version) = match rest.split_once(':') {
+        Some((interface, version)) if !interface.is_empty() => {
+            (interface, Some(pair("version", version)))
+        }
+        _ => (rest, None),
+    };
+    (interface, group.into_iter().chain(version).collect())
 }
 
 fn matches(node: &YamlNode) -> Result<Matches, RuleError> {
@@ -363,40 +420,21 @@ fn url(node: &YamlNode) -> Result<Override, RuleError> {
     }
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (address, path) = place.split_once('/').unwrap_or((place, ""));
-    let (host, port) = host_and_port(address);
-    let pair = |pair: &str| {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, pair));
-        (key.to_owned(), value.to_owned())
+    let place = host_and_port(address).map_err(|problem| node.error(problem))?;
+    let both = |text: &str| {
+        let (key, value) = text.split_once('=').unwrap_or((text, text));
+        pair(key, value)
     };
-    let params: Vec<_> = query.split('&').filter(|pair| !pair.is_empty()).map(pair).collect();
-    let param = |key: &str| {
-        let (_, value) = params.iter().rev().find(|(name, _)| name == key)?;
-        Some(value.as_str())
-    };
-    let version = param("configVersion").filter(|version| !version.is_empty());
-    let providers = param("providerAddresses").unwrap_or_default().split(',');
-    let service = key(param("interface").unwrap_or(path), param("group"), param("version"));
-    Ok(Override {
-        is_absent: scheme == "absent",
-        host: host.to_owned(),
-        port,
-        service,
-        application: param("application").map(str::to_owned),
-        side: param("side").map(str::to_owned),
-        is_on: param("enabled").is_none_or(|text| text.eq_ignore_ascii_case("true")),
-        is_deprecated: version.is_none(),
-        is_v30: version.is_some_and(|version| version.starts_with("v3.0")),
-        providers: providers.filter(|one| !one.is_empty()).map(str::to_owned).collect(),
-        matches: None,
-        params,
-    })
+    let params = query.split('&').filter(|pair| !pair.is_empty()).map(both);
+    let is_absent = scheme == "absent";
+    Ok(Override { is_absent, ..Override::new(place, path, params.collect()) })
 }
 
-fn host_and_port(address: &str) -> (&str, u16) {
-    match address.rsplit_once(':') {
-        Some((host, port)) => port.parse().map_or((address, 0), |port| (host, port)),
-        None => (address, 0),
-    }
+/// The host, and the port or 0. As in Dubbo, what follows the last colon is a number.
+fn host_and_port(address: &str) -> Result<(&str, u16), RuleProblem> {
+    let Some((host, port)) = address.rsplit_once(':') else { return Ok((address, 0)) };
+    let port = port.parse().map_err(|_| RuleProblem::Port(address.to_owned()))?;
+    Ok((host, port))
 }
 
 fn texts_of(node: &YamlNode, key: &str) -> Vec<String> {

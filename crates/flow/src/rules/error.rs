@@ -55,6 +55,12 @@ pub enum RuleProblem {
         /// The key.
         key: &'static str,
     },
+    /// The same, of a kind of rule whose earlier content ends with it in Dubbo.
+    #[error("{key} is missing or empty: the rule does nothing")]
+    Emptied {
+        /// The key.
+        key: &'static str,
+    },
     /// `configVersion` above `v3.1`.
     #[error("configVersion {0:?} is not supported; versions up to v3.1 are")]
     Version(String),
@@ -66,6 +72,9 @@ pub enum RuleProblem {
         /// What was written.
         text: String,
     },
+    /// An address whose port is no number.
+    #[error("the port of address {0:?} is not a number: write HOST, or HOST:PORT")]
+    Port(String),
     /// A condition without text.
     #[error("the condition is empty")]
     EmptyCondition,

@@ -17,8 +17,8 @@ pub struct UrlView<'a> {
     pub path: &'a str,
     /// Its parameters.
     pub params: &'a Parameters,
-    /// Nobody can reach it now. A destination that has only such endpoints is not drawn while
-    /// another one has better ones.
+    /// It takes no calls now: nobody can reach it, or its weight is 0. A destination that has only
+    /// such endpoints is not drawn while another one has better ones.
     pub is_down: bool,
 }
 

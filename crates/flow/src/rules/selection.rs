@@ -76,6 +76,8 @@ pub enum Effect {
     Kept(usize),
     /// It matches no endpoint, and does nothing because it is not forced.
     Ignored,
+    /// Its endpoints all have weight 0, and it does nothing because it is not forced.
+    Weightless,
     /// It matches no endpoint, and is forced: none is left.
     Nobody,
     /// These callers are to get none.
@@ -103,6 +105,7 @@ impl Effect {
             Self::Detour => "detour",
             Self::Kept(_) => "kept",
             Self::Ignored => "ignored",
+            Self::Weightless => "weightless",
             Self::Nobody => "nobody",
             Self::Banned => "banned",
         }
@@ -153,6 +156,9 @@ impl fmt::Display for Effect {
             Self::Detour => f.write_str("go there; all else is about the others"),
             Self::Kept(n) => write!(f, "keeps {n}"),
             Self::Ignored => f.write_str("matches no endpoint: ignored, because it is not forced"),
+            Self::Weightless => {
+                f.write_str("has only endpoints of weight 0: ignored, because it is not forced")
+            }
             Self::Nobody => f.write_str("matches no endpoint: none is left"),
             Self::Banned => f.write_str("bans this caller"),
         }
@@ -176,6 +182,18 @@ impl Selection {
     #[must_use]
     pub fn removal(&self, index: usize) -> Option<&Removal> {
         self.removals.get(index)?.as_ref()
+    }
+
+    /// What has removed endpoints, each once.
+    #[must_use]
+    pub fn removals(&self) -> Vec<&Removal> {
+        let mut all: Vec<&Removal> = Vec::new();
+        for removal in self.removals.iter().flatten() {
+            if !all.contains(&removal) {
+                all.push(removal);
+            }
+        }
+        all
     }
 
     /// The indexes of the endpoints that are kept.

@@ -64,9 +64,13 @@ impl TagRule {
     pub fn parse(name: &str, text: &str) -> Result<Self, RuleError> {
         let document = yaml::parse(text)?;
         let header = Header::read(&document)?;
-        let items = document.get("tags").and_then(YamlNode::items).unwrap_or_default();
+        let wrong = RuleProblem::WrongType { key: "tags", expected: "a list of {name, addresses}" };
+        let items = match document.get("tags") {
+            None => &[],
+            Some(tags) => tags.items().ok_or_else(|| tags.error(wrong))?,
+        };
         if items.is_empty() {
-            return Err(document.error(RuleProblem::Missing { key: "tags" }));
+            return Err(document.error(RuleProblem::Emptied { key: "tags" }));
         }
         let has_match = header.version.as_deref().is_some_and(|text| text.starts_with("v3.0"));
         let mut tags = Vec::new();

@@ -87,6 +87,14 @@ fn tells_the_share_of_each_destination() {
     assert_eq!((twice.all().len(), sum.round()), (3, 100.0));
     // 10% draw all, and of these a tenth env=gray.
     assert_eq!(kept(&twice), [1.0, 99.0, 99.0, 0.0]);
+    // A condition whose destinations all have no endpoint leaves the draws after it as they are.
+    let nowhere = "configVersion: v3.1\nconditions:\n- from: {match: ''}\n  to:\n\
+                   \x20 - {match: env=nowhere}\n";
+    let after = chances(&[nowhere, WEIGHTED]);
+    assert_eq!((after.all().len(), kept(&after)), (2, [10.0, 90.0, 90.0, 0.0]));
+    let sum: f64 = after.all().iter().map(|chance| chance.percent).sum();
+    assert_eq!(sum.round(), 100.0);
+    assert!(after.kept_percent(3).is_sign_positive(), "not -0");
     // Without a draw there is one chance, which is sure.
     let none = chances(&[SHOP]);
     assert_eq!((none.all().len(), none.all()[0].percent), (1, 100.0));
@@ -250,5 +258,51 @@ proptest! {
     #[test]
     fn any_address_is_safe(expression in "[0-9a-f.:*/\\[\\]-]{0,20}", host in "[0-9a-f.:]{0,12}|10.0.0.1|::1", port: u16) {
         address::is_match(&expression, &host, port);
+    }
+}
+
+/// What Dubbo 3.3.6 answers: an item becomes a URL, in which `parameters` may say what it holds
+/// for.
+#[test]
+fn parameters_of_an_item_say_what_it_holds_for() {
+    let endpoint =
+        params(&[("side", "consumer"), ("application", "shop"), ("interface", "com.acme.Orders")]);
+    let rule = |header: &str, more: &str, parameters: &str| {
+        let text = format!(
+            "{header}\nconfigs:\n- side: consumer\n  {more}\n  \
+             parameters: {{timeout: 5, {parameters}}}\n"
+        );
+        Configurators::parse("n", &text)
+    };
+    let service = "configVersion: v2.7\nscope: service\nkey: com.acme.Orders";
+    let service30 = &service.replace("v2.7", "v3.0");
+    let application = "configVersion: v2.7\nscope: application\nkey: shop";
+    for (header, more, parameters, holds) in [
+        (service, "", "", true),
+        (service, "", "group: g", false),
+        (service, "", "group: '*'", false),
+        (application, "", "group: g", false),
+        (service, "", "version: '1.0'", false),
+        (service, "", "version: ''", true),
+        (service, "", "interface: a.B", false),
+        (service, "", "side: provider", false),
+        (service, "", "application: other", false),
+        (service30, "", "application: other", false),
+        (service, "", "application: '*'", true),
+        // What the rule says of applications comes last.
+        (service, "applications: [shop]", "application: other", true),
+        (application, "", "application: other", true),
+        (service, "", "enabled: false", true),
+        (service, "", "providerAddresses: '9.9.9.9:1'", false),
+        (service, "providerAddresses: ['10.0.0.1']", "providerAddresses: '9.9.9.9:1'", true),
+    ] {
+        let rule = rule(header, more, parameters).unwrap();
+        let changes = rule.changes(&view("10.0.0.1", &endpoint), "10.0.0.9");
+        assert_eq!(changes.get("timeout") == Some("5"), holds, "{header} {more} {parameters}");
+        assert!(changes.len() <= 1, "{changes:?}");
+    }
+    for address in ["0.0.0.0:*", "0.0.0.0:", "10.0.0.1:x"] {
+        let error = rule(service, &format!("addresses: ['{address}']"), "").unwrap_err();
+        assert_eq!(error.problem, RuleProblem::Port(address.to_owned()), "{error}");
     }
 }

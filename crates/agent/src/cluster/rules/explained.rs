@@ -9,6 +9,7 @@ use registry::Endpoint;
 use super::super::splits;
 use super::{ConfiguredChange, Member, Rules, allowed_of, joined};
 use crate::cluster::Allowed;
+use crate::config::Split;
 use crate::facts::CallFacts;
 
 /// Endpoints times draws that are gone through: an answer must not hold up the worker's own calls.
@@ -38,6 +39,8 @@ pub(in crate::cluster) struct ExplainedMember {
     /// With what configurators make of it, and without its warm-up.
     pub(in crate::cluster) full_weight: u32,
     pub(in crate::cluster) removed_by: Option<String>,
+    /// By a configurator; then no rule sees it.
+    pub(in crate::cluster) is_switched_off: bool,
     /// To how many of a hundred calls the rules leave it.
     pub(in crate::cluster) kept_percent: f64,
 }
@@ -50,15 +53,29 @@ impl Rules {
         let views = state.views(&service.interface);
         let max = (MAX_LOOKS / views.len().max(1)).clamp(MIN_DRAWS, MAX_DRAWS);
         let parts = splits::all_of_call(all_splits, call, service);
-        let of_part = |split| match self.is_active.get() {
-            false => Chances::sure(Selection::all(views.len())),
-            true => {
-                let mut chances = state.with_view(call, split, &service.interface, |view| {
-                    state.set.chances(view, &views, max)
-                });
-                chances.each(|selection| state.apply_subsets(split, &views, selection));
-                chances
+        let chances_of = |split: Option<&Split>| {
+            let mut chances = state.with_view(call, split, &service.interface, |view| {
+                state.set.chances(view, &views, max)
+            });
+            chances.each(|selection| state.apply_subsets(split, &views, selection));
+            chances
+        };
+        let of_part = |split: Option<&Split>| {
+            if !self.is_active.get() {
+                return Chances::sure(Selection::all(views.len()));
             }
+            let chances = chances_of(split);
+            let is_weightless = chances.all().iter().all(|it| state.is_weightless(&it.selection));
+            let Some(step) = split.and_then(splits::without_weight).filter(|_| is_weightless)
+            else {
+                return chances;
+            };
+            let mut others = chances_of(None);
+            if !others.all().iter().any(|it| state.takes_calls(&it.selection)) {
+                return chances;
+            }
+            others.each(|selection| selection.steps.insert(0, step.clone()));
+            others
         };
         let mut by_split = Vec::new();
         for (percent, split) in parts {
@@ -76,7 +93,15 @@ impl Rules {
             member: placed.member.clone(),
             full_weight: placed.endpoint.weight,
             removed_by: chances.removal(index).map(|it| it.to_string()),
+            is_switched_off: false,
             kept_percent: chances.kept_percent(index),
+        });
+        let switched_off = state.switched_off.iter().map(|placed| ExplainedMember {
+            member: placed.member.clone(),
+            full_weight: placed.endpoint.weight,
+            removed_by: None,
+            is_switched_off: true,
+            kept_percent: 0.0,
         });
         let allowed = |selection: &Selection| {
             self.is_active.get().then(|| Rc::new(allowed_of(&state, selection)))
@@ -86,7 +111,7 @@ impl Rules {
         steps.extend(drawn.into_iter().flat_map(|drawn| drawn.selection.steps));
         Explained {
             ways: ways.collect(),
-            members: members.collect(),
+            members: members.chain(switched_off).collect(),
             steps,
             draws,
             configurators: state.configurators.iter().map(|it| it.name().to_string()).collect(),

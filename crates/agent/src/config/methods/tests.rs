@@ -55,6 +55,9 @@ fn what_makes_no_sense_is_refused_with_its_place() {
         ("breaker = true\nbreaker_open_ms = 60000", "longer than breaker_max_open_ms"),
         ("breaker = true\nbreaker_probes = 0", "breaker_probes: 0 is out of range"),
         ("rate_limit = 5\nnames = []", "names"),
+        ("rate_limit = 5\nnames = ['a', '*port']", "names: \"*port\" matches no method"),
+        ("rate_limit = 5\nnames = ['a*b']", "names: \"a*b\" matches no method"),
+        ("rate_limit = 5\nnames = ['a**']", "names: \"a**\" matches no method"),
         ("rate_limit = 5\nrate_limits = 5", "did you mean \"rate_limit\"?"),
         ("rate_limit = 5\n[[defaults.method]]\nnames = ['a']\nrate_limit = 1", "never applies"),
     ] {

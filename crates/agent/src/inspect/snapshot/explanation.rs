@@ -37,7 +37,7 @@ pub struct StepSnapshot {
     /// The rule, and which part of it.
     pub rule: String,
     /// `kept`, `ignored`, `other-calls`, `off`, `nobody`, `banned`, `drawn`, `not-drawn`,
-    /// `detour` or `configured`.
+    /// `weightless`, `detour` or `configured`.
     pub effect: String,
     /// The same in a sentence.
     pub why: String,
