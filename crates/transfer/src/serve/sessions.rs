@@ -4,11 +4,12 @@
 //! own, so that a line costs no lock, no look into the table and no shared count.
 //!
 //! Invariants:
-//! - There are never more transfers, nor more callers in all of them, than was said.
+//! - There are never more open transfers, nor more callers in all of them, than was said. One that
+//!   was closed holds no place.
 //! - A transfer that was closed or forgotten answers no request any more.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,10 @@ use crate::{Reader, Source, TransferError};
 /// How many transfers a thread keeps to itself; each has a reader, which holds two blocks of 256
 /// KiB.
 const HELD: usize = 16;
+
+/// How many closed transfers are remembered for clients that did not get the answer; those ask
+/// again within seconds. A client whose transfer is forgotten opens another one.
+const MAX_CLOSED: usize = 4096;
 
 /// How many a server takes, and how long it remembers those that nobody uses.
 #[derive(Clone, Copy, Debug)]
@@ -47,19 +52,19 @@ pub(crate) struct Sessions {
 
 #[derive(Debug, Default)]
 struct Table {
-    entries: HashMap<u64, SessionSlot>,
+    open: HashMap<u64, Arc<TransferSession>>,
+    /// The oldest is in front.
+    closed: VecDeque<ClosedSession>,
     n_opened: u64,
     n_callers: usize,
 }
 
+/// Kept for a while for those who did not get the answer.
 #[derive(Debug)]
-enum SessionSlot {
-    Open(Arc<TransferSession>),
-    /// Kept for a while for those who did not get the answer.
-    Closed {
-        totals: Totals,
-        at: u64,
-    },
+struct ClosedSession {
+    number: u64,
+    totals: Totals,
+    at: u64,
 }
 
 /// One transfer.
@@ -94,8 +99,7 @@ impl Sessions {
 
     /// How many transfers are open.
     pub(crate) fn n_open(&self) -> usize {
-        let table = self.table();
-        table.entries.values().filter(|entry| matches!(entry, SessionSlot::Open(_))).count()
+        self.table().open.len()
     }
 
     /// Begins a transfer and returns its number. `begin` may block.
@@ -115,13 +119,13 @@ impl Sessions {
         let last_used = AtomicU64::new(self.now());
         let session =
             TransferSession { number, hand_out, last_used, is_over: AtomicBool::new(false) };
-        table.entries.insert(number, SessionSlot::Open(Arc::new(session)));
+        table.open.insert(number, Arc::new(session));
         Ok(number)
     }
 
     fn check_room(&self, table: &Table, n_callers: usize) -> Result<(), TransferError> {
         let Limits { transfers, callers, .. } = self.limits;
-        if transfers <= table.entries.len() {
+        if transfers <= table.open.len() {
             return Err(TransferError::TooManyTransfers { what: "transfers", max: transfers });
         }
         if callers < table.n_callers.saturating_add(n_callers) {
@@ -133,13 +137,16 @@ impl Sessions {
     /// Ends a transfer; the same again gives the same answer, for a while.
     pub(crate) fn close(&self, number: u64) -> Result<Totals, TransferError> {
         let mut table = self.table();
-        let totals = match table.entries.get(&number) {
-            None => return Err(TransferError::UnknownSession { session: number }),
-            Some(SessionSlot::Closed { totals, .. }) => return Ok(*totals),
-            Some(SessionSlot::Open(session)) => session.hand_out.totals(),
+        let Some(session) = table.end(number) else {
+            let closed = table.closed.iter().find(|closed| closed.number == number);
+            let unknown = TransferError::UnknownSession { session: number };
+            return closed.map(|closed| closed.totals).ok_or(unknown);
         };
-        table.end(number);
-        table.entries.insert(number, SessionSlot::Closed { totals, at: self.now() });
+        let totals = session.hand_out.totals();
+        if table.closed.len() == MAX_CLOSED {
+            table.closed.pop_front();
+        }
+        table.closed.push_back(ClosedSession { number, totals, at: self.now() });
         drop(table);
         let_go();
         Ok(totals)
@@ -158,22 +165,19 @@ impl Sessions {
         let mut table = self.table();
         let is_late = |last: u64| self.limits.idle < now.saturating_sub(last);
         let late: Vec<u64> = table
-            .entries
+            .open
             .iter()
-            .filter(|(_, entry)| match entry {
-                SessionSlot::Open(session) => is_late(session.last_used.load(Ordering::Relaxed)),
-                SessionSlot::Closed { at, .. } => is_late(*at),
-            })
+            .filter(|(_, session)| is_late(session.last_used.load(Ordering::Relaxed)))
             .map(|(number, _)| *number)
             .collect();
         for number in late {
-            if table.end(number) {
-                tracing::info!(
-                    transfer = format!("{number:016x}"),
-                    "forgotten: nobody asked for a line for too long"
-                );
-            }
+            table.end(number);
+            tracing::info!(
+                transfer = format!("{number:016x}"),
+                "forgotten: nobody asked for a line for too long"
+            );
         }
+        while table.closed.pop_front_if(|closed| is_late(closed.at)).is_some() {}
         drop(table);
         let_go();
     }
@@ -214,10 +218,8 @@ impl Sessions {
     }
 
     fn find(&self, number: u64) -> Result<Arc<TransferSession>, TransferError> {
-        match self.table().entries.get(&number) {
-            Some(SessionSlot::Open(session)) => Ok(Arc::clone(session)),
-            _ => Err(TransferError::UnknownSession { session: number }),
-        }
+        let session = self.table().open.get(&number).map(Arc::clone);
+        session.ok_or(TransferError::UnknownSession { session: number })
     }
 
     fn now(&self) -> u64 {
@@ -231,22 +233,20 @@ impl Sessions {
 
 impl Drop for Sessions {
     fn drop(&mut self) {
-        for entry in self.table().entries.values() {
-            if let SessionSlot::Open(session) = entry {
-                session.is_over.store(true, Ordering::Relaxed);
-            }
+        for session in self.table().open.values() {
+            session.is_over.store(true, Ordering::Relaxed);
         }
         let_go();
     }
 }
 
 impl Table {
-    /// Takes out an entry; whether it was an open transfer.
-    fn end(&mut self, number: u64) -> bool {
-        let Some(SessionSlot::Open(session)) = self.entries.remove(&number) else { return false };
+    /// Takes an open transfer out.
+    fn end(&mut self, number: u64) -> Option<Arc<TransferSession>> {
+        let session = self.open.remove(&number)?;
         session.is_over.store(true, Ordering::Relaxed);
         self.n_callers = self.n_callers.saturating_sub(session.hand_out.n_callers());
-        true
+        Some(session)
     }
 }
 
@@ -271,5 +271,59 @@ impl Held {
     fn answer(&mut self, ask: Ask, out: &mut BytesMut) -> Result<(), TransferError> {
         self.session.hand_out.answer(ask, &mut self.reader)?.encode(out);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line_step::Unchanged;
+
+    fn sessions(folder: &tempfile::TempDir, transfers: usize) -> Arc<Sessions> {
+        let path = folder.path().join("source");
+        std::fs::write(&path, "a\r\nb\r\n").unwrap();
+        let limits = Limits { transfers, callers: 10, idle: 5 };
+        Sessions::new(Source::open(&path).unwrap(), limits)
+    }
+
+    fn open(sessions: &Sessions) -> Result<u64, TransferError> {
+        let begin = || HandOut::new(Arc::clone(sessions.source()), &Unchanged, 0, 1);
+        sessions.open(1, begin)
+    }
+
+    #[test]
+    fn a_closed_transfer_holds_no_place_and_is_remembered_for_a_while() {
+        let folder = tempfile::tempdir().unwrap();
+        let sessions = sessions(&folder, 1);
+        let first = open(&sessions).unwrap();
+        let error = open(&sessions).unwrap_err();
+        assert!(matches!(error, TransferError::TooManyTransfers { max: 1, .. }), "{error}");
+        let totals = sessions.close(first).unwrap();
+        let second = open(&sessions).unwrap();
+        assert_eq!(sessions.close(first).unwrap(), totals);
+        (0..5).for_each(|_| sessions.tick());
+        assert_eq!(sessions.close(first).unwrap(), totals);
+        assert_eq!(sessions.n_open(), 1);
+        sessions.tick();
+        for number in [first, second] {
+            let error = sessions.close(number).unwrap_err();
+            assert!(matches!(error, TransferError::UnknownSession { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn of_closed_transfers_the_oldest_are_forgotten_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let sessions = sessions(&folder, 1);
+        let numbers: Vec<u64> = (0..=MAX_CLOSED)
+            .map(|_| {
+                let number = open(&sessions).unwrap();
+                sessions.close(number).unwrap();
+                number
+            })
+            .collect();
+        assert!(sessions.close(numbers[0]).is_err());
+        assert!(numbers[1..].iter().all(|number| sessions.close(*number).is_ok()));
+        assert_eq!(sessions.table().closed.len(), MAX_CLOSED);
     }
 }
