@@ -73,6 +73,15 @@ pub(crate) fn plain_address(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// Reads the `HOST:PORT` of a server, which is never a Unix socket.
+pub(crate) fn server_address(text: &str) -> Result<String, String> {
+    let text = plain_address(text)?;
+    match wire::address::split(&text) {
+        Ok(_) => Ok(text),
+        Err(error) => Err(format!("{error}; write HOST:PORT")),
+    }
+}
+
 /// A folder that is there.
 fn folder(path: PathBuf) -> Result<PathBuf, &'static str> {
     match path.is_dir() {

@@ -115,6 +115,12 @@ pub enum TransferError {
         /// What the server says.
         text: String,
     },
+    /// The server refuses for now.
+    #[error("the server refuses: {text}")]
+    Busy {
+        /// What the server says.
+        text: String,
+    },
     /// The server has not answered for so long that it is given up.
     #[error("no answer from {address} for {} s: {reason}", waited.as_secs())]
     NoAnswer {
@@ -128,12 +134,21 @@ pub enum TransferError {
     /// The server's source is another one than when this transfer began.
     #[error(
         "the server's source has changed since this transfer began: its length, modification time \
-         or --lines differs"
+         or --lines differs; start over with --force"
     )]
     OtherSource,
     /// The transfer was told to end early.
     #[error("stopped")]
     Stopped,
+    /// The transfer was told twice to end while the disk was waited for.
+    #[error(
+        "stopped before the output was safely on the disk; {} may be complete, but was not renamed",
+        path.display()
+    )]
+    StoppedFinishing {
+        /// The partial output.
+        path: PathBuf,
+    },
     /// A thread or an event loop cannot be started, or has ended without a word.
     #[error("cannot run an event loop: {source}")]
     Runtime {
@@ -148,9 +163,36 @@ pub enum TransferError {
         /// The request's turn.
         turn: u64,
     },
+    /// The output would take the place of the file that its lines come from.
+    #[error("{} is the source itself; name another output", path.display())]
+    OutputIsSource {
+        /// The output.
+        path: PathBuf,
+    },
+    /// The output, or its partial name, stands for a file that has the served file's length and
+    /// time of change.
+    #[error(
+        "{} seems to be the file that the server serves: their lengths and modification times are \
+         the same; name another output",
+        path.display()
+    )]
+    OutputIsServed {
+        /// The file.
+        path: PathBuf,
+    },
     /// There is an output of that name already.
     #[error("{} exists already; replace it with --force", path.display())]
     OutputExists {
+        /// The output.
+        path: PathBuf,
+    },
+    /// There is an output of that name, and nothing partial that could be resumed.
+    #[error(
+        "{} exists already and nothing of it is left to resume: an earlier transfer may have \
+         completed it; compare it with its source by transfer verify, or replace it with --force",
+        path.display()
+    )]
+    NothingToResume {
         /// The output.
         path: PathBuf,
     },
@@ -168,7 +210,7 @@ pub enum TransferError {
         path: PathBuf,
     },
     /// The journal beside a partial output cannot be used.
-    #[error("{} cannot be resumed from: {rule}", path.display())]
+    #[error("{} cannot be resumed from: {rule}; start over with --force", path.display())]
     BadJournal {
         /// The journal.
         path: PathBuf,
@@ -189,7 +231,8 @@ pub enum TransferError {
     },
     /// A partial output's bytes are not those that its journal vouches for.
     #[error(
-        "{}: the first {len} bytes have checksum {found:016x}, its journal says {expected:016x}",
+        "{}: the first {len} bytes have checksum {found:016x}, its journal says {expected:016x}; \
+         start over with --force",
         path.display()
     )]
     PartialDamaged {
@@ -291,6 +334,52 @@ impl From<link::SetupError> for TransferError {
 }
 
 impl TransferError {
+    /// Whether the same transfer, resumed later or when the cause is mended, can go on from the
+    /// partial output that is left. Most errors without that remedy name their own.
+    #[must_use]
+    pub fn is_resumable(&self) -> bool {
+        match self {
+            Self::Io { .. }
+            | Self::UnknownSession { .. }
+            | Self::TooManyTransfers { .. }
+            | Self::Busy { .. }
+            | Self::BeingAnswered { .. }
+            | Self::NoAnswer { .. }
+            | Self::Stopped
+            | Self::StoppedFinishing { .. }
+            | Self::Runtime { .. }
+            | Self::WriterStopped => true,
+            Self::Setup(error) => {
+                matches!(**error, link::SetupError::Connect { .. } | link::SetupError::Thread(_))
+            }
+            Self::NotAFile { .. }
+            | Self::SourceChanged { .. }
+            | Self::LineTooLong { .. }
+            | Self::NoSuchLine { .. }
+            | Self::TooManyCallers { .. }
+            | Self::UnknownCaller { .. }
+            | Self::OutOfTurn { .. }
+            | Self::Call(_)
+            | Self::Refused { .. }
+            | Self::OtherSource
+            | Self::OutputIsSource { .. }
+            | Self::OutputIsServed { .. }
+            | Self::OutputExists { .. }
+            | Self::NothingToResume { .. }
+            | Self::PartialExists { .. }
+            | Self::OutputBusy { .. }
+            | Self::BadJournal { .. }
+            | Self::OtherTransfer { .. }
+            | Self::PartialDamaged { .. }
+            | Self::NoRoom { .. }
+            | Self::Incomplete { .. }
+            | Self::UnknownProcess { .. }
+            | Self::BadMessage { .. }
+            | Self::BadLength { .. }
+            | Self::Different { .. } => false,
+        }
+    }
+
     /// For `map_err`: an event loop that cannot be started.
     pub(crate) fn runtime(source: io::Error) -> Self {
         Self::Runtime { source: Arc::new(source) }

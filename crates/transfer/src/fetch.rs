@@ -21,6 +21,7 @@ use link::{Client, ClientConfig, Compression, Connections, Traffic, TrafficTotal
 use tokio::runtime::{Builder, LocalOptions};
 
 use crate::TransferError;
+use crate::checksum::Totals;
 use crate::handout::MAX_CALLERS;
 use crate::journal::Subject;
 use crate::line_step::LineStep;
@@ -148,8 +149,12 @@ pub struct Fetched {
     pub took: Duration,
 }
 
-/// Fetches a file, until it is complete or `stop` is ready. Blocks the calling thread, which must
+/// Fetches a file, until it is complete or `stop` returns. Blocks the calling thread, which must
 /// not be one of a runtime's. `progress` is told how far it is, about once a second.
+///
+/// `stop` waits for the next wish to stop, and is dropped and called again. Once all lines have
+/// come, only the disk is waited for; the first wish then changes nothing, and the second one ends
+/// the wait.
 ///
 /// # Errors
 /// The output is there already, the server cannot be reached or refuses, the disk is full, or what
@@ -157,40 +162,64 @@ pub struct Fetched {
 /// for resuming.
 pub fn fetch(
     options: &FetchOptions,
-    stop: impl Future<Output = ()>,
+    mut stop: impl AsyncFnMut(),
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Fetched, TransferError> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())
         .map_err(TransferError::runtime)?;
-    runtime.block_on(async {
+    let fetched = runtime.block_on(async {
         let start = Instant::now();
         let traffic = Arc::new(Traffic::default());
-        let config = ClientConfig {
-            name: "dubmesh-transfer".to_owned(),
-            connections: Connections::Fixed(1),
-            timeout: None,
-            traffic: Some(Arc::clone(&traffic)),
-            compression: options.compression,
-            max_backoff: MAX_BACKOFF,
-            ..ClientConfig::default()
-        };
+        let config = config(options, &traffic);
         options.n_callers()?;
         options.output.check()?;
         let client = Client::connect_with(&options.address, config.clone()).await?;
         let control = Control::new(&client, options.address.clone(), options.patience);
-        let mut stop = std::pin::pin!(stop);
-        let fetched = tokio::select! {
-            fetched = transfer(options, &config, &control, progress) => fetched,
-            () = &mut stop => Err(TransferError::Stopped),
+        let moved = tokio::select! {
+            moved = transfer(options, &config, &control, progress) => moved,
+            () = stop() => Err(TransferError::Stopped),
+        };
+        let fetched = match moved {
+            Ok(moved) => finish(moved, &mut stop).await,
+            Err(error) => {
+                control.abandon().await;
+                Err(error)
+            }
         };
         client.close(CLOSE_GRACE).await;
         let took = start.elapsed();
         // Also connections that were broken off are dropped by now, and counted.
         drop((client, control));
         fetched.map(|fetched| Fetched { took, traffic: traffic.totals(), ..fetched })
-    })
+    });
+    if let Err(TransferError::StoppedFinishing { .. }) = fetched {
+        runtime.shutdown_background(); // else it would wait for the disk
+    }
+    fetched
+}
+
+fn config(options: &FetchOptions, traffic: &Arc<Traffic>) -> ClientConfig {
+    let defaults = ClientConfig::default();
+    ClientConfig {
+        name: "dubmesh-transfer".to_owned(),
+        connections: Connections::Fixed(1),
+        timeout: None,
+        traffic: Some(Arc::clone(traffic)),
+        compression: options.compression,
+        connect_timeout: defaults.connect_timeout.min(options.patience),
+        max_backoff: MAX_BACKOFF,
+        ..defaults
+    }
+}
+
+/// All lines have come, and the server has said what they add up to.
+struct Moved {
+    writer: Writer,
+    expected: Totals,
+    resumed: u64,
+    restarts: u64,
 }
 
 /// Everything between the first connection and the last. Dropped, it leaves a partial output that
@@ -200,7 +229,7 @@ async fn transfer(
     config: &ClientConfig,
     control: &Control,
     progress: &mut dyn FnMut(&Progress),
-) -> Result<Fetched, TransferError> {
+) -> Result<Moved, TransferError> {
     let source = control.look(0).await?.source;
     let (output, subject, room) = (options.output.clone(), options.subject(source), options.writer);
     let writer = blocking(move || Writer::open(output, subject, room)).await?;
@@ -208,7 +237,7 @@ async fn transfer(
     let (server, step) = options.steps();
     let callers = options.n_callers()?;
     let mut restarts = 0;
-    let expected = loop {
+    loop {
         let first = writer.totals().lines;
         let opened = control.open(Open { first, callers, step: server }).await?;
         if opened.source != source {
@@ -232,13 +261,28 @@ async fn transfer(
         match closed {
             Ok(totals) => {
                 let before = control.before(Before { lines: first, step: server }).await?;
-                break before.plus(totals);
+                let expected = before.plus(totals);
+                return Ok(Moved { writer, expected, resumed, restarts });
             }
             Err(TransferError::UnknownSession { .. }) => restarts += 1,
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// Compares, and gives the output its name.
+async fn finish(moved: Moved, stop: &mut impl AsyncFnMut()) -> Result<Fetched, TransferError> {
+    let Moved { writer, expected, resumed, restarts } = moved;
+    let path = writer.partial().to_owned();
+    let finishing = blocking(move || writer.finish(expected));
+    let insisted = async {
+        stop().await;
+        stop().await;
     };
-    let written = blocking(move || writer.finish(expected)).await?;
+    let written = tokio::select! {
+        written = finishing => written?,
+        () = insisted => return Err(TransferError::StoppedFinishing { path }),
+    };
     let (took, traffic) = Default::default();
     Ok(Fetched { written, resumed, restarts, took, traffic })
 }

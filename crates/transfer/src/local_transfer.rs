@@ -14,7 +14,7 @@ use crate::{Reader, Source, TransferError};
 /// be found again. Returns the number of lines.
 ///
 /// # Errors
-/// What reading and writing can end with.
+/// [`TransferError::OutputIsSource`], or what reading and writing can end with.
 pub fn local(
     source: &Path,
     output: &Path,
@@ -25,6 +25,10 @@ pub fn local(
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);
     let file = options.open(output).map_err(TransferError::io("create", output))?;
+    let found = file.metadata().map_err(TransferError::io("look at", output))?;
+    if reader.source().is(&found)? {
+        return Err(TransferError::OutputIsSource { path: output.to_owned() });
+    }
     let mut out = Vec::new();
     let (mut number, mut offset) = (0, 0);
     loop {
@@ -66,6 +70,20 @@ mod tests {
                 let verified = verify(&source, &output, ends, step, &mut |_| {}).unwrap();
                 assert_eq!(verified.lines, count);
             }
+        }
+    }
+    #[test]
+    fn the_source_is_never_its_own_output() {
+        let folder = tempfile::tempdir().unwrap();
+        let [source, link, hard_link] =
+            ["source", "link", "hard_link"].map(|name| folder.path().join(name));
+        std::fs::write(&source, "abc\r\nd\r\n").unwrap();
+        std::os::unix::fs::symlink(&source, &link).unwrap();
+        std::fs::hard_link(&source, &hard_link).unwrap();
+        for output in [&source, &folder.path().join("./source"), &link, &hard_link] {
+            let error = local(&source, output, LineEnds::Crlf, &Contest).unwrap_err();
+            assert!(matches!(error, TransferError::OutputIsSource { .. }), "{error}");
+            assert_eq!(std::fs::read(&source).unwrap(), b"abc\r\nd\r\n");
         }
     }
 }

@@ -5,8 +5,11 @@
 //! - The output's own name never stands for anything but a whole, checked output.
 //! - The journal is written only after the bytes that it vouches for have been synchronized.
 //! - Two processes never write one partial output: it is locked.
+//! - Only with `force` is a file cut off that has bytes and no journal: it may be somebody else's.
+//!   Where there are journals, there is one before the first byte.
+//! - What seems to be the server's file, and what a symbolic link points to, is never written to.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -15,9 +18,9 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::TransferError;
 use crate::checksum::{Digest, Totals};
 use crate::journal::{Journal, Subject};
+use crate::{Identity, TransferError};
 
 /// What to do about files that are there already, and how safe the output has to be.
 #[derive(Clone, Debug)]
@@ -49,19 +52,28 @@ impl OutputOptions {
     ///
     /// # Errors
     /// [`TransferError::NotAFile`], [`TransferError::OutputExists`],
-    /// [`TransferError::PartialExists`], or that there is no such folder.
+    /// [`TransferError::NothingToResume`], [`TransferError::PartialExists`], or that there is no
+    /// such folder.
     pub fn check(&self) -> Result<(), TransferError> {
         if self.path.is_dir() {
             return Err(TransferError::NotAFile { path: self.path.clone() });
         }
-        if !self.force && exists(&self.path)? {
-            return Err(TransferError::OutputExists { path: self.path.clone() });
-        }
         let partial = self.path.with_added_extension("partial");
-        if !self.force && !self.resume && exists(&partial)? {
-            return Err(TransferError::PartialExists { path: partial });
+        let found = look_at(&partial)?;
+        if !self.force && exists(&self.path)? {
+            let path = self.path.clone();
+            return Err(match self.resume && found.is_none() {
+                true => TransferError::NothingToResume { path },
+                false => TransferError::OutputExists { path },
+            });
         }
-        Ok(())
+        match found {
+            Some(found) if !found.is_file() => Err(TransferError::NotAFile { path: partial }),
+            Some(_) if !self.force && !self.resume => {
+                Err(TransferError::PartialExists { path: partial })
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -99,8 +111,11 @@ impl Output {
         let partial = options.path.with_added_extension("partial");
         let journal = partial.with_added_extension("journal");
         options.check()?;
+        for path in [&options.path, &partial] {
+            check_is_not_served(path, subject.source)?;
+        }
         let found = exists(&partial)?;
-        let file = OpenOptions::new()
+        let file = wire::file::without_links()
             .read(true)
             .write(true)
             .create(true)
@@ -116,7 +131,11 @@ impl Output {
                 return Err(TransferError::io("lock", &partial)(error));
             }
         }
-        let state = if found && options.resume { Journal::load(&journal)? } else { None };
+        let found_len = file.metadata().map_err(TransferError::io("look at", &partial))?.len();
+        let state = match found && options.resume {
+            true => found_state(&journal, found_len)?,
+            false => None,
+        };
         let (len, digest, totals) = match state {
             Some(state) => {
                 check_subject(&partial, &state.subject, &subject)?;
@@ -124,8 +143,7 @@ impl Output {
             }
             None => Default::default(),
         };
-        let longer = file.metadata().map_err(TransferError::io("look at", &partial))?.len() > len;
-        if longer {
+        if len < found_len {
             file.set_len(len).map_err(TransferError::io("shorten", &partial))?;
         }
         if len == 0 {
@@ -142,6 +160,9 @@ impl Output {
             checkpoints: None,
             last_checkpoint: Instant::now(),
         };
+        if len == 0 && output.options.checkpoint.is_some() {
+            output.state(totals).store(&output.journal)?; // now the partial output is ours
+        }
         Ok((output, totals))
     }
 
@@ -256,6 +277,43 @@ impl Output {
     }
 }
 
+/// What is there, links not followed; `None` for nothing.
+fn look_at(path: &Path) -> Result<Option<Metadata>, TransferError> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(TransferError::io("look at", path)(error)),
+    }
+}
+
+/// A server on this machine may serve the very file that is about to be replaced. Nobody can ask
+/// whether it does, but two files hardly have the same length and time of change. An empty one is
+/// no loss.
+fn check_is_not_served(path: &Path, source: Identity) -> Result<(), TransferError> {
+    let found = look_at(path)?.filter(|found| found.is_file() && 0 < found.len());
+    match found.is_some_and(|found| Identity::of(&found, source.ends) == source) {
+        true => Err(TransferError::OutputIsServed { path: path.to_owned() }),
+        false => Ok(()),
+    }
+}
+
+/// What the journal of a partial output of `len` bytes vouches for; `None` if that is nothing.
+fn found_state(journal: &Path, len: u64) -> Result<Option<Journal>, TransferError> {
+    match Journal::load(journal)? {
+        Some(state) => Ok(Some(state).filter(|state| 0 < state.len)),
+        None if len == 0 => Ok(None),
+        None => Err(TransferError::BadJournal { path: journal.to_owned(), rule: "it is missing" }),
+    }
+}
+
+#[cfg(test)]
+impl Output {
+    /// The same onto another file, such as a device that is full.
+    pub(crate) fn onto(self, file: File) -> Self {
+        Self { file: Arc::new(file), ..self }
+    }
+}
+
 fn exists(path: &Path) -> Result<bool, TransferError> {
     path.try_exists().map_err(TransferError::io("look at", path))
 }
@@ -280,7 +338,7 @@ fn check_subject(partial: &Path, old: &Subject, new: &Subject) -> Result<(), Tra
         return Err(differs("the processing step", old.step.clone(), new.step.clone()));
     }
     if old.source != new.source {
-        let text = |it: crate::Identity| {
+        let text = |it: Identity| {
             format!(
                 "of {} bytes, changed {}.{:09} s after 1970, served with --lines {}",
                 it.len,

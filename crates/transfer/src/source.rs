@@ -52,7 +52,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    fn of(metadata: &Metadata, ends: LineEnds) -> Self {
+    pub(crate) fn of(metadata: &Metadata, ends: LineEnds) -> Self {
         let seconds = i128::from(metadata.mtime());
         Self {
             len: metadata.len(),
@@ -188,6 +188,15 @@ impl Source {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether this is the same file, by whatever name.
+    ///
+    /// # Errors
+    /// What the operating system says of the source.
+    pub(crate) fn is(&self, other: &Metadata) -> Result<bool, TransferError> {
+        let found = self.file.metadata().map_err(TransferError::io("look at", &self.path))?;
+        Ok((found.dev(), found.ino()) == (other.dev(), other.ino()))
     }
 
     /// What the file was when it was opened.

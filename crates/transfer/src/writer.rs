@@ -11,6 +11,7 @@
 //! - The first failure ends everything: who waits for room is woken and told.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -67,6 +68,7 @@ pub struct Written {
 /// See the module.
 #[derive(Debug)]
 pub struct Writer {
+    partial: PathBuf,
     shared: Arc<WriterState>,
     batches: Sender<Message>,
     thread: Option<JoinHandle<Result<Option<Written>, TransferError>>>,
@@ -128,6 +130,15 @@ impl Writer {
     ) -> Result<Self, TransferError> {
         let ends = subject.source.ends;
         let (output, totals) = Output::open(output, subject)?;
+        Self::start(output, totals, ends, options)
+    }
+
+    fn start(
+        output: Output,
+        totals: Totals,
+        ends: LineEnds,
+        options: WriterOptions,
+    ) -> Result<Self, TransferError> {
         let window = options.window.max(1).next_power_of_two();
         let shared = Arc::new(WriterState {
             ends,
@@ -156,7 +167,7 @@ impl Writer {
             .name("transfer-write".to_owned())
             .spawn(move || work.run(&received))
             .map_err(TransferError::io("start a thread for", &partial))?;
-        Ok(Self { shared, batches, thread: Some(thread) })
+        Ok(Self { partial, shared, batches, thread: Some(thread) })
     }
 
     /// A lane for one receiving thread, whose lines go through `step`.
@@ -168,6 +179,12 @@ impl Writer {
             batch: Batch::new(),
             step,
         }
+    }
+
+    /// The output's name until it is whole and checked.
+    #[must_use]
+    pub fn partial(&self) -> &Path {
+        &self.partial
     }
 
     /// What has been written, from the first line on, as the server sent it. A transfer that is

@@ -1,5 +1,5 @@
 //! Files that are read while a process serves: whole, within a limit, and never for longer than
-//! somebody can wait.
+//! somebody can wait. And how to open a file to write it that must not be another one.
 //!
 //! Invariants:
 //! - To open one never waits: [`read`] refuses a pipe or a device.
@@ -29,6 +29,14 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 pub fn open(path: &Path) -> io::Result<File> {
     // Without this flag a pipe is only open once somebody writes into it.
     OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)
+}
+
+/// Options that open no symbolic link: what it points to may be somebody else's file.
+#[must_use]
+pub fn without_links() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags(OFlag::O_NOFOLLOW.bits());
+    options
 }
 
 /// Reads a whole file of at most `max_len` bytes. It blocks for as long as the file system takes.

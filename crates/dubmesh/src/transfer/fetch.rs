@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use transfer::{
     Compression, FetchOptions, Fetched, LineStep, OutputOptions, Progress, TrafficTotals,
     TransferError,
@@ -18,7 +18,7 @@ use super::meter::{ProgressLine, Usage, bytes, usage};
 use crate::Exit;
 use crate::duration::duration;
 use crate::output;
-use crate::service_location::plain_address;
+use crate::service_location::server_address;
 
 /// What stands below the options in `--help`.
 pub(super) const HELP: &str = "\
@@ -28,7 +28,8 @@ interrupted transfer there is the partial file, and a journal of what is safely
 on the disk; --resume continues from there. If the server goes away, the client
 waits for it. On a terminal, standard error shows the progress.
 
-On SIGTERM and SIGINT it keeps what has arrived for --resume, and ends.
+On SIGTERM and SIGINT it keeps what has arrived for --resume, and ends. If all
+lines have arrived, it waits for the disk first; a second signal ends that.
 
 Examples:
   dubmesh transfer fetch 127.0.0.1:7700 --output copy.txt
@@ -46,7 +47,7 @@ Exit status:
 #[derive(Args, Debug)]
 pub(super) struct FetchArgs {
     /// The server
-    #[arg(value_name = "HOST:PORT", value_parser = plain_address)]
+    #[arg(value_name = "HOST:PORT", value_parser = server_address)]
     address: String,
     /// Where the lines go
     #[arg(long, short, value_name = "FILE")]
@@ -139,7 +140,8 @@ pub(super) fn fetch(args: &FetchArgs) -> Exit {
             line.update(progress.offset, progress.source_len, &what);
         }
     };
-    let fetched = transfer::fetch(&args.options(), stopped(), &mut show);
+    let mut signals = None;
+    let fetched = transfer::fetch(&args.options(), async || stopped(&mut signals).await, &mut show);
     drop(line);
     match fetched {
         Ok(fetched) => {
@@ -156,14 +158,7 @@ pub(super) fn fetch(args: &FetchArgs) -> Exit {
 /// The error, and what is left of the output.
 fn explained(args: &FetchArgs, error: &TransferError) -> String {
     let partial = args.output.with_added_extension("partial");
-    let begun = !matches!(
-        error,
-        TransferError::PartialExists { .. }
-            | TransferError::OutputExists { .. }
-            | TransferError::OutputBusy { .. }
-            | TransferError::Incomplete { .. }
-    );
-    match begun && partial.with_added_extension("journal").exists() {
+    match error.is_resumable() && partial.with_added_extension("journal").exists() {
         true => {
             format!("{error}; what has arrived is in {}; continue with --resume", partial.display())
         }
@@ -171,23 +166,44 @@ fn explained(args: &FetchArgs, error: &TransferError) -> String {
     }
 }
 
-/// Ready when a signal asks the process to end.
-async fn stopped() {
-    let watch = || -> io::Result<_> {
-        // Watched, it kills nobody, and a file over the limit is an error of the write.
-        let too_long = signal(SignalKind::from_raw(SIGXFSZ))?;
-        Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, too_long))
-    };
-    match watch() {
-        Ok((mut terminate, mut interrupt, _too_long)) => {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
+/// The signals that ask the process to end.
+struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+    /// Watched, it kills nobody, and a file over the limit is an error of the write.
+    _too_long: Signal,
+}
+
+impl StopSignals {
+    fn watch() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            _too_long: signal(SignalKind::from_raw(SIGXFSZ))?,
+        })
+    }
+
+    /// Ready with the next one.
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
         }
+    }
+}
+
+/// Ready with the next signal. They are watched from the first call on, which comes on a runtime.
+async fn stopped(signals: &mut Option<io::Result<StopSignals>>) {
+    let is_first = signals.is_none();
+    match signals.get_or_insert_with(StopSignals::watch) {
+        Ok(signals) => signals.next().await,
         Err(error) => {
             // A signal then ends the process at once, as it does by itself.
-            output::say(format_args!("dubmesh transfer fetch: cannot watch for signals: {error}"));
+            if is_first {
+                output::say(format_args!(
+                    "dubmesh transfer fetch: cannot watch for signals: {error}"
+                ));
+            }
             std::future::pending::<()>().await;
         }
     }

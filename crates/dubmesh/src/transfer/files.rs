@@ -141,6 +141,10 @@ pub(super) fn local(args: &LocalArgs) -> Exit {
         let len = std::fs::metadata(&args.output).map_or(0, |metadata| metadata.len());
         format!("{rows} lines, {} of output in {took:.2} s, {rate:.0} lines/s", bytes(len as f64))
     });
+    if let Err(error @ TransferError::OutputIsSource { .. }) = &told {
+        failed("local", error);
+        return Exit::Usage;
+    }
     end("local", told)
 }
 

@@ -300,8 +300,68 @@ fn what_cannot_be_done_is_told() {
         &["generate", "x", "--bytes", "many"],
         &["serve", "x", "--lines", "cr"],
         &["fetch", "x", "--output", "y", "--resume", "--force"],
+        &["fetch", "127.0.0.1", "--output", "y"],
+        &["fetch", "http://127.0.0.1:1", "--output", "y"],
+        &["fetch", "127.0.0.1:99999", "--output", "y"],
+        &["fetch", "unix:/tmp/x", "--output", "y"],
+        &["local", &source, &source],
     ] {
         assert_eq!(output(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+    succeed(&["local", &source, &to]);
+    assert_eq!(fs::read(&to).unwrap(), fs::read(&source).unwrap());
+}
+
+/// `--resume` is advised where it helps, and only there.
+#[test]
+fn resuming_is_advised_where_it_helps() {
+    let folder = SourceFolder::with_lines("20MB");
+    let (source, to) = (folder.path("source"), folder.path("output"));
+    let (server, address) = KilledAtEnd::server(&source, "127.0.0.1:0");
+    let fetch = ["fetch", &address, "--output", &to];
+    let resume = [&fetch[..], &["--resume"]].concat();
+    let mut client = KilledAtEnd::start(transfer(
+        &[&fetch[..], &["--connections", "1", "--callers", "1"]].concat(),
+    ));
+    client.wait_until(|| 0 < len(&format!("{to}.partial")));
+    client.signal("TERM");
+    assert_eq!(client.0.wait().unwrap().code(), Some(1));
+    let told = refused(&[&resume[..], &["--process", "contest"]].concat());
+    assert!(told.contains("start over with --force"), "{told}");
+    assert!(!told.contains("--resume"), "{told}");
+    drop(server);
+    let told = refused(&resume);
+    assert!(told.contains("cannot connect") && told.contains("continue with --resume"), "{told}");
+    let (_server, _) = KilledAtEnd::server(&source, &address);
+    succeed(&resume);
+    assert_eq!(fs::read(&to).unwrap(), fs::read(&source).unwrap());
+    let told = refused(&resume);
+    assert!(told.contains("an earlier transfer may have completed it"), "{told}");
+}
+
+/// Transfers that have ended, well or not, hold no place.
+#[test]
+fn the_limit_is_of_transfers_at_the_same_time() {
+    let folder = SourceFolder::with_lines("20MB");
+    let (_server, address) = KilledAtEnd::serving(&[
+        "serve",
+        &folder.path("source"),
+        "--listen",
+        "127.0.0.1:0",
+        "--max-transfers",
+        "1",
+    ]);
+    let to = folder.path("output");
+    let fetch = ["fetch", &address, "--output", &to, "--force"];
+    let slow = [&fetch[..], &["--connections", "1", "--callers", "1"]].concat();
+    let mut client = KilledAtEnd::start(transfer(&slow));
+    client.wait_until(|| 0 < len(&format!("{to}.partial")));
+    let told = refused(&["fetch", &address, "--output", &folder.path("other")]);
+    assert!(told.contains("the server has 1 transfers, which is its limit"), "{told}");
+    client.signal("TERM");
+    assert_eq!(client.0.wait().unwrap().code(), Some(1));
+    for _ in 0..2 {
+        succeed(&fetch);
     }
 }
 

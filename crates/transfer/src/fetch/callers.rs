@@ -188,7 +188,8 @@ pub(super) fn refused(refusal: Refusal, session: u64) -> TransferError {
     match refusal.code {
         Code::UnknownSession => TransferError::UnknownSession { session },
         Code::BeingAnswered => TransferError::BeingAnswered { caller: 0, turn: 0 },
-        Code::Failed | Code::Busy => TransferError::Refused { text: refusal.text },
+        Code::Failed => TransferError::Refused { text: refusal.text },
+        Code::Busy => TransferError::Busy { text: refusal.text },
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Invariant: whatever waits for the server ends when it has not answered for as long as was said.
 
+use std::cell::Cell;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
@@ -21,11 +22,17 @@ use crate::writer::Writer;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Shortest pause before a call that failed is made again; [`LOOK_EVERY`] is the longest.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Longest wait for the answer to one look: another look may have more luck.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the server has to hear that a transfer is given up. It finds out by itself, later.
+const ABANDON_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The methods, and how long they are tried.
 pub(super) struct Control {
     address: String,
     patience: Duration,
+    /// The session that was opened last, until it is closed.
+    session: Cell<Option<u64>>,
     open: Bound<Open, Opened, Refusal>,
     close: Bound<Close, Totals, Refusal>,
     before: Bound<Before, Totals, Refusal>,
@@ -37,6 +44,7 @@ impl Control {
         Self {
             address,
             patience,
+            session: Cell::new(None),
             open: client.bind(&OPEN),
             close: client.bind(&CLOSE),
             before: client.bind(&BEFORE),
@@ -45,11 +53,23 @@ impl Control {
     }
 
     pub(super) async fn open(&self, open: Open) -> Result<Opened, TransferError> {
-        self.while_alive(call(&self.open, open, 0)).await
+        let opened = self.while_alive(call(&self.open, open, 0)).await?;
+        self.session.set(Some(opened.session));
+        Ok(opened)
     }
 
     pub(super) async fn close(&self, close: Close) -> Result<Totals, TransferError> {
-        self.while_alive(call(&self.close, close, close.session)).await
+        let totals = self.while_alive(call(&self.close, close, close.session)).await?;
+        self.session.set(None);
+        Ok(totals)
+    }
+
+    /// Closes the session that is open, if the server is there: until it is closed or forgotten it
+    /// holds a place.
+    pub(super) async fn abandon(&self) {
+        if let Some(session) = self.session.take() {
+            let _ = self.close.call(Close { session }).timeout(ABANDON_TIMEOUT).await;
+        }
     }
 
     pub(super) async fn before(&self, before: Before) -> Result<Totals, TransferError> {
@@ -64,11 +84,11 @@ impl Control {
         let start = Instant::now();
         let mut backoff = Backoff::new(PAUSE, LOOK_EVERY);
         loop {
-            match self.look_once(session).await? {
+            match self.look_once(session, start).await? {
                 Ok(standing) => return Ok(standing),
                 Err(reason) => self.check_patience(start, reason)?,
             }
-            tokio::time::sleep(backoff.next_wait()).await;
+            tokio::time::sleep(backoff.next_wait().min(self.left(start))).await;
         }
     }
 
@@ -111,7 +131,7 @@ impl Control {
         let looking = async {
             loop {
                 tokio::time::sleep(LOOK_EVERY).await;
-                match self.look_once(session).await? {
+                match self.look_once(session, last).await? {
                     Ok(standing) => {
                         last = Instant::now();
                         tell(Some(standing), None);
@@ -129,15 +149,25 @@ impl Control {
         }
     }
 
-    /// One look; the inner error is one that passes.
-    async fn look_once(&self, session: u64) -> Result<Result<Standing, String>, TransferError> {
-        let timeout = self.patience.min(LOOK_EVERY * 5);
+    /// One look at a server that has answered `last`; the inner error is one that passes. It ends
+    /// with the patience, but a client that slept for long itself gives the server a fair chance.
+    async fn look_once(
+        &self,
+        session: u64,
+        last: Instant,
+    ) -> Result<Result<Standing, String>, TransferError> {
+        let timeout = self.left(last).min(LOOK_TIMEOUT).max(self.patience.min(LOOK_EVERY));
         match self.look.call(Look { session }).timeout(timeout).await {
             Ok(standing) => Ok(Ok(standing)),
             Err(CallError::Failed(failure)) if is_passing(&failure) => Ok(Err(failure.to_string())),
             Err(CallError::Failed(failure)) => Err(TransferError::Call(failure.into())),
             Err(CallError::Service(never)) => match never {},
         }
+    }
+
+    /// How much longer a server is waited for that has answered `last`.
+    fn left(&self, last: Instant) -> Duration {
+        self.patience.saturating_sub(last.elapsed())
     }
 
     fn check_patience(&self, last: Instant, reason: String) -> Result<(), TransferError> {

@@ -67,7 +67,7 @@ impl SourceFolder {
 }
 
 fn fetch_all(options: &FetchOptions) -> Result<Fetched, TransferError> {
-    fetch(options, std::future::pending(), &mut |_| {})
+    fetch(options, std::future::pending, &mut |_| {})
 }
 
 /// Runs a server on a thread of its own while something is done with it.
@@ -304,4 +304,107 @@ fn a_caller_that_panics_ends_its_round_and_nothing_else() {
     assert!(error.to_string().contains("panic"), "{error}");
     writer.leave().unwrap();
     assert!(!folder.path("output").exists() && folder.path("output.partial").exists());
+}
+
+/// Ready when the output has its full length. A short one is written when the transfer is
+/// finished, so that finishing has begun by then.
+async fn until_whole(folder: &SourceFolder) {
+    let len = |name: &str| std::fs::metadata(folder.path(name)).map_or(0, |found| found.len());
+    while len("output.partial") < len("source") && !folder.path("output").exists() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The output is complete: whoever asks for the end gets it, and not an error.
+#[test]
+fn a_wish_to_stop_while_the_output_is_finished_changes_nothing() {
+    let folder = SourceFolder::with_lines(100_000);
+    let serving = async {
+        let (path, options) = (folder.path("source"), ServeOptions::default());
+        let serving = Serving::start(&path, "127.0.0.1:0", options).await.unwrap();
+        (serving.local_addr(), serving)
+    };
+    while_serving(serving, |address| {
+        let options = folder.options(address);
+        let output = OutputOptions { sync: true, ..options.output };
+        let mut is_first = true;
+        let stop = async || {
+            // The first wish is dropped unheard, and the next one comes.
+            until_whole(&folder).await;
+            if !std::mem::take(&mut is_first) {
+                std::future::pending::<()>().await;
+            }
+        };
+        fetch(&FetchOptions { output, ..options }, stop, &mut |_| {}).unwrap();
+    });
+    folder.assert_whole();
+}
+
+#[test]
+fn whoever_insists_does_not_wait_for_the_disk() {
+    let folder = SourceFolder::with_lines(1000);
+    let source = Source::open(&folder.path("source")).unwrap().identity();
+    let subject = Subject { source, step: "none".to_owned() };
+    let output = OutputOptions::new(folder.path("output"));
+    let writer = Writer::open(output, subject, WriterOptions::default()).unwrap();
+    let (expected, resumed, restarts) = Default::default();
+    let moved = Moved { writer, expected, resumed, restarts };
+    let runtime = Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+    // The disk takes its time.
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let disk = runtime.spawn_blocking(move || wait.recv());
+    let error = runtime.block_on(finish(moved, &mut async || {})).unwrap_err();
+    assert!(matches!(error, TransferError::StoppedFinishing { .. }), "{error}");
+    drop(go_on);
+    runtime.block_on(disk).unwrap().unwrap_err();
+}
+
+/// A fetch that is stopped leaves no session behind that holds a place.
+#[test]
+fn a_stopped_fetch_closes_its_session() {
+    let folder = SourceFolder::with_lines(3_000_000);
+    let (end, ended) = std::sync::mpsc::channel();
+    let serving = async {
+        let (path, options) = (folder.path("source"), ServeOptions::default());
+        let serving = Serving::start(&path, "127.0.0.1:0", options).await.unwrap();
+        let address = serving.local_addr();
+        (address, EndOfServing { serving, end })
+    };
+    while_serving(serving, |address| {
+        let stop = async || {
+            while !folder.path("output.partial").exists() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let options = FetchOptions { callers: 1, ..folder.options(address) };
+        let error = fetch(&options, stop, &mut |_| {}).unwrap_err();
+        assert!(matches!(error, TransferError::Stopped), "{error}");
+    });
+    assert_eq!(ended.recv().unwrap(), 0, "transfers are open");
+}
+
+/// Tells how many transfers are open when a server ends.
+struct EndOfServing {
+    serving: Serving,
+    end: std::sync::mpsc::Sender<usize>,
+}
+
+impl Drop for EndOfServing {
+    fn drop(&mut self) {
+        self.end.send(self.serving.n_transfers()).unwrap();
+    }
+}
+
+/// One that accepts connections and says nothing, ever.
+#[test]
+fn a_server_that_never_greets_is_waited_for_as_long_as_was_said() {
+    let folder = SourceFolder::with_lines(1000);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let options = folder.options(silent.local_addr().unwrap());
+    let patience = Duration::from_millis(200);
+    let start = Instant::now();
+    let error = fetch_all(&FetchOptions { patience, ..options }).unwrap_err().to_string();
+    assert!(error.contains("cannot connect to ") && error.contains("within"), "{error}");
+    let took = start.elapsed();
+    assert!(patience <= took && took < ClientConfig::default().connect_timeout, "{took:?}");
 }

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::Identity;
 use crate::checksum::Sent;
+use crate::journal::Journal;
 use crate::line_step::{Contest, Unchanged};
 use crate::lines::LineEnds;
 
@@ -222,6 +223,65 @@ fn only_the_same_transfer_is_resumed() {
     assert!(matches!(resume(subject("none")), TransferError::BadJournal { .. }));
 }
 
+/// What has bytes and no journal may be somebody's file; killed before the first byte, a transfer
+/// begins again.
+#[test]
+fn a_file_that_is_not_ours_is_kept() {
+    let folder = OutputFolder::new();
+    std::fs::write(folder.path("out.partial"), "precious").unwrap();
+    let error = folder.resume().unwrap_err();
+    assert!(error.to_string().contains("it is missing; start over with --force"), "{error}");
+    assert_eq!(folder.read("out.partial"), "precious");
+
+    std::fs::remove_file(folder.path("out.partial")).unwrap();
+    std::fs::write(folder.path("precious"), "precious").unwrap();
+    std::os::unix::fs::symlink(folder.path("precious"), folder.path("out.partial")).unwrap();
+    for options in [
+        OutputOptions { resume: true, ..folder.options() },
+        OutputOptions { force: true, ..folder.options() },
+    ] {
+        let error = folder.open(options).unwrap_err();
+        assert!(matches!(error, TransferError::NotAFile { .. }), "{error}");
+        assert_eq!(folder.read("precious"), "precious");
+    }
+
+    std::fs::remove_file(folder.path("out.partial")).unwrap();
+    let writer = folder.open(folder.options()).unwrap();
+    assert_eq!(folder.names(), ["out.partial", "out.partial.journal", "precious"]);
+    let killed = OutputFolder::new();
+    std::fs::copy(folder.path("out.partial.journal"), killed.path("out.partial.journal")).unwrap();
+    std::fs::write(killed.path("out.partial"), text_of(0..3)).unwrap();
+    assert_eq!(killed.resume().unwrap().totals().lines, 0);
+    drop(writer);
+    assert_eq!(folder.names(), ["precious"]);
+}
+
+/// A server on this machine may serve the output, or the file in its partial place.
+#[test]
+fn a_file_that_is_served_is_kept() {
+    for name in ["out", "out.partial"] {
+        let folder = OutputFolder::new();
+        std::fs::write(folder.path(name), "a\r\n").unwrap();
+        let source = crate::Source::open(&folder.path(name)).unwrap().identity();
+        let subject = Subject { source, ..subject("none") };
+        let options = OutputOptions { force: true, ..folder.options() };
+        let error = Writer::open(options, subject, WriterOptions::default()).unwrap_err();
+        assert!(matches!(error, TransferError::OutputIsServed { .. }), "{error}");
+        assert_eq!((folder.names(), folder.read(name)), (vec![name.to_owned()], "a\r\n".into()));
+    }
+}
+
+#[test]
+fn a_complete_output_leaves_nothing_to_resume() {
+    let folder = OutputFolder::new();
+    folder.resume().unwrap().finish(Totals::default()).unwrap();
+    let error = folder.resume().unwrap_err();
+    assert!(matches!(error, TransferError::NothingToResume { .. }), "{error}");
+    std::fs::write(folder.path("out.partial"), "").unwrap();
+    let error = folder.resume().unwrap_err();
+    assert!(matches!(error, TransferError::OutputExists { .. }), "{error}");
+}
+
 /// Progress is recorded while the transfer goes on: what a killed process leaves can be resumed.
 #[test]
 fn progress_is_on_the_disk_before_the_end() {
@@ -231,7 +291,8 @@ fn progress_is_on_the_disk_before_the_end() {
     let mut lane = writer.lane(&Unchanged);
     let journal = folder.path("out.partial.journal");
     let mut number = 0;
-    while !journal.exists() {
+    // The first journal vouches for nothing.
+    while Journal::load(&journal).unwrap().unwrap().totals.lines == 0 {
         push(&mut lane, number).unwrap();
         number += 1;
     }
@@ -249,10 +310,10 @@ fn progress_is_on_the_disk_before_the_end() {
 #[test]
 fn a_full_disk_ends_the_transfer_and_wakes_those_who_wait() {
     let folder = OutputFolder::new();
-    std::os::unix::fs::symlink("/dev/full", folder.path("out.partial")).unwrap();
-    let options = OutputOptions { force: true, ..folder.options() };
+    let (output, totals) = Output::open(folder.options(), subject("none")).unwrap();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let small = WriterOptions { window: 1 << 14, budget: 1 << 20 };
-    let writer = Writer::open(options, subject("none"), small).unwrap();
+    let writer = Writer::start(output.onto(full), totals, LineEnds::Crlf, small).unwrap();
     let mut lane = writer.lane(&Unchanged);
     let mut waits = writer.lane(&Unchanged);
     let error = std::thread::scope(|scope| {

@@ -73,18 +73,6 @@ fn an_output_that_exists_is_kept() {
     assert!(error.starts_with("cannot create ") && error.contains("No such file"), "{error}");
 }
 
-#[test]
-fn a_disk_that_fills_up_ends_the_transfer() {
-    let folder = TransferFolder::with_lines(5_000_000);
-    let server = folder.serve();
-    std::os::unix::fs::symlink("/dev/full", folder.path("output.partial")).unwrap();
-    let options = folder.options(server.address, LineStep::Contest, Side::Server);
-    let output = OutputOptions { force: true, ..options.output.clone() };
-    let error = fetch(&FetchOptions { output, ..options }).unwrap_err().to_string();
-    assert!(error.contains("No space left on device"), "{error}");
-    assert!(!folder.path("output").exists());
-}
-
 /// A file that is truncated ends its transfers, with a reason, and nothing else.
 #[test]
 fn a_source_that_changes_is_told() {

@@ -137,7 +137,7 @@ fn stopped_and_resumed(folder: &TransferFolder, ends: LineEnds, side: Side) {
     let output = OutputOptions { resume: true, ..options.output.clone() };
     let options = FetchOptions { output, ..options };
     proxy.end_after(900_000);
-    let stop = async {
+    let stop = async || {
         while !proxy.has_ended() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -254,7 +254,7 @@ fn a_client_that_is_stopped_goes_on_from_there() {
         let options = FetchOptions { output, ..options };
         for _ in 0..3 {
             proxy.end_after(900_000);
-            let stop = async {
+            let stop = async || {
                 while !proxy.has_ended() {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }

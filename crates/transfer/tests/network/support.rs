@@ -87,12 +87,12 @@ impl TransferFolder {
 
 /// Fetches without anybody to stop it.
 pub(crate) fn fetch(options: &FetchOptions) -> Result<Fetched, TransferError> {
-    fetch_until(options, std::future::pending())
+    fetch_until(options, std::future::pending)
 }
 
 pub(crate) fn fetch_until(
     options: &FetchOptions,
-    stop: impl Future<Output = ()>,
+    stop: impl AsyncFnMut(),
 ) -> Result<Fetched, TransferError> {
     transfer::fetch(options, stop, &mut |_: &Progress| {})
 }
