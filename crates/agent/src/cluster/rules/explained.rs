@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use flow::rules::{Chances, Selection, Step, WeightedDraw};
+use flow::rules::{Chances, Selection, Step, UrlView, WeightedDraw};
 use parameters::Parameters;
 use registry::Endpoint;
 
 use super::super::splits;
-use super::{ConfiguredChange, Member, Rules, allowed_of, joined};
+use super::{ConfiguredChange, Member, RuleState, Rules, allowed_of, joined};
 use crate::cluster::Allowed;
 use crate::config::Split;
 use crate::facts::CallFacts;
@@ -51,31 +51,10 @@ impl Rules {
         let state = self.state.borrow();
         let (service, all_splits) = (&self.service, &*state.routing.splits);
         let views = state.views(&service.interface);
-        let max = (MAX_LOOKS / views.len().max(1)).clamp(MIN_DRAWS, MAX_DRAWS);
         let parts = splits::all_of_call(all_splits, call, service);
-        let chances_of = |split: Option<&Split>| {
-            let mut chances = state.with_view(call, split, &service.interface, |view| {
-                state.set.chances(view, &views, max)
-            });
-            chances.each(|selection| state.apply_subsets(split, &views, selection));
-            chances
-        };
-        let of_part = |split: Option<&Split>| {
-            if !self.is_active.get() {
-                return Chances::sure(Selection::all(views.len()));
-            }
-            let chances = chances_of(split);
-            let is_weightless = chances.all().iter().all(|it| state.is_weightless(&it.selection));
-            let Some(step) = split.and_then(splits::without_weight).filter(|_| is_weightless)
-            else {
-                return chances;
-            };
-            let mut others = chances_of(None);
-            if !others.all().iter().any(|it| state.takes_calls(&it.selection)) {
-                return chances;
-            }
-            others.each(|selection| selection.steps.insert(0, step.clone()));
-            others
+        let of_part = |split: Option<&Split>| match self.is_active.get() {
+            false => Chances::sure(Selection::all(views.len())),
+            true => state.chances(call, split, &service.interface, &views),
         };
         let mut by_split = Vec::new();
         for (percent, split) in parts {
@@ -139,5 +118,34 @@ impl Rules {
             };
         }
         by
+    }
+}
+
+impl RuleState {
+    /// What rules can make of a call that this split takes.
+    fn chances(
+        &self,
+        call: &dyn CallFacts,
+        split: Option<&Split>,
+        interface: &str,
+        views: &[UrlView<'_>],
+    ) -> Chances {
+        let max = (MAX_LOOKS / views.len().max(1)).clamp(MIN_DRAWS, MAX_DRAWS);
+        let chances_of = |split: Option<&Split>| {
+            let mut chances =
+                self.with_view(call, split, interface, |view| self.set.chances(view, views, max));
+            chances.each(|selection| self.apply_subsets(split, views, selection));
+            chances
+        };
+        let chances = chances_of(split);
+        let is_weightless = chances.all().iter().all(|it| self.is_weightless(&it.selection));
+        let step = split.and_then(splits::without_weight).filter(|_| is_weightless);
+        let Some(step) = step else { return chances };
+        let mut others = chances_of(None);
+        if !others.all().iter().any(|it| self.takes_calls(&it.selection)) {
+            return chances;
+        }
+        others.each(|selection| selection.steps.insert(0, step.clone()));
+        others
     }
 }
