@@ -73,7 +73,8 @@ fn a_provider_gets_its_own_token_and_path() {
     let provider = FakeProvider::start(Behaviour::Good);
     let url = [("token", "s3cret"), ("path", "ctx/com.acme.Echo")];
     let _registered = register_with(&hub, provider.addr, &url);
-    let mut consumer = DubboConsumer::to(&dubbo_consumer(&hub, ""));
+    let agent = dubbo_consumer(&hub, "");
+    let mut consumer = DubboConsumer::to(&agent);
     ready(&mut consumer);
     for attachments in [&[][..], &[("path", SERVICE), ("interface", SERVICE)]] {
         let answer = consumer.call("calledAs", "", attachments);
