@@ -1,8 +1,8 @@
 //! Routes: what all calls of one method with one list of parameter types have in common.
 //!
 //! A route holds everything that is worth preparing once: the parsed types, the constant parts of
-//! a Dubbo request, the definition for links (in [`RouteVariant`]). It does not know where its calls go: the table in
-//! [`crate::routes`] does.
+//! a Dubbo request, the definition for links (in [`RouteVariant`]). It does not know where its
+//! calls go: the table in [`crate::routes`] does.
 
 pub(crate) mod records;
 mod variant;

@@ -162,7 +162,8 @@ impl LocationArgs {
     }
 }
 
-/// What a URL names, and tells of its path and token. It is the only endpoint, whatever its weight.
+/// What a URL names, and tells of its path and token. It is the only endpoint, whatever its
+/// weight.
 fn endpoint(url: &DubboUrl, serialization: Option<Serialization>) -> Endpoint {
     let plain = Endpoint::new(Protocol::Dubbo, &url.host, url.port);
     let listed = Endpoint::of_url(url.clone()).unwrap_or_else(|| plain.clone());

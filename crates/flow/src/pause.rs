@@ -49,8 +49,8 @@ impl Look {
         Self { since: None, due: until.max(now + LEAST_STEP) }
     }
 
-    /// It was heard then, and is not asked yet. It will be once it was quiet for long enough, which
-    /// more calls make less.
+    /// It was heard then, and is not asked yet. It will be once it was quiet for long enough,
+    /// which more calls make less.
     #[must_use]
     pub fn heard(now: Instant, heard_at: Instant) -> Self {
         match heard_at + QUIET {

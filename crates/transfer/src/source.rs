@@ -14,7 +14,10 @@
 //! - Memory does not depend on the file's length, but for 16 bytes a block of 256 KiB (1 MiB for
 //!   16 GiB), nor on the number of clients: 16 blocks are shared, and each reader holds 2.
 
+mod identity;
 mod line_end_advice;
+
+pub use self::identity::Identity;
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -39,28 +42,6 @@ const CACHED_BLOCKS: usize = 16;
 /// How many blocks a reader keeps to itself: the one that lines come from, and the one before for
 /// those who ask again.
 const HELD_BLOCKS: usize = 2;
-
-/// What makes a file the same file, for someone who comes back to it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Identity {
-    /// Its length in bytes.
-    pub len: u64,
-    /// When its content was last changed, in nanoseconds since 1970.
-    pub modified_ns: i128,
-    /// What ends its lines. With another rule the same bytes are other lines.
-    pub ends: LineEnds,
-}
-
-impl Identity {
-    pub(crate) fn of(metadata: &Metadata, ends: LineEnds) -> Self {
-        let seconds = i128::from(metadata.mtime());
-        Self {
-            len: metadata.len(),
-            modified_ns: seconds * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
-            ends,
-        }
-    }
-}
 
 /// Where a block begins.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

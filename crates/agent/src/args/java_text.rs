@@ -1,7 +1,7 @@
 //! What Java's `String.valueOf` shows of a value that is here as JSON.
 //!
-//! Consistent hashing and rules go by it, so that a caller by HTTP is led where a Java consumer with
-//! the same value is.
+//! Consistent hashing and rules go by it, so that a caller by HTTP is led where a Java consumer
+//! with the same value is.
 
 use std::borrow::Cow;
 

@@ -319,8 +319,8 @@ impl Cluster {
     }
 }
 
-/// The keys that limit the calls of endpoints, by whether there are some with a gate here, and some
-/// behind agents that grant credits.
+/// The keys that limit the calls of endpoints, by whether there are some with a gate here, and
+/// some behind agents that grant credits.
 fn limiting_keys(by_gates: bool, by_credits: bool) -> String {
     const GATES: &str = "endpoint_capacity";
     const CREDITS: &str = "capacity of [[export]] at their agents";

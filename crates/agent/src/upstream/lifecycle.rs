@@ -19,8 +19,8 @@ use tokio::sync::Notify;
 use tracing::{debug, info, warn};
 use wire::{Backoff, Connection, Destination, Meter, TcpInfo, jitter};
 
+use super::PeerProtocol;
 use super::reconnects::{AttemptPermit, Down, Reconnects};
-use super::signs::Signs;
 use crate::connections::{Activity, Connections, Direction, Session};
 use crate::error::{CallError, Code};
 use crate::traffic::EndpointTraffic;
@@ -38,46 +38,6 @@ struct WentDown {
     reason: String,
     /// The peer has said goodbye, and no call was lost.
     was_announced: bool,
-}
-
-/// What differs between the protocols of endpoints.
-pub trait PeerProtocol: 'static {
-    /// What is spoken, as the configuration has it.
-    const PROTOCOL: &'static str;
-    /// The state machine of a connection.
-    type Machine: Machine + 'static;
-
-    /// Longest wait for a connection that is made now.
-    fn connect_timeout(&self) -> Duration;
-    /// The machine of a new connection.
-    fn machine(&self, now: Instant) -> Self::Machine;
-    /// Whether the connection takes calls.
-    fn is_ready(machine: &Self::Machine) -> bool;
-    /// Asks the peer for a sign of life, unless a question is open.
-    fn ask(machine: &mut Self::Machine, now: Instant);
-    /// What the connection does just now.
-    fn activity(machine: &Self::Machine) -> Activity;
-    /// How many calls are in flight.
-    fn in_flight(machine: &Self::Machine) -> usize;
-    /// How long the connection has been in the midst of a message, until `now`.
-    fn waited(machine: &Self::Machine, now: Instant) -> Duration;
-    /// What is known of the peer's signs of life.
-    fn signs(machine: &Self::Machine) -> Signs;
-    /// An event of the connection. Returns whether the peer takes calls now that it did not take
-    /// before, or the other way round.
-    fn on_event(&self, event: <Self::Machine as Machine>::Event) -> bool;
-    /// Whether the peer of a connection has said that it ends it, or takes no more calls.
-    fn has_said_goodbye(&self, machine: &Self::Machine) -> bool;
-    /// Why a connection that this side ends has failed; `None` if it has not.
-    fn failure(machine: &Self::Machine) -> Option<String>;
-    /// The connection has ended: completes whatever is pending with `error`.
-    fn on_end(&self, conn: &Conn<Self::Machine>, error: &CallError);
-    /// The connection is one too many: it gets no further calls, and is closed.
-    fn retire(&self, now: Instant) {
-        let _ = now;
-    }
-    /// Nobody will make calls any more: finish what is in flight and close.
-    fn close(machine: &mut Self::Machine, now: Instant);
 }
 
 /// A question whether a peer pauses is open for so long, and for so many times the way there and
