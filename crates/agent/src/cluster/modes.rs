@@ -316,7 +316,7 @@ impl Cluster {
         };
         begun.ok_or_else(|| {
             let service = &self.service;
-            let trouble = member.0.upstream.trouble(&self.service_name);
+            let trouble = member.0.upstream.trouble(&member.0.service_name);
             let why = trouble.map_or_else(|| "it takes no calls".into(), |error| error.message);
             let message = format!(
                 "a call to all endpoints of {service} could not be sent to this one: {why}"

@@ -2,6 +2,7 @@
 
 mod calls;
 mod request;
+mod routes;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,6 +18,7 @@ use wire::Conn;
 
 pub use self::calls::{begin, call};
 use self::request::{refused, request_out};
+use self::routes::{LinkRoutes, RouteState};
 use super::credits::{Credit, LinkCredits, LinkPurse};
 use super::{PeerProtocol, SharedSetup, Signs, queued};
 use crate::call::{APP_US, Call, Came, Outcome, ProviderReply, ReplyTo, Whole};
@@ -28,9 +30,6 @@ use crate::offload::Threads;
 use crate::route::{Route, RouteVariant};
 use crate::scratch::Scratch;
 
-/// How long a refused route is not asked for again.
-const REFUSAL_TTL: Duration = Duration::from_secs(1);
-
 /// A link from the calling side.
 pub type LinkClient = Metered<LinkMachine<ReplyTo>>;
 
@@ -41,7 +40,7 @@ pub struct LinkPeer {
     agent_name: Box<str>,
     setup: Rc<SharedSetup>,
     /// By the worker's own number of a route. Belongs to the connection that is up.
-    routes: RefCell<Vec<Option<LinkRoute>>>,
+    routes: RefCell<LinkRoutes>,
     /// A route has been accepted or refused.
     settled: Notify,
     /// Services whose app the peer cannot reach, as it said last. It says so again when that has
@@ -54,30 +53,6 @@ pub struct LinkPeer {
     conn: RefCell<Option<Conn<LinkClient>>>,
     scratch: Scratch,
     threads: Threads,
-}
-
-/// A route of this worker as the peer knows it.
-struct LinkRoute {
-    generation: u64,
-    id: RouteId,
-    service: Rc<str>,
-    state: RouteState,
-}
-
-impl LinkRoute {
-    fn is_current(&self, route: &Route, variant: &RouteVariant) -> bool {
-        let is_stale = matches!(&self.state,
-            RouteState::Refused(_, since) if REFUSAL_TTL <= since.elapsed());
-        self.generation == route.generation && variant.is_of(&self.service) && !is_stale
-    }
-}
-
-#[derive(Clone)]
-enum RouteState {
-    Asked,
-    Accepted(Serialization),
-    /// Asked again after [`REFUSAL_TTL`]: the peer may have learnt of the service by then.
-    Refused(CallError, Instant),
 }
 
 impl LinkPeer {
@@ -126,8 +101,7 @@ impl LinkPeer {
     /// Takes the peer's word on a route; true if it means that a service has gone or is back.
     fn settle(&self, id: RouteId, state: RouteState) -> bool {
         let mut routes = self.routes.borrow_mut();
-        let route = routes.iter_mut().flatten().find(|route| route.id == id);
-        let has_changed = route.is_some_and(|route| {
+        let has_changed = routes.by_id_mut(id).is_some_and(|route| {
             let is_away = matches!(&state,
                 RouteState::Refused(error, _) if error.code == Code::Unreachable);
             route.state = state;
@@ -170,7 +144,7 @@ impl LinkPeer {
 
     fn note_pool(&self, id: RouteId, pool: Option<PoolId>) {
         let routes = self.routes.borrow();
-        if let Some(route) = routes.iter().flatten().find(|route| route.id == id) {
+        if let Some(route) = routes.by_id(id) {
             self.credits.note(&route.service, pool);
         }
     }
@@ -219,28 +193,42 @@ impl LinkPeer {
         variant: &RouteVariant,
     ) -> Result<(RouteId, RouteState), CallError> {
         let mut routes = self.routes.borrow_mut();
-        if routes.len() <= route.index {
-            routes.resize_with(route.index + 1, || None);
-        }
-        let known = &mut routes[route.index];
-        if let Some(known) = known.as_ref().filter(|known| known.is_current(route, variant)) {
+        if let Some(known) = routes.find(route, variant) {
             return Ok((known.id, known.state.clone()));
         }
         if self.conn.borrow().is_none() {
             *self.conn.borrow_mut() = Some(conn.clone());
         }
         let id = conn
-            .with(|link| match known {
-                Some(old) if !matches!(old.state, RouteState::Asked) => {
-                    link.redefine(old.id, &variant.def).map(|()| old.id)
-                }
-                // The answer about an old route that is still to come must not be taken for ours.
-                _ => link.define(&variant.def),
+            .with(|link| match routes.free_for(route, variant) {
+                Some(id) => link.redefine(id, &variant.def).map(|()| id),
+                None => link.define(&variant.def),
             })
             .map_err(|error| refused(&error).at(&self.address))?;
-        let (generation, service) = (route.generation, Rc::clone(&variant.service));
-        *known = Some(LinkRoute { generation, id, service, state: RouteState::Asked });
+        routes.ask(route, variant, id);
         Ok((id, RouteState::Asked))
+    }
+
+    /// Whether calls of a route still go by this number and serialization.
+    ///
+    /// # Errors
+    /// [`Code::Unreachable`] if not: the call may be made again.
+    fn check_still(
+        &self,
+        route: &Route,
+        variant: &RouteVariant,
+        agreed: (RouteId, Serialization),
+    ) -> Result<(), CallError> {
+        let routes = self.routes.borrow();
+        match routes.find(route, variant).map(|known| (known.id, &known.state)) {
+            Some((id, RouteState::Accepted(serialization))) if (id, *serialization) == agreed => {
+                Ok(())
+            }
+            _ => {
+                let message = "what was agreed for the method on the link has changed";
+                Err(CallError::new(Code::Unreachable, message).at(&self.address))
+            }
+        }
     }
 
     /// Whether the peer has accepted a route; it is asked if it does not know it.
@@ -250,12 +238,7 @@ impl LinkPeer {
 
     /// The serialization that was agreed for a route, by its index and generation.
     pub fn agreed(&self, index: usize, generation: u64) -> Option<Serialization> {
-        let routes = self.routes.borrow();
-        let route = routes.get(index)?.as_ref().filter(|known| known.generation == generation)?;
-        match route.state {
-            RouteState::Accepted(serialization) => Some(serialization),
-            RouteState::Asked | RouteState::Refused(..) => None,
-        }
+        self.routes.borrow().agreed(index, generation)
     }
 
     /// Queues a whole request for a route that the peer has accepted.

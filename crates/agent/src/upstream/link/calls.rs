@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 use wire::Conn;
 
 use super::request::{not_taken_whole, request_out};
-use super::{LinkClient, LinkPeer, RouteState};
+use super::routes::RouteState;
+use super::{LinkClient, LinkPeer};
 use crate::args::ArgumentList;
 use crate::call::{Outcome, Payload, ReplyTo, RoutedCall};
 use crate::error::CallError;
@@ -145,6 +146,8 @@ pub async fn call(
         }
         Payload::Json(args) => {
             let bytes = encoded_offloaded(args, call, serialization, &conn, &peer.threads).await?;
+            // Meanwhile the worker may have forgotten the route, and given its number away.
+            peer.check_still(call.method, variant, (route, serialization))?;
             request.send(bytes.len(), Bytes::from(bytes).into(), Instant::now(), token)?
         }
         Payload::Whole(whole) => {
