@@ -29,7 +29,7 @@ pub use self::direct::{DirectGates, OwnGates};
 pub use self::lending::Borrower;
 use self::lending::Lending;
 use self::pauses::AppPauses;
-pub use self::pauses::PauseLook;
+pub use self::pauses::LookForPause;
 use self::settling::LentSettling;
 pub use self::shared::{GateFigures, SharedGate, Source};
 use crate::error::{CallError, Code};

@@ -23,14 +23,14 @@ pub fn patience(usual: Duration, in_flight: u32) -> Duration {
 
 /// What a look at somebody has shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Look {
+pub struct PauseLook {
     /// Since when it pauses, if it does.
     pub since: Option<Instant>,
     /// When the next look may show something else.
     pub due: Instant,
 }
 
-impl Look {
+impl PauseLook {
     /// It pauses since then.
     #[must_use]
     pub fn pauses(now: Instant, since: Instant) -> Self {
@@ -81,7 +81,7 @@ impl PauseWatch {
     }
 
     /// Takes in what a look has shown, and returns whether somebody pauses now if that is news.
-    pub fn look(&mut self, look: Look) -> Option<bool> {
+    pub fn look(&mut self, look: PauseLook) -> Option<bool> {
         let pauses = look.since.is_some();
         self.due = Some(look.due);
         let is_news = std::mem::replace(&mut self.is_paused, pauses) != pauses;
@@ -108,7 +108,7 @@ mod tests {
     fn a_pause_is_told_once_and_so_is_its_end() {
         let (now, mut watch) = (test_start(), PauseWatch::default());
         assert_eq!(watch.due(), None);
-        let (works, pauses) = (Look::works(now), Look::pauses(now, now));
+        let (works, pauses) = (PauseLook::works(now), PauseLook::pauses(now, now));
         assert_eq!(watch.look(works), None);
         assert_eq!(watch.due(), Some(now + LOOK_STEP));
         assert_eq!(watch.look(pauses), Some(true));
@@ -124,9 +124,9 @@ mod tests {
     fn a_look_is_due_when_it_may_show_something() {
         let now = test_start() + 100 * MS;
         for (heard, due) in [(0, 10), (3, 7), (9, 1), (10, 5), (50, 5)] {
-            let look = Look::heard(now, now - heard * MS);
+            let look = PauseLook::heard(now, now - heard * MS);
             assert_eq!((look.since, look.due - now), (None, due * MS), "heard {heard} ms ago");
         }
-        assert_eq!(Look::works_until(now, now).due, now + LEAST_STEP, "not again and again");
+        assert_eq!(PauseLook::works_until(now, now).due, now + LEAST_STEP, "not again and again");
     }
 }

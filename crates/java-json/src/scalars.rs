@@ -261,9 +261,9 @@ pub fn byte_array(json: &mut JsonReader<'_>) -> Result<Vec<u8>, Misfit> {
 }
 
 /// What a `BitSet` has to be in a generic call: of a map Java makes an empty one.
-pub const GENERIC_BIT_SET: &str = "a java.util.BitSet that a generic call can carry, which does not \
-     know its type: send the parameter types, or write {\"class\": \"java.util.BitSet\", \
-     \"words\": ..}";
+pub const GENERIC_BIT_SET: &str = "\
+    a java.util.BitSet that a generic call can carry, which does not know its type: send the \
+    parameter types, or write {\"class\": \"java.util.BitSet\", \"words\": ..}";
 
 /// The words of a `BitSet`, which are the member `words` of an object: 64 bits each.
 ///

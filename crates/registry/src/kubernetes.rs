@@ -12,8 +12,8 @@
 //! **Reading.** Slices, and Services for their annotations, are listed and watched from there on.
 //! A watch that breaks goes on from the last version. Where the history is gone (410, as a status
 //! or within the stream), where the API server refuses the version, or fails again and again, the
-//! list is read again. The token and the certificates are read again
-//! for each request. While the API server is away, the last known endpoints stay, marked stale.
+//! list is read again. The token and the certificates are read again for each request. While the
+//! API server is away, the last known endpoints stay, marked stale.
 //!
 //! Nothing is registered here: Kubernetes does that.
 
@@ -232,6 +232,7 @@ impl Keeper {
         }
         note(&self.status, false, Some(error));
     }
+
     fn of(&mut self, kind: ObjectKind) -> &mut KindStatus {
         self.known.entry(kind).or_default()
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dubbo_proto::{BodyLimits, Request, ServiceKey};
-use flow::pause::Look;
+use flow::pause::PauseLook;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
@@ -121,7 +121,7 @@ impl Gates {
             let lanes = Rc::downgrade(&app.upstream);
             gate.set_pause_look(Box::new(move |now, quiet| {
                 let lanes = lanes.upgrade();
-                lanes.map_or(Look::works(now), |lanes| lanes.look_for_pause(now, quiet))
+                lanes.map_or(PauseLook::works(now), |lanes| lanes.look_for_pause(now, quiet))
             }));
         }
         gate

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::time::Instant;
 
 use balance::{Balancer, Slot};
-use flow::pause::{self, Look};
+use flow::pause::{self, PauseLook};
 
 use super::{Cluster, Member};
 
@@ -47,7 +47,7 @@ impl Cluster {
             let quiet = pause::patience(usual, stats.in_flight);
             let look = match has_others && has_calls {
                 true => member.upstream.look_for_pause(&member.service_name, now, quiet),
-                false => Look::works(now),
+                false => PauseLook::works(now),
             };
             member.pauses_since.set(look.since);
             if n_listed <= LOOK_MAX {

@@ -309,8 +309,8 @@ fn memory_registries(places: &Places, registries: &[RegistryDraft], problems: &P
                 &draft.place,
                 "no export of this process uses this registry in memory, so nothing is ever found \
                  here",
-                "use kind = \"etcd\", \"zookeeper\", \"nacos\" or \"kubernetes\", or list endpoints \
-                 in kind = \"static\" or \"file\"",
+                "use kind = \"etcd\", \"zookeeper\", \"nacos\" or \"kubernetes\", or list \
+                 endpoints in kind = \"static\" or \"file\"",
             ),
             _ => {}
         }

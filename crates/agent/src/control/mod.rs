@@ -150,10 +150,9 @@ impl Control {
         let budget = Budget::new(config.process.memory_len);
         hub.show_memory(budget.clone());
         info!(memory_bytes = budget.limit(), "limit of the memory that connections may use");
-        let endpoints = Group::new();
         let direct_gates = Arc::new(DirectGates::new(config.process.workers.get()));
         hub.show_direct_gates(&direct_gates);
-        let traffic = Traffic::default();
+        let (endpoints, traffic, mut helpers) = (Group::new(), Traffic::default(), JoinSet::new());
         hub.show_traffic(&traffic);
         let (registries, readiness) = (registries::open(&config)?, Readiness::new());
         let addresses = &listeners.addresses;
@@ -179,7 +178,6 @@ impl Control {
         };
         let started = (0..config.process.workers.get()).map(|index| start_worker(setup(index)));
         let (workers, ends) = started.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
-        let mut helpers = JoinSet::new();
         registries::watch(&config, &registries, &hub, &readiness, &mut helpers);
         let mut control = Self {
             exports,

@@ -5,24 +5,24 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-use flow::pause::{self, Look, PauseWatch};
+use flow::pause::{self, PauseLook, PauseWatch};
 
 use super::{AppGate, Borrower};
 
 /// Looks whether an app pauses. It is asked for a sign of life if nothing has come for so long.
-pub type PauseLook = Box<dyn Fn(Instant, Duration) -> Look>;
+pub type LookForPause = Box<dyn Fn(Instant, Duration) -> PauseLook>;
 
 /// What a gate knows of its app's pauses, and who hears of them.
 #[derive(Default)]
 pub(super) struct AppPauses {
     watch: Cell<PauseWatch>,
-    look: RefCell<Option<PauseLook>>,
+    look: RefCell<Option<LookForPause>>,
     listeners: RefCell<Vec<Weak<dyn Borrower>>>,
 }
 
 impl AppGate {
     /// How the app is asked for signs of life.
-    pub fn set_pause_look(&self, look: PauseLook) {
+    pub fn set_pause_look(&self, look: LookForPause) {
         *self.pauses.look.borrow_mut() = Some(look);
     }
 
@@ -59,7 +59,7 @@ impl AppGate {
         let has_calls = in_flight != 0 || watch.is_paused();
         let look = match &*self.pauses.look.borrow() {
             Some(look) if has_calls => look(now, pause::patience(usual, in_flight)),
-            _ => Look::works(now),
+            _ => PauseLook::works(now),
         };
         // Links may have ended without another one.
         self.pauses.listeners.borrow_mut().retain(|it| it.strong_count() != 0);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use balance::Evidence;
 use flow::connection_count::{Activity, Advice, ConnectionCount};
-use flow::pause::Look;
+use flow::pause::PauseLook;
 use futures_util::future::select_all;
 use tracing::info;
 
@@ -97,7 +97,7 @@ impl<P: PeerProtocol> Lane<P> {
     }
 
     /// As [`Upstream::look_for_pause`] says. It is remembered.
-    fn look_for_pause(&self, now: Instant, quiet: Duration) -> Look {
+    fn look_for_pause(&self, now: Instant, quiet: Duration) -> PauseLook {
         let look = self.upstream.look_for_pause(now, quiet);
         self.pauses.set(look.since.is_some());
         look
@@ -302,7 +302,7 @@ impl<P: PeerProtocol> LaneGroup<P> {
 
     /// Looks whether all of the connections that are up pause, as [`Upstream::look_for_pause`]
     /// says: a network may lose one of them, and carry the others.
-    pub(super) fn look_for_pause(&self, now: Instant, quiet: Duration) -> Look {
+    pub(super) fn look_for_pause(&self, now: Instant, quiet: Duration) -> PauseLook {
         if !self.has_further() {
             return self.first.look_for_pause(now, quiet);
         }
@@ -311,11 +311,11 @@ impl<P: PeerProtocol> LaneGroup<P> {
         let ready = lanes.filter(|lane| lane.upstream.standing() == Standing::Ready);
         // All of them are asked, whatever the first one has said.
         let looks = ready.map(|lane| lane.look_for_pause(now, quiet));
-        let all = looks.reduce(|one, other| Look {
+        let all = looks.reduce(|one, other| PauseLook {
             since: one.since.zip(other.since).map(|(one, other)| one.max(other)),
             due: one.due.min(other.due),
         });
-        all.unwrap_or_else(|| Look::works(now))
+        all.unwrap_or_else(|| PauseLook::works(now))
     }
 
     /// Looks whether a connection gives no sign of life, and whether there should be one more, or

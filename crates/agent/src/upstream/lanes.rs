@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use balance::Evidence;
-use flow::pause::Look;
+use flow::pause::PauseLook;
 use wire::Conn;
 
 use super::dubbo::DubboPeer;
@@ -107,7 +107,7 @@ impl<P: PeerProtocol> Lanes<P> {
     }
 
     /// Looks whether it pauses on all connections, as [`Upstream::look_for_pause`] says.
-    pub fn look_for_pause(&self, now: Instant, quiet: Duration) -> Look {
+    pub fn look_for_pause(&self, now: Instant, quiet: Duration) -> PauseLook {
         self.short.look_for_pause(now, quiet)
     }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use balance::Evidence;
 use flow::Standing;
-use flow::pause::Look;
+use flow::pause::PauseLook;
 use link::{Conn, Ending, Machine, drive, linger};
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
@@ -153,25 +153,25 @@ impl<P: PeerProtocol> Upstream<P> {
 
     /// Looks whether the peer pauses: a question is open for longer than an answer takes. To be
     /// asked only while there are calls: if nothing has come for `quiet`, it puts the question.
-    pub fn look_for_pause(&self, now: Instant, quiet: Duration) -> Look {
-        let Some(conn) = self.ready_conn() else { return Look::works(now) };
+    pub fn look_for_pause(&self, now: Instant, quiet: Duration) -> PauseLook {
+        let Some(conn) = self.ready_conn() else { return PauseLook::works(now) };
         let signs = conn.look(P::signs);
         let Some(since) = signs.unanswered_since else {
             if !signs.hint_at_a_pause(now, quiet) {
-                return Look::heard(now, signs.heard_at);
+                return PauseLook::heard(now, signs.heard_at);
             }
             conn.with(|machine| P::ask(machine, now));
-            return Look::works_until(now, now + PAUSE);
+            return PauseLook::works_until(now, now + PAUSE);
         };
         if now < since + PAUSE {
-            return Look::works_until(now, since + PAUSE);
+            return PauseLook::works_until(now, since + PAUSE);
         }
         let meter = self.0.meter.borrow();
         let info = meter.as_ref().and_then(|meter| meter.tcp_info());
         let rtt_us = info.and_then(|info| info.rtt_us()).unwrap_or_default();
         match since + Duration::from_micros(rtt_us.into()) * PAUSE_RTTS {
-            answered_at if now < answered_at => Look::works_until(now, answered_at),
-            _ => Look::pauses(now, since),
+            answered_at if now < answered_at => PauseLook::works_until(now, answered_at),
+            _ => PauseLook::pauses(now, since),
         }
     }
 

@@ -35,7 +35,7 @@ use balance::Evidence;
 use bytes::Bytes;
 use dubbo_proto::{ReplyKind, Serialization};
 pub use flow::Standing;
-use flow::pause::Look;
+use flow::pause::PauseLook;
 use registry::Protocol;
 use wire::address::{join, unix_path};
 use wire::{Account, Conn, Destination, SocketOptions};
@@ -162,12 +162,12 @@ impl AnyUpstream {
     }
 
     /// Looks whether it pauses; or the app of a service behind it, as its agent says.
-    pub fn look_for_pause(&self, service: &str, now: Instant, quiet: Duration) -> Look {
+    pub fn look_for_pause(&self, service: &str, now: Instant, quiet: Duration) -> PauseLook {
         match self {
             Self::Link(lanes) => {
                 let look = lanes.look_for_pause(now, quiet);
                 let app = || lanes.app_pauses_since(service);
-                Look { since: look.since.or_else(app), ..look }
+                PauseLook { since: look.since.or_else(app), ..look }
             }
             Self::Dubbo(lanes) => lanes.look_for_pause(now, quiet),
         }

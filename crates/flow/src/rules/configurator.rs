@@ -330,7 +330,7 @@ fn items(document: &YamlNode) -> Result<Vec<Override>, RuleError> {
 }
 
 /// What the overrides of one item have in common.
-struct Item {
+struct ConfiguratorItem {
     /// Of two with the same name the last one counts.
     params: Vec<(String, String)>,
     /// What counts whatever `parameters` say.
@@ -338,7 +338,7 @@ struct Item {
     matches: Option<Matches>,
 }
 
-fn item(config: &YamlNode, version: &str, is_on: bool) -> Result<Item, RuleError> {
+fn item(config: &YamlNode, version: &str, is_on: bool) -> Result<ConfiguratorItem, RuleError> {
     let wrong = |key, expected| RuleProblem::WrongType { key, expected };
     if !config.is_map() {
         return Err(config.error(wrong("configs", "a list of mappings")));
@@ -356,7 +356,7 @@ fn item(config: &YamlNode, version: &str, is_on: bool) -> Result<Item, RuleError
     let side = config.text("side")?.map(|side| pair("side", side));
     let providers = texts_of(config, "providerAddresses");
     let providers = (!providers.is_empty()).then(|| pair(PROVIDERS, &providers.join(",")));
-    Ok(Item {
+    Ok(ConfiguratorItem {
         params: side.into_iter().chain(set).collect(),
         after: providers.into_iter().chain([pair("enabled", &is_on.to_string())]).collect(),
         matches: config

@@ -90,6 +90,8 @@ pub(super) enum NacosError {
     Timeout { what: &'static str, after: Duration },
     #[error("{0}")]
     Connect(String),
+    #[error("the server asks for a new connection")]
+    SentAway,
     /// The connection was given up while we used it; the reason is in the status.
     #[error("the connection was lost")]
     Lost,
@@ -98,12 +100,6 @@ pub(super) enum NacosError {
     /// A document changes while it is written.
     #[error("{0} changes too quickly")]
     Unsteady(String),
-}
-
-impl NacosError {
-    fn sent_away() -> Self {
-        Self::Connect("the server asks for a new connection".to_owned())
-    }
 }
 
 impl From<Lost> for NacosError {
@@ -405,7 +401,7 @@ impl Connector {
             match heard {
                 Ok(Some(HeardKind::Reset { to: other })) => {
                     (to, is_reset) = (other, true);
-                    break NacosError::sent_away();
+                    break NacosError::SentAway;
                 }
                 Ok(Some(HeardKind::Unknown(kind))) => {
                     tracing::debug!(%server, %kind, "Nacos sent a message of an unknown kind");
@@ -469,7 +465,7 @@ impl Talk {
             };
             match heard {
                 Some(HeardKind::SetupDone) => return Ok(()),
-                Some(HeardKind::Reset { .. }) => return Err(NacosError::sent_away()),
+                Some(HeardKind::Reset { .. }) => return Err(NacosError::SentAway),
                 _ => {}
             }
         }
