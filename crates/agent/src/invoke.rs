@@ -84,7 +84,7 @@ fn blame_look_up(error: &mut CallError, look_up_ms: u32, started: Instant) {
     {
         error.message = format!(
             "{}; {look_up_ms} ms of this passed before the call was sent, while the agent waited \
-             for the registry's word on the service{SEE_REGISTRIES}",
+             for the registry's answer about the service{SEE_REGISTRIES}",
             error.message
         )
         .into();

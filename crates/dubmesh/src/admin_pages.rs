@@ -143,7 +143,9 @@ fn unanswered(admin: &str, path: &str, time: Duration) -> String {
 fn no_answer(error: &hyper::Error) -> String {
     match error.is_canceled() || error.is_incomplete_message() || error.is_closed() {
         true => format!("the connection was closed without an answer{NO_AGENT}"),
-        false => format!("what answers there speaks no HTTP: {error}{NO_AGENT}{NO_TLS}"),
+        false => {
+            format!("the program at this address does not speak HTTP: {error}{NO_AGENT}{NO_TLS}")
+        }
     }
 }
 

@@ -148,7 +148,7 @@ fn check_access_log(config: &Config) -> Exit {
     let wrong = match fs::metadata(folder) {
         _ if path.is_dir() => format!("the access log {} is a folder; name a file", path.display()),
         Ok(found) if found.is_dir() => return Exit::Ok,
-        Ok(_) => format!("{shown} is no folder, so the access log cannot be in it; name another"),
+        Ok(_) => format!("{shown} is not a folder; choose another folder for the access log"),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             format!("the folder {shown} of the access log does not exist; create it")
         }

@@ -55,7 +55,7 @@ impl FromStr for RegistryUrl {
         let config = if let Some(path) = text.strip_prefix("file:") {
             let path = path.strip_prefix("//").unwrap_or(path);
             if path.is_empty() {
-                return Err(format!("no path behind file:; write {FORMS}"));
+                return Err(format!("no path after file:; write {FORMS}"));
             }
             RegistryConfig::File { path: path.into() }
         } else if let Some(rest) = text.strip_prefix("etcd://") {

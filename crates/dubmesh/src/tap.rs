@@ -114,7 +114,7 @@ async fn show(args: &TapArgs) -> Result<(), String> {
             return done;
         }
         if !has_begun {
-            return Err(format!("{}{path} is no page of a dubmesh agent", args.admin));
+            return Err(format!("{}{path} is not a page of a dubmesh agent", args.admin));
         }
         // Whoever ends it at once is not asked all the time.
         tokio::time::sleep(PAUSE.saturating_sub(asked_at.elapsed())).await;

@@ -93,7 +93,7 @@ pub(crate) fn top(args: &TopArgs) -> Exit {
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     if is_terminal && is_dumb && !args.once {
         output::say(format_args!(
-            "dubmesh top: TERM says that nothing can be drawn here; one look, as by --once"
+            "dubmesh top: TERM does not support drawing; printing once, as with --once"
         ));
     }
     let mut runtime = tokio::runtime::Builder::new_multi_thread();

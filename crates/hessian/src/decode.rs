@@ -131,7 +131,7 @@ impl<'a> Decoder<'a> {
     pub fn peek(&mut self) -> Result<Kind, HessianError> {
         let tag = self.head()?;
         let kind = KINDS.get(usize::from(tag)).copied().flatten();
-        kind.ok_or_else(|| self.wrong_tag(tag, "the begin of a value"))
+        kind.ok_or_else(|| self.wrong_tag(tag, "the start of a value"))
     }
 
     /// Takes a `null` if that is what comes next.

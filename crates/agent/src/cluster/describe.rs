@@ -166,7 +166,7 @@ impl Cluster {
         let (member, max) = (stats.key, self.policy.borrow().max_in_flight);
         if self.standing_for(member, now, None) == Standing::Full {
             let Some(gate) = member.gate() else {
-                let why = "full: its agent takes no further call of this one just now";
+                let why = "full: the provider's agent accepts no more calls from this agent now";
                 return Some(why.to_owned());
             };
             let (capacity, source) = (gate.shared().capacity(), gate.shared().source());

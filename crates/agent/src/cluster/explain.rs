@@ -199,7 +199,10 @@ fn configured(
         let (effect, why) = match &*all {
             [] => ("ignored", "changes no endpoint".to_owned()),
             [same] => ("configured", format!("sets {same} at {n_changed} of {n_endpoints}")),
-            _ => ("configured", format!("changes {n_changed} of {n_endpoints}, each otherwise")),
+            _ => (
+                "configured",
+                format!("changes {n_changed} of {n_endpoints}, with different values"),
+            ),
         };
         StepSnapshot { rule: name.clone(), effect: effect.to_owned(), why, destinations: vec![] }
     };

@@ -328,8 +328,7 @@ impl Cluster {
 
 /// What a call to all endpoints ends with that one has not begun, while others have answered it.
 fn only_there(error: CallError) -> CallError {
-    let message =
-        format!("one endpoint has not begun the call, and others have answered it: {error}");
+    let message = format!("some endpoints have answered the call, but one has not run it: {error}");
     let code = Code::ProviderError;
     CallError { endpoint: error.endpoint, ..CallError::new(code, message) }
 }

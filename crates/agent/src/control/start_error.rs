@@ -25,8 +25,8 @@ pub enum StartError {
     },
     /// The time is none that HTTP can write.
     #[error(
-        "the clock of this machine says a time before 1970 or after 9999, and answers by HTTP have \
-         a date; set the clock"
+        "this machine's clock is before 1970 or after 9999; answers by HTTP need a valid date; set \
+         the clock"
     )]
     Clock,
     /// A registry's settings cannot be right.

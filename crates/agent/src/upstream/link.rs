@@ -225,7 +225,8 @@ impl LinkPeer {
                 Ok(())
             }
             _ => {
-                let message = "what was agreed for the method on the link has changed";
+                let message =
+                    "the agent there has changed what it agreed for the method; nothing was sent";
                 Err(CallError::new(Code::Unreachable, message).at(&self.address))
             }
         }

@@ -121,7 +121,7 @@ fn by_address(found: Vec<(&EndpointSnapshot, Finding)>) -> Vec<Finding> {
             for finding in &mut findings {
                 finding.subject = format!("{} services at {address}", services.len());
                 let names = named.join(", ");
-                finding.evidence.push(format!("it is so with {names}, and {more} more"));
+                finding.evidence.push(format!("this applies to {names}, and {more} more"));
             }
         }
         findings

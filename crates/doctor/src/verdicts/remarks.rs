@@ -48,9 +48,9 @@ fn long_ways(connections: &[WatchedConnection]) -> Vec<String> {
             Role::Server => format!("from {}", place.ip()),
         };
         format!(
-            "the way {way} and back takes {} at best, and no call takes less: it is far, or a \
-             queue on the way is never empty; fewer calls one after the other help, and endpoints \
-             that are nearer",
+            "the way {way} and back takes {} at best, and no call takes less: the peer is far away, or \
+             a queue on the way is never empty; use nearer endpoints, or make fewer calls one after \
+             the other",
             time(f64::from(best))
         )
     };

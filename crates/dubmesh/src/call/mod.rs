@@ -400,8 +400,8 @@ async fn write_all(client: Client, taps: &[Tap]) -> Result<(), CallError> {
 fn cut_off(limit: Duration) -> CallError {
     let ms = limit.as_millis();
     let text = format!(
-        "the one-way call could not be sent to its end within {ms} ms; raise it by --timeout-ms: \
-         the provider does not read it, or the network is slow"
+        "the one-way call was not completely sent within {ms} ms: the provider does not read it, \
+         or the network is slow; give it more time by --timeout-ms"
     );
     CallError::new(Code::Timeout, text)
 }

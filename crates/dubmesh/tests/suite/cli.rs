@@ -176,7 +176,7 @@ fn check_looks_where_the_access_log_goes() {
         ("/", "the access log / is a folder; name a file (access_log.path)"),
         (
             "/dev/null/access.log",
-            "/dev/null is no folder, so the access log cannot be in it; name another \
+            "/dev/null is not a folder; choose another folder for the access log \
              (access_log.path)",
         ),
         ("/dev/null/no/access.log", "/dev/null/no of the access log cannot be used: Not a dir"),

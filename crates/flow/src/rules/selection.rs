@@ -153,7 +153,7 @@ impl fmt::Display for Effect {
             Self::NotDrawn => f.write_str("leaves this call to others"),
             Self::NoneLeft => f.write_str("none is left by the splits before it"),
             Self::Drawn => f.write_str("takes this call"),
-            Self::Detour => f.write_str("go there; all else is about the others"),
+            Self::Detour => f.write_str("these calls go there; what follows applies to the others"),
             Self::Kept(n) => write!(f, "keeps {n}"),
             Self::Ignored => f.write_str("matches no endpoint: ignored, because it is not forced"),
             Self::Weightless => {

@@ -135,7 +135,7 @@ fn what_many_services_of_an_endpoint_share_is_told_once() {
     assert_eq!((subjects.len(), &*subjects[2]), (3, "com.acme.S0002 at 10.0.0.7:20880"));
     let [finding] = out(200).try_into().unwrap();
     assert_eq!(finding.subject, "200 services at 10.0.0.7:20880");
-    let named = "it is so with com.acme.S0000, com.acme.S0001, com.acme.S0002, and 197 more";
+    let named = "this applies to com.acme.S0000, com.acme.S0001, com.acme.S0002, and 197 more";
     assert_eq!(finding.evidence, ["cannot connect: refused", named]);
 }
 
