@@ -23,11 +23,12 @@ impl Retry {
         matches!(self, Self::Safe | Self::Elsewhere)
     }
 
-    /// The same of a call that does no harm if it is carried out twice.
+    /// What it says of one method: a call that may run twice goes elsewhere where another one is
+    /// not made again. `is_idempotent` is asked only if that decides.
     #[must_use]
-    pub const fn of_idempotent(self) -> Self {
+    pub fn for_method(self, is_idempotent: impl FnOnce() -> bool) -> Self {
         match self {
-            Self::IfIdempotent => Self::Elsewhere,
+            Self::IfIdempotent if is_idempotent() => Self::Elsewhere,
             other => other,
         }
     }
@@ -48,6 +49,15 @@ impl Retry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_call_that_may_run_twice_goes_on_after_it_may_have_run() {
+        assert_eq!(Retry::IfIdempotent.for_method(|| true), Retry::Elsewhere);
+        assert_eq!(Retry::IfIdempotent.for_method(|| false), Retry::IfIdempotent);
+        for retry in [Retry::Safe, Retry::Elsewhere, Retry::Rewritten, Retry::Never] {
+            assert_eq!(retry.for_method(|| panic!("nobody need know")), retry);
+        }
+    }
 
     #[test]
     fn what_may_go_elsewhere_was_not_begun() {

@@ -27,7 +27,7 @@ impl Cluster {
         let goes = self.has_choice()
             && self.fails_over(method)
             && error.retry() == Retry::IfIdempotent
-            && self.policy.borrow().routing.is_idempotent(method)
+            && self.retry_of_method(error.retry(), method).allows_another_endpoint()
             && self.budget.borrow_mut().take();
         if goes {
             self.count_retry(error.code);

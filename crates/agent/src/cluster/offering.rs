@@ -281,10 +281,12 @@ impl Cluster {
     /// What a failure says about another try of this call.
     #[cold]
     pub(super) fn retry_of(&self, error: &CallError, facts: &dyn CallFacts) -> Retry {
-        let retry = error.retry();
-        let may_repeat = retry == Retry::IfIdempotent
-            && self.policy.borrow().routing.is_idempotent(&facts.method());
-        if may_repeat { retry.of_idempotent() } else { retry }
+        self.retry_of_method(error.retry(), &facts.method())
+    }
+
+    /// What it says of a method of this service.
+    pub(super) fn retry_of_method(&self, retry: Retry, method: &str) -> Retry {
+        retry.for_method(|| self.policy.borrow().routing.is_idempotent(method))
     }
 
     /// What a call says about where it goes.

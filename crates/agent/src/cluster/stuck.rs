@@ -113,10 +113,11 @@ impl Cluster {
         now: Instant,
         facts: &dyn CallFacts,
     ) -> Option<Moved> {
-        if !self.policy.borrow().routing.is_idempotent(&facts.method()) {
+        let retry = self.retry_of_method(Retry::IfIdempotent, &facts.method());
+        if !retry.allows_another_endpoint() {
             return None;
         }
-        attempts.failed(attempt.member.clone(), Retry::Elsewhere);
+        attempts.failed(attempt.member.clone(), retry);
         let choice = self.choice(facts, CallDraw(attempts.draw()));
         let next = self.next(&attempts, now, &choice);
         let goes = match next {
