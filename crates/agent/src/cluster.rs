@@ -7,6 +7,7 @@
 //! - What the balancer counts as in flight is given back however a call ends.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -21,7 +22,7 @@ use crate::config::{CallMode, ClusterPolicy};
 use crate::error::{CallError, Code};
 use crate::facts::CallFacts;
 use crate::map_form::{self, MapForm};
-use crate::metrics::{CallStats, Hub, ServiceEvents};
+use crate::metrics::{CallStats, Hub, MAX_METHOD_LABELS, ServiceEvents};
 use crate::rule_documents::{RegistryRules, RuleName};
 use crate::timeout::Limit;
 use crate::upstream::{Standing, UpstreamPool};
@@ -57,6 +58,7 @@ mod variants;
 pub use self::allowed::Allowed;
 pub use self::attempt::Attempt;
 use self::circuits::Circuits;
+pub use self::describe::describe_unoffered;
 pub use self::doubt::Doubt;
 pub use self::ejections::EjectedInfo;
 use self::ejections::Ejections;
@@ -107,6 +109,8 @@ pub struct Cluster {
     lines: Lines,
     /// Counts the calls for which no endpoint was chosen, once there was one.
     without_endpoint: RefCell<Option<Arc<CallStats>>>,
+    /// By method. They outlast its routes, so that nothing is forgotten that was counted.
+    method_stats: RefCell<HashMap<Box<str>, Arc<CallStats>>>,
     /// What holds for some of its methods.
     methods: Methods,
     /// The breakers of its methods.
@@ -168,6 +172,7 @@ impl Cluster {
             changed: Notify::new(),
             lines: Lines::default(),
             without_endpoint: RefCell::default(),
+            method_stats: RefCell::default(),
             circuits: Circuits::default(),
             failback: Failback::default(),
             is_diverted: Cell::new(diverts(policy)),
@@ -438,7 +443,20 @@ impl Cluster {
     /// not known whether the service has theirs. `None` while no registry has offered the service.
     #[cold]
     pub fn method_stats(&self, method: Option<&str>) -> Option<Arc<CallStats>> {
-        self.had_endpoints.get().then(|| self.hub.method(&self.service_name, method))
+        if !self.had_endpoints.get() {
+            return None;
+        }
+        let new = || self.hub.method(&self.service_name, method);
+        let Some(method) = method else { return Some(new()) };
+        let mut known = self.method_stats.borrow_mut();
+        if let Some(stats) = known.get(method) {
+            return Some(Arc::clone(stats));
+        }
+        let stats = new();
+        if known.len() < MAX_METHOD_LABELS {
+            known.insert(method.into(), Arc::clone(&stats));
+        }
+        Some(stats)
     }
 }
 

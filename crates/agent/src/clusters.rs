@@ -159,6 +159,11 @@ impl Clusters {
         self.registries.get(index).map(|(_, registry)| registry)
     }
 
+    /// The name of a registry by its number.
+    pub fn registry_name(&self, index: usize) -> &str {
+        self.registries.get(index).map_or("", |(name, _)| name)
+    }
+
     /// The cluster of a service, if it was looked up in a registry before.
     pub fn known(&self, registry: usize, service: ServiceKey) -> Option<Rc<Cluster>> {
         let entries = self.entries.borrow();

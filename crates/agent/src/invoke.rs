@@ -57,9 +57,8 @@ pub async fn invoke(
         Ok(route) => make(outbound, registry, invocation, route, started).await,
         Err(error) => {
             let RouteName { interface, version, group, .. } = invocation.name;
-            let service = ServiceKey::new(interface, version, group).ok();
-            if let Some(cluster) = service.and_then(|key| outbound.known_cluster(registry, key)) {
-                cluster.count_without_endpoint(started, error.code);
+            if let Ok(service) = ServiceKey::new(interface, version, group) {
+                outbound.count_without_route(registry, &service, started, error.code);
             }
             Err(error)
         }

@@ -62,6 +62,7 @@ pub mod terminal;
 mod testing;
 pub mod timeout;
 mod traffic;
+pub mod unoffered;
 pub mod upstream;
 pub mod worker;
 

@@ -10,14 +10,17 @@ use dubbo_proto::ServiceKey;
 use registry::Registry;
 
 use crate::backend::{Backend, GateSetup};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, describe_unoffered};
 use crate::clusters::{ClusterLookup, Clusters};
 use crate::config::{ClusterPolicy, ClusterRules, ExportConfig};
 use crate::definitions::Definitions;
 use crate::error::{CallError, Code};
+use crate::inspect::Filter;
+use crate::inspect::snapshot::ServiceSnapshot;
 use crate::metrics::Hub;
 use crate::route::{Parameters, Plan, RouteName, WHOLE};
 use crate::routes::{ClusterRoute, RouteTable};
+use crate::unoffered::UnofferedServices;
 use crate::upstream::UpstreamPool;
 
 /// One worker's part of it.
@@ -30,6 +33,7 @@ pub struct Outbound {
     rules: RefCell<Arc<ClusterRules>>,
     pool: Rc<UpstreamPool>,
     hub: Hub,
+    unoffered: UnofferedServices,
     stopped: Cell<bool>,
 }
 
@@ -47,6 +51,7 @@ impl Outbound {
             definitions: Definitions::default(),
             rules: RefCell::new(rules),
             pool,
+            unoffered: UnofferedServices::new(hub.clone()),
             hub,
             stopped: Cell::new(false),
         }
@@ -90,6 +95,7 @@ impl Outbound {
     pub fn sweep(&self, now: Instant) {
         self.definitions.sweep(&self.routes);
         self.clusters.sweep(now, |cluster| self.routes.forget(cluster));
+        self.unoffered.sweep(now);
         self.pool.tend(now);
     }
 
@@ -106,6 +112,41 @@ impl Outbound {
     /// The cluster of a service, if it was looked up in a registry before.
     pub fn known_cluster(&self, registry: usize, service: ServiceKey) -> Option<Rc<Cluster>> {
         self.clusters.known(registry, service)
+    }
+
+    /// Counts a call that came at `started` and failed, as it has no route.
+    #[cold]
+    pub fn count_without_route(
+        &self,
+        registry: usize,
+        service: &ServiceKey,
+        started: Instant,
+        code: Code,
+    ) {
+        match self.known_cluster(registry, service.clone()) {
+            Some(cluster) => cluster.count_without_endpoint(started, code),
+            None => self.unoffered.count(registry, service, started, code),
+        }
+    }
+
+    /// The services that are called, that nobody offers, and that are not looked up: as they are
+    /// shown.
+    pub fn describe_unoffered(&self, filter: &Filter) -> Vec<ServiceSnapshot> {
+        let mut all = Vec::new();
+        self.unoffered.each(|label, registry, key| {
+            let is_wanted = match key {
+                Some(key) => filter.has_service(key, label),
+                None => filter.service.is_none(),
+            };
+            let is_known =
+                key.is_some_and(|key| self.clusters.known(registry, key.clone()).is_some());
+            if is_wanted && !is_known {
+                let interface = key.map_or("", |key| &*key.interface);
+                let registry = self.clusters.registry_name(registry);
+                all.push(describe_unoffered(label, registry, &self.policy(interface)));
+            }
+        });
+        all
     }
 
     /// The cluster of a service, looked up in a registry from now on if it was not before.

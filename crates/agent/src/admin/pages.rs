@@ -1,5 +1,6 @@
 //! The pages of the admin listener: which there are, and what they answer.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -191,8 +192,11 @@ async fn services_page(state: &AdminState, query: &str) -> PageResponse {
     };
     let mut page = state.inspector.ask(filter, Question::Services).await;
     let failed = state.hub.failed_without_endpoint();
+    let names: BTreeSet<&str> = page.items.iter().map(|it| &*it.service).collect();
+    let sent = state.hub.sent_to_endpoints(|service| names.contains(service));
     for service in &mut page.items {
         service.failed_without_endpoint = failed.get(&service.service).cloned().unwrap_or_default();
+        service.calls = Some(sent.get(&service.service).cloned().unwrap_or_default().into());
     }
     json(&page)
 }

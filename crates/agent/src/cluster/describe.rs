@@ -58,6 +58,7 @@ impl Cluster {
             in_flight: balancer.stats().map(|stats| u64::from(stats.in_flight)).sum(),
             // Counted for all workers in one place.
             failed_without_endpoint: BTreeMap::new(),
+            calls: None,
             policy: describe_policy(&self.policy.borrow()),
         }
     }
@@ -251,6 +252,30 @@ impl MemberState {
             AnyUpstream::Dubbo(_) => Some(self.serialization(otherwise)),
             AnyUpstream::Link(lanes) => lanes.agreed(index, generation),
         }
+    }
+}
+
+/// A service that is called, that nobody offers, and that is not looked up.
+pub fn describe_unoffered(
+    service: &str,
+    registry: &str,
+    policy: &ClusterPolicy,
+) -> ServiceSnapshot {
+    ServiceSnapshot {
+        service: service.to_owned(),
+        registry: registry.to_owned(),
+        freshness: "current".to_owned(),
+        workers: 1,
+        endpoints: 0,
+        ready: 0,
+        weightless: 0,
+        held: 0,
+        unused: Vec::new(),
+        waiting: 0,
+        in_flight: 0,
+        failed_without_endpoint: BTreeMap::new(),
+        calls: None,
+        policy: describe_policy(policy),
     }
 }
 

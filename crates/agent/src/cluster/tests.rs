@@ -49,6 +49,25 @@ fn failure(code: Code) -> Outcome {
     Err(CallError::new(code, "no"))
 }
 
+/// A new definition takes all routes away. What was counted of their methods stays in sight, also
+/// where other services take all labels.
+#[test]
+fn counts_of_methods_outlast_their_routes() {
+    on_worker(async || {
+        let cluster = cluster(&policy(1));
+        cluster.update(&list(1));
+        cluster.method_stats(Some("m")).unwrap().finished(Duration::ZERO, None);
+        for n in 0..2 * MAX_METHOD_LABELS {
+            drop(cluster.hub.method(&format!("com.acme.Other{n}"), Some("m")));
+        }
+        cluster.method_stats(Some("m")).unwrap().finished(Duration::ZERO, None);
+        let name = "dubmesh_method_calls_total{service=\"com.acme.Echo\",method=\"m\",code=\"ok\"}";
+        let text = cluster.hub.render(&[], &[]);
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        assert_eq!(line, Some(" 2"), "{text:.2000}");
+    });
+}
+
 /// Offers a call, which `make` answers, and says where it has been.
 async fn offer(
     cluster: &Rc<Cluster>,

@@ -188,6 +188,10 @@ pub struct ServiceSnapshot {
     /// count them: of the service in all registries. An older agent does not say.
     #[serde(default)]
     pub failed_without_endpoint: BTreeMap<String, u64>,
+    /// Calls that were sent to its endpoints, as the metrics count them: of the service in all
+    /// registries. An older agent does not say.
+    #[serde(default)]
+    pub calls: Option<CallsSnapshot>,
     /// How its calls are made.
     pub policy: PolicySnapshot,
 }
@@ -362,6 +366,14 @@ pub struct CallsSnapshot {
     pub ok_total_ms: Option<f64>,
     #[serde(skip)]
     pub(crate) totals: CallTotals,
+}
+
+impl From<CallTotals> for CallsSnapshot {
+    fn from(totals: CallTotals) -> Self {
+        let mut calls = Self { totals, ..Self::default() };
+        calls.finish();
+        calls
+    }
 }
 
 impl CallsSnapshot {

@@ -55,7 +55,7 @@ const NO_ENDPOINT: &str = "none";
 /// providers that are not there yet.
 const MAX_UNKNOWN: usize = 64;
 /// Methods with labels of their own: those of a few dozen services.
-const MAX_METHODS: usize = 1000;
+pub const MAX_METHOD_LABELS: usize = 1000;
 
 /// How the endpoints of a service stand, as the workers see it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -112,7 +112,7 @@ impl Hub {
             unknown: Mutex::default(),
             ingress: Family::new(n_codes, render::INGRESS.labels.len()),
             export: Family::new(n_codes, render::EXPORT.labels.len()),
-            methods: Family::limited(n_codes, render::METHOD.labels.len(), MAX_METHODS),
+            methods: Family::limited(n_codes, render::METHOD.labels.len(), MAX_METHOD_LABELS),
             connections: PerName::default(),
             loads: OnceLock::new(),
             lags: PerName::default(),
@@ -141,17 +141,18 @@ impl Hub {
     /// their own up to a limit; what comes beyond counts as `other`.
     #[must_use]
     pub fn without_endpoint(&self, service: &str, is_known: bool) -> Arc<CallStats> {
-        let mut label = service;
-        if !is_known {
-            let mut unknown = self.0.unknown.lock().unwrap_or_else(PoisonError::into_inner);
-            if unknown.len() < MAX_UNKNOWN {
-                unknown.insert(service.to_owned());
-            }
-            if !unknown.contains(service) {
-                label = OTHER;
-            }
-        }
+        let label = if is_known { service } else { self.label_of_unknown(service) };
         self.0.upstream.writer(&[label, NO_ENDPOINT])
+    }
+
+    /// The label of a service that no registry is known to have offered.
+    #[must_use]
+    pub fn label_of_unknown<'a>(&self, service: &'a str) -> &'a str {
+        let mut unknown = self.0.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        if unknown.len() < MAX_UNKNOWN {
+            unknown.insert(service.to_owned());
+        }
+        if unknown.contains(service) { service } else { OTHER }
     }
 
     /// The calls that failed before an endpoint was chosen: by service, and by the name of the
@@ -163,6 +164,25 @@ impl Hub {
             Some((labels.into_iter().next()?, totals.failed(self.0.error_names).collect()))
         };
         self.0.upstream.totals_of(is_wanted).into_iter().filter_map(failed).collect()
+    }
+
+    /// The calls that were sent to endpoints, by service, of those services that are wanted.
+    #[must_use]
+    pub fn sent_to_endpoints(
+        &self,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> BTreeMap<String, CallTotals> {
+        let is_sent = |labels: &[String]| match labels {
+            [service, endpoint] => endpoint != NO_ENDPOINT && is_wanted(service),
+            _ => false,
+        };
+        let mut sent: BTreeMap<String, CallTotals> = BTreeMap::new();
+        for (labels, totals) in self.0.upstream.totals_of(is_sent) {
+            if let Some(service) = labels.into_iter().next() {
+                sent.entry(service).or_default().merge(&totals);
+            }
+        }
+        sent
     }
 
     /// A new writer for the calls that `listener` takes.

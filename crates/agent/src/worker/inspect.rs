@@ -9,7 +9,7 @@ use crate::cluster::Cluster;
 use crate::connections::{Connections, Direction, ListedConnection};
 use crate::inspect::snapshot::{
     ConnectionSnapshot, EndpointSnapshot, ExplanationSnapshot, RouteSnapshot, ServiceSnapshot,
-    TcpSnapshot,
+    Snapshot, TcpSnapshot,
 };
 use crate::inspect::{Filter, First, Question, WorkerAnswer};
 use crate::routes::ClusterRoute;
@@ -29,7 +29,12 @@ impl Worker {
 
     fn services(&self, filter: &Filter) -> WorkerAnswer<ServiceSnapshot> {
         let (clusters, n_all) = self.first_clusters(filter, |_| true);
-        let items = clusters.iter().map(|cluster| cluster.describe()).collect();
+        let unoffered = self.outbound.describe_unoffered(filter);
+        let n_all = n_all + unoffered.len();
+        let mut items: Vec<_> = clusters.iter().map(|cluster| cluster.describe()).collect();
+        items.extend(unoffered);
+        items.sort_by_key(Snapshot::key);
+        items.truncate(filter.limit);
         WorkerAnswer { items, n_all }
     }
 

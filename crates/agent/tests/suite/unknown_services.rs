@@ -7,6 +7,7 @@ use crate::support::{
     Behaviour, FakeProvider, Http, SERVICE, STRING, call, consumer_with_metrics, metric,
     register_service, wait_until,
 };
+use agent::inspect::snapshot::{Page, ServiceSnapshot};
 use agent::{Agent, config};
 use registry::MemoryHub;
 
@@ -61,6 +62,42 @@ fn made_up_names_keep_nobody_out() {
     let n_watched = metric(&agent, "dubmesh_registry_subscriptions{registry=\"main\"}");
     assert!(n_watched <= 20 + 2 * 32, "{n_watched} services are watched");
     assert!(5700 <= n_asked.load(Ordering::SeqCst));
+}
+
+/// More services than a worker watches, and than have labels: a wiped registry must not look well.
+#[test]
+fn all_calls_of_services_that_nobody_offers_are_counted_and_shown() {
+    let hub = MemoryHub::new();
+    let agent = consumer_with_metrics(&hub, "");
+    let mut http = [Http::to(&agent), Http::to(&agent)];
+    let (n_services, n_rounds) = (100, 3);
+    for _ in 0..n_rounds {
+        for n in 0..n_services {
+            assert_eq!(echo(&mut http[n % 2], &format!("com.acme.Gone{n}")).0, 404);
+        }
+    }
+    let counted = |text: &str| {
+        let mine = text.lines().filter(|line| {
+            line.starts_with("dubmesh_upstream_calls_total{")
+                && line.contains("code=\"service_not_found\"")
+        });
+        mine.filter_map(|line| line.rsplit(' ').next()?.parse::<usize>().ok()).sum::<usize>()
+    };
+    let mut admin = Http::connect(agent.addresses().admin.unwrap());
+    let mut get = |page: &str| {
+        admin.send(format!("GET {page} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"));
+        admin.read().body
+    };
+    wait_until("all counts", || (counted(&get("/metrics")) == n_rounds * n_services).then_some(()));
+    let services: Page<ServiceSnapshot> = serde_json::from_str(&get("/services")).unwrap();
+    let n_shown: u64 =
+        services.items.iter().flat_map(|it| it.failed_without_endpoint.values()).sum();
+    assert_eq!(n_shown, (n_rounds * n_services) as u64);
+    assert!(services.items.iter().any(|it| it.service == "other"), "{services:?}");
+    assert!(services.items.len() <= 65, "{}", services.items.len());
+    let one = get("/services?service=com.acme.Gone7");
+    let one: Page<ServiceSnapshot> = serde_json::from_str(&one).unwrap();
+    assert_eq!((one.total, one.items[0].registry.as_str()), (1, "main"));
 }
 
 /// A file may list what others can use. The rest of it counts, and callers are told what was seen.

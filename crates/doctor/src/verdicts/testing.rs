@@ -70,6 +70,7 @@ pub(super) fn service(failed_without_endpoint: BTreeMap<String, u64>) -> Service
         waiting: 0,
         in_flight: 2,
         failed_without_endpoint,
+        calls: None,
         policy,
     }
 }

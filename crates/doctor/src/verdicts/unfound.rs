@@ -50,6 +50,14 @@ pub(super) fn of_services(looks: &[AgentLook]) -> Vec<Finding> {
     names.into_iter().filter_map(|name| unfound(looks, name)).collect()
 }
 
+/// Of names beyond those that have a label of their own, an agent says how many calls failed.
+fn subject(service: &str) -> String {
+    match service {
+        "other" => "further services, which have no label of their own".to_owned(),
+        service => service.to_owned(),
+    }
+}
+
 fn unfound(looks: &[AgentLook], service: &str) -> Option<Finding> {
     let ended: Vec<EndedCalls> = looks.iter().map(|look| EndedCalls::at(look, service)).collect();
     let [first, .., last] = *ended else { return None };
@@ -82,7 +90,7 @@ fn unfound(looks: &[AgentLook], service: &str) -> Option<Finding> {
     evidence.extend(seen.unused.iter().cloned());
     Some(Finding {
         cause: Cause::NoEndpoint,
-        subject: service.to_owned(),
+        subject: subject(service),
         verdict: "most calls fail because there is no endpoint for them".to_owned(),
         evidence,
         remedy: "see whether its provider runs and has registered (dubmesh list), and whether \

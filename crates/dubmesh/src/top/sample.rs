@@ -184,7 +184,7 @@ impl Sample {
             errors: sum(|calls| calls.errors) + errors_without_endpoint,
             errors_without_endpoint,
             in_flight: endpoints.iter().map(|it| it.calls.in_flight).sum(),
-            services: self.services(&endpoints, &early),
+            services: self.services(before, &rates, &endpoints, &early),
             connections: self.connections(before, &rates),
             stages: self.stages(before, rates.is_same),
             endpoints,
@@ -232,23 +232,28 @@ impl Sample {
 
     fn services(
         &self,
+        before: &Self,
+        rates: &Rates,
         endpoints: &[Endpoint],
         early: &HashMap<&str, EarlyErrors<'_>>,
     ) -> Vec<ServiceView> {
+        let known: HashMap<_, _> = before
+            .services
+            .iter()
+            .filter_map(|it| Some((&*it.service, it.calls.as_ref()?)))
+            .collect();
         let line = |it: &ServiceSnapshot| {
+            let sent = it.calls.as_ref();
+            let sent = sent.map(|calls| rates.calls(calls, known.get(&*it.service).copied()));
             let own = || endpoints.iter().filter(|endpoint| endpoint.service == it.service);
-            let most = |of: fn(&CallFigures) -> Option<f64>| {
-                own().filter_map(|endpoint| of(&endpoint.calls)).reduce(f64::max)
-            };
+            // An older agent says it of each endpoint only.
+            let sent = sent.unwrap_or_else(|| sum_of(own().map(|endpoint| &endpoint.calls)));
             let early = early.get(&*it.service).copied().unwrap_or_default();
             let calls = CallFigures {
-                rate: own().map(|endpoint| endpoint.calls.rate).sum::<f64>() + early.rate,
-                errors: own().map(|endpoint| endpoint.calls.errors).sum::<f64>() + early.rate,
-                // Of the slowest endpoint: percentiles cannot be added.
-                p50: most(|calls| calls.p50),
-                p99: most(|calls| calls.p99),
-                average: most(|calls| calls.average),
+                rate: sent.rate + early.rate,
+                errors: sent.errors + early.rate,
                 in_flight: it.in_flight,
+                ..sent
             };
             let failing = early.most.map(|name| format!("{name} without an endpoint"));
             let is_current = it.freshness == "current";
@@ -395,6 +400,19 @@ impl Rates {
     }
 }
 
+/// The calls of all; how long they take is that of the slowest.
+fn sum_of<'a>(all: impl Iterator<Item = &'a CallFigures>) -> CallFigures {
+    let most = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
+    all.fold(CallFigures::default(), |sum, next| CallFigures {
+        rate: sum.rate + next.rate,
+        errors: sum.errors + next.errors,
+        p50: most(sum.p50, next.p50),
+        p99: most(sum.p99, next.p99),
+        average: most(sum.average, next.average),
+        in_flight: sum.in_flight + next.in_flight,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -467,6 +485,25 @@ mod tests {
         assert_eq!(noted, (201.0, "overloaded without an endpoint"));
         let figures = now.since(&now);
         assert_eq!((figures.errors, &*figures.services[0].note), (0.0, ""));
+    }
+
+    #[test]
+    fn a_service_is_as_fast_as_its_calls_and_not_as_its_slowest_endpoint() {
+        let calls = |ok: u64, total: f64| {
+            let mut calls = CallsSnapshot::default();
+            (calls.ok, calls.ok_total_ms) = (ok, Some(total));
+            (calls.p50_ms, calls.p99_ms) = (Some(5.0), Some(10.0));
+            calls
+        };
+        let with = |calls| ServiceSnapshot { calls: Some(calls), ..service(&[]) };
+        let (before, mut now) = (Sample::of_nothing(), Sample::of_nothing());
+        let at = now.at - Duration::from_secs(2);
+        let before = Sample { services: vec![with(calls(100, 9000.0))], at, ..before };
+        // 900 of 5 ms, and 2 of 50.
+        now.services = vec![with(calls(1002, 13_600.0))];
+        let CallFigures { rate, p50, p99, average, .. } = now.since(&before).services[0].calls;
+        assert_eq!((rate, p50, p99), (451.0, Some(5.0), Some(10.0)));
+        assert!(average.is_some_and(|ms| (5.0..5.2).contains(&ms)), "{average:?}");
     }
 
     #[test]

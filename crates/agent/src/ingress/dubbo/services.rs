@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use dubbo_proto::application::METADATA_SERVICE;
@@ -269,7 +269,11 @@ impl Services {
     }
 
     fn route(&self, registry: usize, key: &ServiceKey) -> Result<Rc<ClusterRoute>, CallError> {
-        self.worker.outbound.whole_route(registry, key)
+        let outbound = &self.worker.outbound;
+        let route = outbound.whole_route(registry, key);
+        route.inspect_err(|error| {
+            outbound.count_without_route(registry, key, Instant::now(), error.code);
+        })
     }
 
     #[cold]
