@@ -25,7 +25,8 @@ many it may have, and why it is ejected, down or held. Other views show services
 and connections.
 
 Keys: Tab or 1 2 3 the next view, s the next column to sort by, r the other way
-round, / only lines with a text, arrows to scroll, Space to stop, q to quit.
+round, / only lines with a text, arrows to scroll, Space to stop, q or Esc to
+quit.
 
 Examples:
   dubmesh top                              the agent at 127.0.0.1:9700

@@ -137,7 +137,9 @@ fn full_pools(looks: &[AgentLook], first: &AgentLook, last: &AgentLook) -> Vec<F
         let share = share_of(&seen, is_full).filter(|share| OFTEN <= *share)?;
         let shed = app.shed.saturating_sub(at(first).map_or(app.shed, |it| it.shed));
         let most = |of: fn(&AppSnapshot) -> u64| seen.iter().map(of).max().unwrap_or(0);
-        let (in_flight, waiting) = (most(|it| it.in_flight), most(|it| it.waiting));
+        // The workers' parts are a few milliseconds apart, so that they may add up to more.
+        let in_flight = most(|it| it.in_flight).min(app.capacity.into());
+        let waiting = most(|it| it.waiting);
         let capacity = app.capacity;
         Some(Finding {
             cause: Cause::PoolFull,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
 use super::signs::{self, Symptom};
-use super::{Cause, Finding, counted, recurs, silence};
+use super::{Cause, Finding, bytes, counted, recurs, silence};
 use crate::figures::{Role, SocketId};
 use crate::watched::Watched;
 
@@ -76,6 +76,8 @@ pub fn of_sockets(connections: &[WatchedConnection]) -> Vec<Finding> {
         .iter()
         .map(|(it, symptoms)| (it.id, symptoms.iter().map(|it| it.cause).collect()))
         .collect();
+    let sides: HashMap<SocketId, &WatchedConnection> =
+        connections.iter().map(|it| (it.id, it)).collect();
     let owners = Owners::of(connections);
     let mut groups: BTreeMap<Key<'_>, Vec<(&WatchedConnection, Symptom)>> = BTreeMap::new();
     let mut sizes: BTreeMap<(SocketAddr, Role, Option<&String>), usize> = BTreeMap::new();
@@ -84,8 +86,12 @@ pub fn of_sockets(connections: &[WatchedConnection]) -> Vec<Finding> {
             (connection.service(), connection.role, owners.owner(connection));
         *sizes.entry((service, role, owner)).or_default() += 1;
         let other = causes.get(&connection.id.reversed());
-        for symptom in symptoms {
+        let reader = sides.get(&connection.id.reversed());
+        for mut symptom in symptoms {
             if !is_told(symptom.cause, role, other) {
+                if let (Cause::PeerReadsSlowly, Some(reader)) = (symptom.cause, reader) {
+                    name_reader(&mut symptom, reader);
+                }
                 let group = groups.entry((symptom.cause, service, role, owner)).or_default();
                 group.push((connection, symptom));
             }
@@ -166,6 +172,21 @@ fn is_told(cause: Cause, role: Role, other: Option<&Vec<Cause>>) -> bool {
         (Cause::NoAnswer, Role::Client) => says(&[Cause::ReadsSlowly, Cause::NoAnswer]),
         _ => false,
     }
+}
+
+/// Says of a side that has no room who that is, if it is seen. It never has much that is unread,
+/// or that would have been told instead.
+fn name_reader(symptom: &mut Symptom, reader: &WatchedConnection) {
+    let unread = reader.watched.looks().filter_map(|it| it.unread_bytes).max();
+    let (Some(owner), Some(unread)) = (&reader.owner, unread) else { return };
+    symptom.evidence.push(format!(
+        "the other side is {owner}: at most {} had come there and were not read",
+        bytes(unread)
+    ));
+    symptom.remedy = format!(
+        "give {owner} a larger receive buffer (SO_RCVBUF, receive_buffer_bytes of an agent, \
+         net.ipv4.tcp_rmem); if that does not help, look at what its I/O threads do"
+    );
 }
 
 /// Which of the connections to a service it is about.

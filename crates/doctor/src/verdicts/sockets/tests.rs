@@ -107,9 +107,19 @@ fn a_peer_that_reads_slowly_is_not_the_buffers_fault() {
         watched: watched(unread),
         is_awaited: None,
     };
+    let small = WatchedConnection {
+        watched: watched(|second| Figures { unread_bytes: Some(7_000), ..well(second) }),
+        ..server.clone()
+    };
     let [finding] = of_sockets(&[client(limited), server]).try_into().unwrap();
     assert_eq!(finding.cause, Cause::ReadsSlowly);
     assert_eq!(finding.subject, "java (pid 7), callers of 10.0.0.7:20880");
+    // A small buffer never has much that is unread.
+    let [finding] = of_sockets(&[client(limited), small]).try_into().unwrap();
+    assert_eq!(finding.cause, Cause::PeerReadsSlowly);
+    let named = "the other side is java (pid 7): at most 7 KiB had come there and were not read";
+    assert!(finding.evidence.iter().any(|it| it == named), "{finding:?}");
+    assert!(finding.remedy.contains("give java (pid 7) a larger receive buffer"), "{finding:?}");
 }
 
 #[test]
