@@ -225,3 +225,29 @@ fn types_that_a_provider_does_not_know_count_for_nothing() {
         (provider.n_requests() == n_requests + 8).then_some(())
     });
 }
+
+/// What is declared as an `Object` may be an object of a class that the definition knows.
+#[test]
+fn a_definition_counts_for_objects_that_name_their_class_where_anything_is_declared() {
+    let (folder, hub) = (tempfile::tempdir().unwrap(), MemoryHub::new());
+    let provider = FakeProvider::start(Behaviour::Good);
+    let _registered = register(&hub, provider.addr);
+    write(folder.path(), &shop_document());
+    let agent = started(folder.path(), &hub);
+    for ty in
+        ["java.lang.Object", "java.util.List", "java.util.Map<java.lang.String,java.lang.Object>"]
+    {
+        let order = r#"{"class":"com.acme.Order","id":1}"#;
+        let value = match ty {
+            "java.lang.Object" => order.to_owned(),
+            "java.util.List" => format!("[{order}]"),
+            _ => format!("{{\"k\":{order}}}"),
+        };
+        let header = format!("x-dubbo-parameter-types: {ty}");
+        let answer = call(&agent, "echo", &[&header], &format!("[{value}]"));
+        assert!(answer.status == 200 && answer.body.contains("\"id\":1"), "{ty}: {answer:?}");
+        let wrong = value.replace(":1}", ":1.5}");
+        let answer = call(&agent, "echo", &[&header], &format!("[{wrong}]"));
+        assert_eq!((answer.status, &*answer.code()), (400, "bad_arguments"), "{ty}: {answer:?}");
+    }
+}
