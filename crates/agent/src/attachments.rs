@@ -79,7 +79,10 @@ pub enum AttachmentError {
     #[error("attachment {0:?} has a name that fastjson takes for its own; rename it")]
     OfFastjson(&'static str),
     /// A value of another kind.
-    #[error("attachment {0:?} must be a string, a boolean, or a 64-bit number")]
+    #[error(
+        "attachment {0:?} must be a string, a boolean, or a 64-bit number; a double must have no \
+         more digits than it keeps"
+    )]
     Value(Box<str>),
 }
 
@@ -305,6 +308,7 @@ mod tests {
             ("{\"a\":{}}", "\"a\" must be"),
             ("{\"a\":9223372036854775808}", "64-bit"),
             ("{\"a\":1e999}", "64-bit"),
+            ("{\"a\":0.1234567890123456789}", "no more digits"),
             ("{\"a\":1,\"a\":\"x\"}", "twice"),
             ("{\"\":1}", "invalid attachment name"),
             ("{\"\\u0001a\":1}", "invalid attachment name"),

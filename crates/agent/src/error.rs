@@ -236,6 +236,8 @@ impl Code {
     /// The code of a provider's status other than OK.
     pub fn from_dubbo(status: DubboStatus, text: &str) -> Self {
         match status {
+            // An agent in the provider's place has looked at the arguments.
+            DubboStatus::BadRequest if text.starts_with("bad_arguments: ") => Self::BadArguments,
             DubboStatus::ServerThreadpoolExhausted => Self::ThreadPoolExhausted,
             DubboStatus::ServerTimeout | DubboStatus::ClientTimeout => Self::Timeout,
             DubboStatus::ServiceNotFound => Self::ServiceNotFound,

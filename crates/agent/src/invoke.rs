@@ -285,7 +285,7 @@ async fn make(
 /// fault with, or without any.
 #[inline]
 fn is_plain(route: &ClusterRoute, invocation: &Invocation<'_>) -> bool {
-    let is_trusted = !route.plan.is_guess || matches!(route.plan.verdict.get(), Verdict::None);
+    let is_trusted = !route.plan.is_guess || route.plan.judgement.get().verdict() == Verdict::None;
     is_trusted && !route.answers_json_text() && n_packed(route, invocation).is_none()
 }
 

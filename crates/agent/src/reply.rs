@@ -172,7 +172,7 @@ impl<'a> ReplyReader<'a> {
     }
 
     /// The attachments, but for those that Dubbo itself adds. What cannot be read is left out: the
-    /// value counts.
+    /// value counts. Classes are not told: the map's own would look like an attachment.
     pub fn attachments(&self) -> Replied {
         if self.body.ends_with(PLAIN_TAIL) {
             return Replied::default();
@@ -182,7 +182,13 @@ impl<'a> ReplyReader<'a> {
         if !outcome.has_attachments() {
             return Replied::default();
         }
-        Replied::of(&outcome, self.options)
+        let options = JsonOptions {
+            class_name: false,
+            key_classes: false,
+            number_classes: false,
+            ..self.options.clone()
+        };
+        Replied::of(&outcome, &options)
     }
 
     /// The caller's options that say nothing about this reply: the provider has written text that
@@ -360,6 +366,27 @@ mod tests {
         assert_eq!(text(&order, "").0, r#"{"id":7}"#);
         let (json, ignored) = text(&order, "class=yes");
         assert_eq!((&*json, ignored), (r#"{"class":"com.acme.Order","id":7}"#, vec![]));
+    }
+
+    #[test]
+    fn attachments_have_no_class() {
+        let sized = |texts: &[&str]| -> Vec<u8> {
+            let len = |text: &str| u32::try_from(text.len()).unwrap().to_be_bytes();
+            texts.iter().flat_map(|text| [&len(text)[..], text.as_bytes()].concat()).collect()
+        };
+        let map = r#"{"@type":"java.util.HashMap","dubbo":"2.0.2"}"#;
+        let with_text = r#"{"@type":"java.util.HashMap","dubbo":"2.0.2","shade":"red"}"#;
+        let members = |body: &[u8], serialization| {
+            let options = JsonOptions::parse("class=yes").unwrap();
+            ReplyReader::new(&reply(serialization, body), &options).attachments().members
+        };
+        let fastjson = Serialization::FastjsonSized;
+        assert_eq!(members(&sized(&["5", "null", map]), fastjson), []);
+        let shade = [("shade".to_owned(), b"\"red\"".as_slice().into())];
+        assert_eq!(members(&sized(&["4", "7", with_text]), fastjson), shade);
+        // An attachment of this name is no reason to wrap all of them.
+        let named = members(b"\x95H\x05class\x03a.BZ", Serialization::Hessian2);
+        assert_eq!(named, [("class".to_owned(), b"\"a.B\"".as_slice().into())]);
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub async fn prepare(
     let deadline = started + cluster.timeout(invocation.name.method, invocation.timeout);
     let (parameters, plan) = match (types, name.generic) {
         (Some(types), Some(generic)) => {
-            let schema = match types.iter().any(has_fields) {
+            let schema = match types.iter().any(may_have_fields) {
                 true => definition(outbound, registry, &cluster, deadline).await?,
                 false => None,
             };
@@ -86,7 +86,7 @@ pub async fn prepare(
             (Parameters::Unknown, Plan { schema, told, ..Plan::generic(generic) })
         }
         (Some(types), None) => {
-            let schema = match types.iter().any(has_fields) {
+            let schema = match types.iter().any(may_have_fields) {
                 true => definition(outbound, registry, &cluster, deadline).await?,
                 false => None,
             };
@@ -140,11 +140,15 @@ async fn definition(
     Ok(outbound.definitions.get(known, cluster, left.min(PATIENCE)).await)
 }
 
-/// Whether values of the type are objects whose fields a definition may tell.
-fn has_fields(ty: &JavaType) -> bool {
+/// Whether values of the type may be objects whose fields a definition tells, or have some within:
+/// what is declared as `Object`, or holds anything, has those that name their class.
+fn may_have_fields(ty: &JavaType) -> bool {
     match ty {
-        JavaType::Array(element) => has_fields(element),
-        JavaType::Class(class) => class.builtin().is_none() || class.args().iter().any(has_fields),
+        JavaType::Array(element) => may_have_fields(element),
+        JavaType::Class(class) => match class.builtin() {
+            None | Some(Builtin::Any) => true,
+            _ => holds_anything(ty) || class.args().iter().any(may_have_fields),
+        },
         _ => false,
     }
 }
@@ -228,6 +232,8 @@ fn unknown_fields(
         () if types.iter().any(|ty| has_optional(ty) || holds_anything(ty)) => {
             UnknownFields::IfFound
         }
+        // Some readers do not know what they mean.
+        () if types.iter().any(has_type_arguments) => UnknownFields::IfFound,
         () if service.is_some_and(|it| it.has_field(&may_be_unreadable)) => UnknownFields::IfFound,
         () => UnknownFields::IfNamed,
     }
@@ -243,6 +249,11 @@ fn are_known(ty: &JavaType, is_known: &impl Fn(&ClassType) -> bool) -> bool {
         }
         _ => true,
     }
+}
+
+/// Whether the type is, or has within, a class of the estate with type arguments.
+fn has_type_arguments(ty: &JavaType) -> bool {
+    ty.find_class(&|class| class.builtin().is_none() && !class.args().is_empty()).is_some()
 }
 
 /// Whether the type is, or has within, a list or map of which it does not say what it holds.

@@ -4,6 +4,7 @@
 //! a Dubbo request, the definition for links (in [`RouteVariant`]). It does not know where its
 //! calls go: the table in [`crate::routes`] does.
 
+mod judgement;
 pub(crate) mod records;
 mod variant;
 
@@ -19,6 +20,7 @@ use hessian::transcode::Schema;
 use hessian::transcode::builtin::Builtin;
 use registry::Definition;
 
+pub use self::judgement::{Judgement, Verdict};
 use self::records::Records;
 pub(crate) use self::variant::with_service;
 pub use self::variant::{RouteVariant, template, unsupported};
@@ -107,7 +109,7 @@ pub struct Plan {
     /// Whether the types are from the definition alone, so that the provider may know better.
     pub is_guess: bool,
     /// What it has said of them.
-    pub verdict: Cell<Verdict>,
+    pub judgement: Cell<Judgement>,
     /// How a generic call is written.
     pub generic: Generic,
     /// The types that a definition tells of the parameters of a generic call that does not send
@@ -165,18 +167,6 @@ impl Schema for Plan {
     fn takes_no_map(&self, class: &str) -> bool {
         self.records.takes_no_map(class)
     }
-}
-
-/// What a provider has said of the types that a definition tells.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Verdict {
-    /// Nothing against them.
-    #[default]
-    None,
-    /// It refuses calls with them, but carries out generic ones. They may be right all the same.
-    Refused,
-    /// It has no method with them.
-    Wrong,
 }
 
 impl Plan {

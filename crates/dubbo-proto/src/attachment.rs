@@ -4,6 +4,8 @@
 //! with [`TYPED`], and its value is the JSON of a number or boolean. In the map of a request or
 //! reply it is under its plain name, as what it is in Java.
 
+use java_json::number::is_exact;
+
 /// Before the name of an attachment whose value is a number or boolean. No name begins so.
 pub const TYPED: char = '\u{1}';
 
@@ -33,7 +35,8 @@ impl<'a> AttachmentValue<'a> {
         }
     }
 
-    /// What a JSON number or boolean is; nothing for all else, and for what is beyond its type.
+    /// What a JSON number or boolean is; nothing for all else, and for what its type does not hold
+    /// exactly.
     #[must_use]
     pub fn of_json(text: &'a str) -> Option<Self> {
         match text.as_bytes() {
@@ -52,7 +55,7 @@ impl<'a> AttachmentValue<'a> {
         if !text.contains(['.', 'e', 'E']) {
             return None;
         }
-        text.parse().ok().filter(|value: &f64| value.is_finite()).map(Self::Double)
+        text.parse().ok().filter(|value: &f64| is_exact(text, *value)).map(Self::Double)
     }
 }
 
@@ -69,6 +72,8 @@ mod tests {
             ("\u{1}a", "-2147483649", ("a", V::Long(-2_147_483_649))),
             ("\u{1}a", "1.50", ("a", V::Double(1.5))),
             ("\u{1}a", "1e3", ("a", V::Double(1000.0))),
+            ("\u{1}a", "0.0", ("a", V::Double(0.0))),
+            ("\u{1}a", "0.1234567890123456789", ("a", V::Text("0.1234567890123456789"))),
             ("\u{1}a", "true", ("a", V::Bool(true))),
             ("\u{1}a", "false", ("a", V::Bool(false))),
             ("\u{1}a", "9223372036854775808", ("a", V::Text("9223372036854775808"))),

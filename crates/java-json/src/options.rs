@@ -199,6 +199,8 @@ pub enum OptionsError {
     },
 }
 
+/// A message shows at most so many bytes of a text that is no option.
+const MAX_SHOWN: usize = 100;
 const NAMES: &str = "big-numbers, longs, floats, dates, enums, class and refs";
 const TEXT: &str = "number or text";
 
@@ -213,7 +215,7 @@ impl JsonOptions {
         let mut options = Self::default();
         for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
             let Some((name, value)) = part.split_once('=') else {
-                return Err(OptionsError::NoValue { part: part.into() });
+                return Err(OptionsError::NoValue { part: clip(part) });
             };
             let (value, field) = match value.split_once('@') {
                 Some((value, field)) => (value.trim(), Some(field.trim())),
@@ -264,7 +266,7 @@ impl JsonOptions {
                 [("double", false), ("float", true)],
             )?),
             "class" | "refs" => return self.set_whole(name, value, field),
-            _ => return Err(OptionsError::UnknownOption { name: name.into() }),
+            _ => return Err(OptionsError::UnknownOption { name: clip(name) }),
         };
         match field {
             Some(field) => self.add_rule(name_of(choice), field, choice),
@@ -287,7 +289,7 @@ impl JsonOptions {
     ) -> Result<(), OptionsError> {
         let name = if name == "class" { "class" } else { "refs" };
         if let Some(field) = field {
-            return Err(OptionsError::NotPerField { name, field: field.into() });
+            return Err(OptionsError::NotPerField { name, field: clip(field) });
         }
         if name == "class" {
             self.class_name = pick(name, value, "no or yes", [("no", false), ("yes", true)])?;
@@ -333,6 +335,11 @@ impl JsonOptions {
     }
 }
 
+/// As much of a text as an error shows: a header may be as long as a caller likes.
+fn clip(text: &str) -> Box<str> {
+    text.split_at(text.floor_char_boundary(MAX_SHOWN)).0.into()
+}
+
 fn name_of(choice: FieldChoice) -> &'static str {
     match choice {
         FieldChoice::Dates(_) => "dates",
@@ -353,7 +360,7 @@ fn pick<T: Copy>(
         .iter()
         .find(|(text, _)| *text == value)
         .map(|&(_, choice)| choice)
-        .ok_or_else(|| OptionsError::UnknownValue { name, value: value.into(), expected })
+        .ok_or_else(|| OptionsError::UnknownValue { name, value: clip(value), expected })
 }
 
 #[cfg(test)]
@@ -404,6 +411,13 @@ mod tests {
         ] {
             let error = JsonOptions::parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
+        }
+        let long = "x".repeat(60_000);
+        for text in
+            [&*long, &format!("{long}=1"), &format!("class={long}"), &format!("class=yes@{long}")]
+        {
+            let error = JsonOptions::parse(text).unwrap_err().to_string();
+            assert!(error.len() < 300, "{} bytes", error.len());
         }
     }
 }

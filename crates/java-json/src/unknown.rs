@@ -23,8 +23,9 @@ pub enum Unreadable {
     /// fields are: it may be a map with keys that are no texts.
     Misread,
     /// An object that names a class other than the declared one, one that may be a constant of an
-    /// enum, and an object of a collection or an `Optional` that is no field: a reader that knows
-    /// only the classes of parameters makes others of them.
+    /// enum, an object of a collection or an `Optional` that is no field, and one, or a constant, in a
+    /// field whose type only a type argument tells: a reader that knows only the classes of parameters makes
+    /// others of them.
     Elements,
 }
 
@@ -114,6 +115,7 @@ pub fn has_unreadable(
         is_in_unknown: false,
         is_in_object: false,
         is_element: false,
+        is_of_variable: false,
     };
     Ok(search.value(ty)?
         || reasons.knows_variables && search.variables.are_lost(search.what)
@@ -161,6 +163,8 @@ struct Search<'r, 'a, 's> {
     is_in_object: bool,
     /// Whether this is an element of a collection.
     is_element: bool,
+    /// Whether this is inside of a field whose type only a type argument tells.
+    is_of_variable: bool,
 }
 
 impl Search<'_, '_, '_> {
@@ -204,6 +208,10 @@ impl Search<'_, '_, '_> {
                 self.is_bare = is_bare;
                 found
             }
+            (JsonKind::String, _) if self.is_text_of_variable(class) => {
+                self.skip()?;
+                Ok(true)
+            }
             (JsonKind::String, _) => self.of_unknown(class),
             (JsonKind::Number, None) if self.is_in_unknown && self.what != Unreadable::Elements => {
                 Ok(number::integer(self.json.read_number()?).is_none())
@@ -230,6 +238,13 @@ impl Search<'_, '_, '_> {
             && class.is_some_and(|class| {
                 is_builder(class) || class.builtin().is_none() && !self.knows(class.name())
             }))
+    }
+
+    /// Whether a text is a constant of an enum that only a type argument tells.
+    fn is_text_of_variable(&self, class: Option<&ClassType>) -> bool {
+        self.what == Unreadable::Elements
+            && self.is_of_variable
+            && class.is_some_and(|class| class.builtin().is_none())
     }
 
     fn skip(&mut self) -> Result<bool, JsonError> {
@@ -278,7 +293,7 @@ impl Search<'_, '_, '_> {
             // The values of a `Map<String, Object>` are no objects of a class.
             let value =
                 args.get(1).filter(|ty| !matches!(ty, JavaType::Class(it) if is_object(it)));
-            return self.members(false, |_| value, |_| true);
+            return self.members(false, |_| value, |_| true, |_, _| false);
         }
         let declared_name = declared.map(ClassType::name);
         if enum_object(schema, &look, declared_name).is_some() {
@@ -304,13 +319,13 @@ impl Search<'_, '_, '_> {
         }
         match &form {
             ObjectForm::Untyped | ObjectForm::Any(_) => {
-                self.members(look.class.is_some(), |_| None, |_| true)
+                self.members(look.class.is_some(), |_| None, |_| true, |_, _| false)
             }
             ObjectForm::Map(named) => {
                 let args = named.args_or(args);
-                self.members(true, |_| args.get(1), |_| true)
+                self.members(true, |_| args.get(1), |_| true, |_, _| false)
             }
-            ObjectForm::Value(ty) => self.members(true, |_| Some(ty), |_| true),
+            ObjectForm::Value(ty) => self.members(true, |_| Some(ty), |_| true, |_, _| false),
             ObjectForm::Named(named) => self.fields(true, named.class, named.key(), declared),
             ObjectForm::Declared(class) => self.fields(false, class.name(), class.key(), declared),
         }
@@ -320,9 +335,11 @@ impl Search<'_, '_, '_> {
     fn is_made_otherwise(&self, form: &ObjectForm<'_, '_>, declared: Option<&ClassType>) -> bool {
         match form {
             ObjectForm::Named(named) => {
-                self.is_element || declared.is_none_or(|class| class.name() != named.class)
+                self.is_element
+                    || self.is_of_variable
+                    || declared.is_none_or(|class| class.name() != named.class)
             }
-            ObjectForm::Declared(_) => self.is_element,
+            ObjectForm::Declared(_) => self.is_element || self.is_of_variable,
             _ => false,
         }
     }
@@ -349,18 +366,24 @@ impl Search<'_, '_, '_> {
         let ty = |field: &str| field_type(schema, key, declared, field);
         let outside = (self.is_in_object, self.is_deep, self.is_element);
         (self.is_in_object, self.is_deep, self.is_element) = (true, self.is_in_object, false);
-        let found = self.members(is_named, ty, |ty| is_known || ty.is_some());
+        // What the class itself tells of a field, whatever its type arguments are.
+        let raw = key.split_once('<').map(|(class, _)| class);
+        let of_variable = |field: &str, ty: Option<&JavaType>| {
+            raw.is_some_and(|class| schema.field_type(class, field) != ty)
+        };
+        let found = self.members(is_named, ty, |ty| is_known || ty.is_some(), of_variable);
         (self.is_in_object, self.is_deep, self.is_element) = outside;
         found
     }
 
     /// The members of an object, but for what names its class. `is_known` is asked about those
-    /// that are not null.
+    /// that are not null, and `of_variable` whether only a type argument tells the type.
     fn members<'t>(
         &mut self,
         is_named: bool,
         ty_of: impl Fn(&str) -> Option<&'t JavaType>,
         is_known: impl Fn(Option<&JavaType>) -> bool,
+        of_variable: impl Fn(&str, Option<&JavaType>) -> bool,
     ) -> Result<bool, JsonError> {
         let mut object = self.json.begin_object()?;
         while let Some(key) = self.json.next_key(&mut object)? {
@@ -379,10 +402,12 @@ impl Search<'_, '_, '_> {
             }
             let was_in_unknown = self.is_in_unknown;
             self.is_in_unknown |= is_unknown;
+            let was_of_variable = self.is_of_variable;
+            self.is_of_variable |= of_variable(&key, ty);
             if self.value(ty)? {
                 return Ok(true);
             }
-            self.is_in_unknown = was_in_unknown;
+            (self.is_in_unknown, self.is_of_variable) = (was_in_unknown, was_of_variable);
         }
         Ok(false)
     }

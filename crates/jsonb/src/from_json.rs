@@ -196,14 +196,14 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
                 self.class_if_open(Builtin::list_type(name), place);
                 self.elements(args.first(), ReaderType::Open)
             }
-            DeclaredForm::BitSet if self.next_class()?.is_some() => self.named_object(class),
+            DeclaredForm::BitSet if self.next_class()?.is_some() => self.named_object(class, place),
             DeclaredForm::BitSet => self.bit_set(place),
-            DeclaredForm::NamedMap => self.object_with(None, args, place),
+            DeclaredForm::NamedMap => self.object_with(None, args, ReaderType::Open),
             DeclaredForm::Entries => {
                 self.class_if_open(Builtin::map_type(name), place);
                 self.members(args.first(), args.get(1))
             }
-            DeclaredForm::NamedObject => self.named_object(class),
+            DeclaredForm::NamedObject => self.named_object(class, place),
             DeclaredForm::Scalar(builtin) => self.scalar(builtin, name, place),
             DeclaredForm::Object => self.object(Some(class), place),
             DeclaredForm::EnumName => self.enum_name(name, place),

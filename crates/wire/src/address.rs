@@ -88,7 +88,12 @@ pub fn is_authority(text: &str) -> bool {
         None => name.bytes().all(is_name_byte),
     };
     let is_empty = name.is_empty() && port.is_some();
-    is_name && !is_empty && port.is_none_or(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+    // Rust would read a leading plus, too.
+    let is_port = |port: &str| {
+        port.bytes().all(|byte| byte.is_ascii_digit())
+            && (port.is_empty() || port.parse::<u16>().is_ok())
+    };
+    is_name && !is_empty && port.is_none_or(is_port)
 }
 
 /// The two parts of an authority, unchecked. The host keeps its brackets. The port may be missing.
@@ -206,12 +211,14 @@ mod tests {
             "[::1]",
             "a_b.example",
             "a:",
+            "a:65535",
             "%41",
         ] {
             assert!(is_authority(good), "{good:?}");
         }
         for bad in [
-            ":80", "a b", "a/b", "u@a", "a:b", "a:1:2", "[::1", "::1", "[x]", "a\\", "a#", "[::1]x",
+            ":80", "a b", "a/b", "u@a", "a:b", "a:1:2", "[::1", "::1", "[x]", "a\\", "a#",
+            "[::1]x", "a:65536", "a:+1",
         ] {
             assert!(!is_authority(bad), "{bad:?}");
         }

@@ -7,7 +7,7 @@ use registry::Definition;
 
 use super::MAX_ARGUMENTS;
 use crate::config::advise_package;
-use crate::error::{CallError, Code};
+use crate::error::{CallError, Code, clip};
 
 /// Reads parameter types as a caller writes them: JVM descriptors (`Ljava/lang/String;I`), or Java
 /// names between commas (`java.lang.String,int`); percent-encoded or not, as no type has a `%`.
@@ -17,12 +17,13 @@ use crate::error::{CallError, Code};
 pub fn parse_types(text: &str) -> Result<Vec<JavaType>, CallError> {
     let text = percent_decode_str(text).decode_utf8_lossy();
     let text = text.trim();
+    let shown = clip(text);
     let types = match JavaType::parse_descriptors(text) {
         Ok(types) => Ok(types),
         Err(_) => {
             let named: Result<Vec<JavaType>, _> =
                 split_names(text).into_iter().map(|name| JavaType::parse(name.trim())).collect();
-            check_names(text, named.as_deref().unwrap_or_default())?;
+            check_names(shown, named.as_deref().unwrap_or_default())?;
             named
         }
     };
@@ -34,7 +35,7 @@ pub fn parse_types(text: &str) -> Result<Vec<JavaType>, CallError> {
         )),
         Err(error) => Err(CallError::new(
             Code::BadRequest,
-            format!("parameter types {text:?} are neither descriptors nor Java names: {error}"),
+            format!("parameter types {shown:?} are neither descriptors nor Java names: {error}"),
         )),
     }
 }
@@ -55,14 +56,14 @@ fn split_names(text: &str) -> Vec<&str> {
 
 /// Refuses a class without its package: it would be another class, if there is one at all, or a
 /// type variable.
-fn check_names(text: &str, types: &[JavaType]) -> Result<(), CallError> {
+fn check_names(shown: &str, types: &[JavaType]) -> Result<(), CallError> {
     let is_simple = |class: &ClassType| !class.name().contains('.');
     match types.iter().find_map(|ty| ty.find_class(&is_simple)) {
         None => Ok(()),
         Some(class) => {
-            let name = class.name();
+            let name = clip(class.name());
             let message = format!(
-                "parameter types {text:?}: {name} has no package; {}",
+                "parameter types {shown:?}: {name} has no package; {}",
                 advise_package(name)
             );
             Err(CallError::new(Code::BadRequest, message))
@@ -97,7 +98,7 @@ pub(crate) fn understood(
                 }
                 _ => "",
             };
-            let message = format!("parameter type {index} ({ty}): {error}{advice}");
+            let message = format!("parameter type {index} ({}): {error}{advice}", clip(&ty.to_string()));
             CallError::new(Code::BadArguments, message)
         })?;
     }
@@ -121,6 +122,10 @@ mod tests {
         assert!(names("").is_empty());
         let error = parse_types("Ljava/lang/String").unwrap_err();
         assert_eq!(error.code, Code::BadRequest);
+        for text in ["x", "a<", "com.acme.A,", "A,"] {
+            let message = parse_types(&text.repeat(9_000)).unwrap_err().message;
+            assert!(message.len() < 900, "{text}: {} bytes", message.len());
+        }
     }
 
     #[test]

@@ -35,6 +35,9 @@ fn words_of_providers_are_understood() {
     let write = "\n\tat com.alibaba.dubbo.common.utils.PojoUtils.generalize(PojoUtils.java:1)";
     for (status, text, code, advice) in [
         (S::ServiceError, "Not unique method for method name(a)\n\tat b", "bad_arguments", "types"),
+        // An agent in the provider's place says which of its own codes it means.
+        (S::BadRequest, "bad_arguments: the method takes 1 arguments", "bad_arguments", "takes 1"),
+        (S::BadRequest, "bad_request: x", "provider_rejected", "x"),
         (S::ServiceError, &*format!("x: y{frame}"), "bad_arguments", "x: y"),
         (S::ServiceError, &*format!("x: y{elsewhere}{frame}"), "provider_error", "x: y"),
         // In 2.6 one method does it all: what was made of the arguments counts, not what is

@@ -12,9 +12,9 @@ use crate::call::{Outcome, Times};
 use crate::error::{CallError, Code};
 use crate::invocation::Invocation;
 use crate::outbound::Outbound;
-use crate::resolve::refusal::RefusedCall;
+use crate::resolve::refusal::{RefusedCall, TypesAnswer};
 use crate::resolve::{self, refusal};
-use crate::route::{Parameters, Verdict};
+use crate::route::{Judgement, Parameters, Verdict};
 use crate::routes::ClusterRoute;
 
 /// A call that is made in another form, or explained, where its provider refuses it.
@@ -31,7 +31,7 @@ impl RefusableCall<'_> {
     pub(super) async fn make(self) -> Outcome {
         let mut rewrites = self.rewrites();
         if self.route.plan.is_guess {
-            match self.route.plan.verdict.get() {
+            match self.verdict().await {
                 Verdict::None => {}
                 Verdict::Refused => {
                     check_scalars(self.route, self.invocation)
@@ -75,7 +75,7 @@ impl RefusableCall<'_> {
     /// made only if the values fit the scalar types that the definition tells. Where the provider
     /// says that it has no method with these types, they count for nothing.
     async fn without_definition(self, error: CallError, mut rewrites: Rewrites) -> Outcome {
-        let Self { outbound, registry, invocation, route, times } = self;
+        let Self { invocation, route, times, .. } = self;
         match error.code {
             // A generic call was sent with these types, and without them Java would cut values off.
             Code::BadArguments if route.parameters.is_generic() => return Err(error),
@@ -91,15 +91,71 @@ impl RefusableCall<'_> {
             return Err(error);
         }
         let second = self.make_generic(&mut rewrites, Times { now, ..times }).await;
-        if second.is_ok() && error.code != Code::BadArguments {
-            let refused = RefusedCall { route, started: times.now };
-            let verdict = Box::pin(refusal::verdict(outbound, registry, invocation, refused)).await;
-            debug!(service = %route.cluster.service, method = &*route.method, %error, ?verdict,
-                "the provider refuses the types of its definition; calls of this method are \
-                 generic from now on");
-            route.plan.verdict.set(verdict);
+        if let Ok(reply) = &second
+            && error.code != Code::BadArguments
+        {
+            Box::pin(self.judge(&error, &reply.endpoint)).await;
         }
         second.map_err(|second| both(route, &error, second))
+    }
+
+    /// Finds out whether the types are to blame for a refusal, after which `answered_by` has
+    /// carried out a generic call. One caller's arguments may be to blame, and calls of others go
+    /// on with the types: a verdict needs the provider's word on the types.
+    async fn judge(&self, refusal: &CallError, answered_by: &str) {
+        let judgement = &self.route.plan.judgement;
+        let now = Instant::now();
+        if judgement.get().is_fresh(now) {
+            return;
+        }
+        // Calls that are refused meanwhile need not ask, too.
+        judgement.set(Judgement::new(Verdict::None, now));
+        let is_who_refused = |endpoint| refusal.endpoint.as_deref() == Some(endpoint);
+        let verdict = match self.ask().await {
+            // Another provider may be of another mind.
+            Some(answer) if !answer.knows_types && is_who_refused(&*answer.endpoint) => {
+                Verdict::Wrong
+            }
+            Some(_) => Verdict::None,
+            // It has carried out a call of this method, so it is not starting or leaving.
+            None if refusal.code == Code::MethodNotFound && is_who_refused(answered_by) => {
+                Verdict::Refused
+            }
+            None => Verdict::None,
+        };
+        judgement.set(Judgement::new(verdict, Instant::now()));
+        debug!(service = %self.route.cluster.service, method = &*self.route.method, %refusal,
+            ?verdict, "a provider refuses a call with the types of its definition");
+    }
+
+    /// What counts against the types. What has counted for long is looked at again.
+    async fn verdict(&self) -> Verdict {
+        let judgement = &self.route.plan.judgement;
+        let (judged, now) = (judgement.get(), self.times.now);
+        match judged.verdict() {
+            verdict if judged.is_fresh(now) => verdict,
+            Verdict::None => Verdict::None,
+            // A provider that still refuses the types says so once more.
+            Verdict::Refused => {
+                judgement.set(Judgement::default());
+                Verdict::None
+            }
+            Verdict::Wrong => {
+                // Calls that come meanwhile go by what was known.
+                judgement.set(Judgement::new(Verdict::Wrong, now));
+                let knows_types = Box::pin(self.ask()).await.is_some_and(|it| it.knows_types);
+                if knows_types {
+                    judgement.set(Judgement::default());
+                }
+                judgement.get().verdict()
+            }
+        }
+    }
+
+    /// Asks a provider whether it knows the types.
+    async fn ask(&self) -> Option<TypesAnswer> {
+        let refused = RefusedCall { route: self.route, started: self.times.now };
+        refusal::ask_for_types(self.outbound, self.registry, self.invocation, refused).await
     }
 
     async fn make_generic(&self, rewrites: &mut Rewrites, times: Times) -> Outcome {

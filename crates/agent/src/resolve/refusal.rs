@@ -14,11 +14,11 @@ use super::{check_registered, registered, signature};
 use crate::args::ArgumentList;
 use crate::call::{Call, Outcome, Times};
 use crate::cluster::Cluster;
-use crate::error::{CallError, Code};
+use crate::error::{CallError, Code, clip};
 use crate::invocation::Invocation;
 use crate::outbound::Outbound;
 use crate::reply::json_of;
-use crate::route::{Generic, Parameters, Plan, RouteName, Verdict};
+use crate::route::{Generic, Parameters, Plan, RouteName};
 use crate::routes::ClusterRoute;
 
 /// What Dubbo answers when the types fit, and their number is not that of the arguments.
@@ -68,15 +68,14 @@ pub(crate) async fn explain(
         return error;
     }
     let what = signature(method, types);
+    let what = clip(&what);
     match answer.code {
         Code::BadArguments if answer.message.contains(OTHER_NUMBER) => told(
             Code::BadArguments,
             format!("the provider has {what}, but cannot read the arguments; see its log"),
         ),
-        Code::MethodNotFound => not_with_these(&told, &what),
-        Code::BadArguments if answer.message.contains(UNKNOWN_CLASS) => {
-            not_with_these(&told, &what)
-        }
+        Code::MethodNotFound => not_with_these(&told, what),
+        Code::BadArguments if answer.message.contains(UNKNOWN_CLASS) => not_with_these(&told, what),
         Code::ServiceNotFound => answer,
         _ => error,
     }
@@ -95,25 +94,33 @@ fn is_listed(cluster: &Cluster, method: &str) -> bool {
     })
 }
 
-/// What a provider says of types that a definition tells, after it has refused a call with them:
-/// it may have been about to leave, or unable to read the arguments.
-pub(crate) async fn verdict(
+/// What a provider says of the types of a method.
+pub(crate) struct TypesAnswer {
+    /// Whether it has a method with these types.
+    pub(crate) knows_types: bool,
+    /// Which provider says so.
+    pub(crate) endpoint: Box<str>,
+}
+
+/// Asks a provider whether it has a method with the types of a refused call: it may have been
+/// unable to read the arguments. Nothing if it cannot be asked, or says neither.
+pub(crate) async fn ask_for_types(
     outbound: &Outbound,
     registry: usize,
     invocation: &Invocation<'_>,
     call: RefusedCall<'_>,
-) -> Verdict {
+) -> Option<TypesAnswer> {
     if !is_listed(&call.route.cluster, &call.route.method) {
-        return Verdict::Refused;
+        return None;
     }
-    let is_unknown = |answer: CallError| {
-        answer.code == Code::MethodNotFound
-            || answer.code == Code::BadArguments && answer.message.contains(UNKNOWN_CLASS)
+    let answer = ask(outbound, registry, invocation, call).await?;
+    let knows_types = match answer.code {
+        Code::MethodNotFound => false,
+        Code::BadArguments if answer.message.contains(UNKNOWN_CLASS) => false,
+        Code::BadArguments if answer.message.contains(OTHER_NUMBER) => true,
+        _ => return None,
     };
-    match ask(outbound, registry, invocation, call).await.map(is_unknown) {
-        Some(true) => Verdict::Wrong,
-        _ => Verdict::Refused,
-    }
+    Some(TypesAnswer { knows_types, endpoint: answer.endpoint? })
 }
 
 /// Asks whether there is a method with these types, without calling it.

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use crate::support::{Behaviour, FakeProvider, SERVICE, call, consumer_with, register, wait_until};
+use crate::support::{
+    Behaviour, FakeProvider, SERVICE, call, consumer_with, register, register_with, wait_until,
+};
 use agent::Agent;
 use registry::MemoryHub;
 
@@ -182,4 +184,70 @@ fn a_silent_provider_is_not_waited_for() {
         let answer = call(&agent, "hash", &["x-dubbo-timeout-ms: 3000"], "[\"x\"]");
         (answer.body == "\"generic hash\"").then_some(())
     });
+}
+
+/// A provider, as it is registered: with its methods, or without.
+const LISTED: [(&str, &str); 2] = [("methods", "echo,int32,nothing"), ("release", "3.3.6")];
+
+/// What one caller sends that the provider cannot read says nothing against the types, whether the
+/// provider can be asked about them or not.
+#[test]
+fn one_callers_argument_takes_no_definition_away() {
+    for params in [&LISTED[..], &[]] {
+        let (folder, hub) = (tempfile::tempdir().unwrap(), MemoryHub::new());
+        let provider = FakeProvider::start(Behaviour::Picky);
+        let _registered = register_with(&hub, provider.addr, params);
+        let method = r#"{"name":"echo","parameterTypes":["java.lang.String"]}"#;
+        write(folder.path(), &document(method));
+        let agent = started(folder.path(), &hub);
+        for _ in 0..8 {
+            // Each of the two workers is asked sooner or later.
+            assert_eq!(call(&agent, "echo", &[], "[\"x\"]").body, "\"x\"");
+            let other = call(&agent, "echo", &[], "[\"unreadable\"]");
+            assert_eq!(other.body, "\"generic echo\"");
+            assert_eq!(call(&agent, "echo", &[], "[\"x\"]").body, "\"x\"");
+        }
+    }
+}
+
+/// Where the provider says that it has no method with the types, its own classes count.
+#[test]
+fn types_that_a_provider_does_not_know_count_for_nothing() {
+    let (folder, hub) = (tempfile::tempdir().unwrap(), MemoryHub::new());
+    let provider = FakeProvider::start(Behaviour::Changed);
+    let _registered = register_with(&hub, provider.addr, &LISTED);
+    write(folder.path(), &document(r#"{"name":"int32","parameterTypes":["int"]}"#));
+    let agent = started(folder.path(), &hub);
+    wait_until("both workers' word on the types", || {
+        assert_eq!(call(&agent, "int32", &[], "[1]").body, "\"generic int32\"");
+        let n_requests = provider.n_requests();
+        (0..8).all(|_| call(&agent, "int32", &[], "[3000000000]").status == 200).then_some(())?;
+        (provider.n_requests() == n_requests + 8).then_some(())
+    });
+}
+
+/// What is declared as an `Object` may be an object of a class that the definition knows.
+#[test]
+fn a_definition_counts_for_objects_that_name_their_class_where_anything_is_declared() {
+    let (folder, hub) = (tempfile::tempdir().unwrap(), MemoryHub::new());
+    let provider = FakeProvider::start(Behaviour::Good);
+    let _registered = register(&hub, provider.addr);
+    write(folder.path(), &shop_document());
+    let agent = started(folder.path(), &hub);
+    for ty in
+        ["java.lang.Object", "java.util.List", "java.util.Map<java.lang.String,java.lang.Object>"]
+    {
+        let order = r#"{"class":"com.acme.Order","id":1}"#;
+        let value = match ty {
+            "java.lang.Object" => order.to_owned(),
+            "java.util.List" => format!("[{order}]"),
+            _ => format!("{{\"k\":{order}}}"),
+        };
+        let header = format!("x-dubbo-parameter-types: {ty}");
+        let answer = call(&agent, "echo", &[&header], &format!("[{value}]"));
+        assert!(answer.status == 200 && answer.body.contains("\"id\":1"), "{ty}: {answer:?}");
+        let wrong = value.replace(":1}", ":1.5}");
+        let answer = call(&agent, "echo", &[&header], &format!("[{wrong}]"));
+        assert_eq!((answer.status, &*answer.code()), (400, "bad_arguments"), "{ty}: {answer:?}");
+    }
 }

@@ -13,6 +13,8 @@ impl Estate {
             "java.util.List<a.Person>",
             "java.lang.Object",
             "java.util.Optional<java.lang.Long>",
+            "a.Color",
+            "java.lang.String",
         ];
         Self(types.map(|ty| JavaType::parse(ty).unwrap()).into())
     }
@@ -26,6 +28,8 @@ impl Schema for Estate {
             ("a.Page<a.Person>", "items") => 2,
             ("a.Person", "any") => 3,
             ("a.Person", "maybe") => 4,
+            ("a.Page<a.Person>", "shade") => 5,
+            ("a.Page<a.Person>" | "a.Page", "title") => 6,
             _ => return None,
         };
         self.0.get(index)
@@ -141,6 +145,14 @@ fn objects_of_other_classes_and_of_collections() {
         ("java.util.Optional<java.lang.Long>", "5", true),
         ("java.util.Optional<java.lang.Long>", "null", false),
         ("a.Person", r#"{"maybe":5}"#, false),
+        // Only the type argument tells what the items are.
+        ("a.Page<a.Person>", r#"{"items":[{"name":"x"}]}"#, true),
+        ("a.Page<a.Person>", r#"{"items":[{"class":"a.Person","name":"x"}]}"#, true),
+        ("a.Page<a.Person>", r#"{"items":[null]}"#, false),
+        ("a.Page<a.Person>", r#"{"shade":"RED"}"#, true),
+        ("a.Page<a.Person>", r#"{"title":"RED"}"#, false),
+        ("a.Page<a.Person>", r#"{"cover":{"x":1}}"#, false),
+        ("a.Page", r#"{"items":[{"name":"x"}]}"#, false),
     ] {
         assert_eq!(has(Unreadable::Elements, ty, json), expected, "{ty} {json}");
     }

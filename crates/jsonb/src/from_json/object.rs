@@ -95,7 +95,8 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
                     [key, rest @ ..] => self.entries(key, rest.first()),
                 }
             }
-            ObjectForm::Value(ty) => self.only_value(&ty),
+            ObjectForm::Value(ty) if declared.is_none() => self.only_value(&ty, place),
+            ObjectForm::Value(ty) => self.only_value(&ty, ReaderType::Open),
             ObjectForm::Named(named) => {
                 let of = Of { key: named.key(), is_named: true, declared };
                 self.object_of(of, named.class, place)
@@ -207,14 +208,21 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
     }
 
     /// A JSON object where a class is declared that is none in JSON: it has to say by its member
-    /// `class` what it is, which may be a subclass.
-    pub(super) fn named_object(&mut self, declared: &ClassType) -> Result<(), JsonbError> {
+    /// `class` what it is, which may be a subclass. If it is the class that the reader knows, the
+    /// value does not say so again: fastjson2 cannot read a `UUID`, `Duration` or `Timestamp` that
+    /// does.
+    pub(super) fn named_object(
+        &mut self,
+        declared: &ClassType,
+        place: ReaderType,
+    ) -> Result<(), JsonbError> {
         let Some(name) = self.next_class()? else { return Err(self.wrong_kind(declared.name())) };
         if Named::of(&name).is_some_and(|named| !named.may_stand_for(declared, self.schema)) {
             let (offset, found) = (self.json.position(), "an object of another class");
             return Err(JsonbError::Kind { offset, found, expected: declared.name().into() });
         }
-        self.object_with(None, declared.args(), ReaderType::Open)
+        let place = if name == declared.name() { place } else { ReaderType::Open };
+        self.object_with(None, declared.args(), place)
     }
 
     /// Whether the object that comes next, where a map is declared, says by its member `class`
@@ -232,11 +240,11 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
     }
 
     /// The member `value` in place of its object.
-    fn only_value(&mut self, ty: &JavaType) -> Result<(), JsonbError> {
+    fn only_value(&mut self, ty: &JavaType, place: ReaderType) -> Result<(), JsonbError> {
         let mut object = self.json.begin_object()?;
         while let Some(key) = self.json.next_key(&mut object)? {
             match &*key {
-                "value" => self.value(Some(ty), ReaderType::Open)?,
+                "value" => self.value(Some(ty), place)?,
                 _ => self.json.skip_value().map(|_| ())?,
             }
         }

@@ -100,6 +100,20 @@ fn objects_that_name_a_class_are_of_it() {
     same("", dates, "java.util.List<java.util.Date>", "[0]");
     let stamp = r#"{"class":"java.sql.Timestamp","value":0}"#;
     same("java.util.Date", stamp, "", stamp);
+    // A reader that knows the class does not want to hear it.
+    let uuid = "\"00000000-0000-0001-0000-000000000002\"";
+    for (class, value) in [
+        ("java.util.UUID", uuid),
+        ("java.time.Duration", "\"PT5S\""),
+        ("java.sql.Timestamp", "1000"),
+        ("java.util.Calendar", "1000"),
+    ] {
+        let long_form = format!(r#"{{"class":"{class}","value":{value}}}"#);
+        same(class, &long_form, class, value);
+        assert!(bytes("java.util.Optional", &long_form).unwrap().starts_with(b"\x92"), "{class}");
+    }
+    let map = r#"{"class":"java.util.TreeMap<java.lang.Integer,java.lang.Long>","value":{}}"#;
+    assert!(bytes("java.util.Map", map).unwrap().starts_with(b"\x92"));
     same("java.util.List", dates, "java.util.List<java.util.Date>", "[0]");
     // A map says of which types its keys and values are, around its entries or beside them.
     let map = "java.util.TreeMap<java.lang.Integer, java.lang.Long>";

@@ -40,6 +40,11 @@ pub enum Behaviour {
     Starting,
     /// It has no service until [`FakeProvider::go_on`], and then is `Good`.
     Exporting,
+    /// As `Good`, but it cannot read arguments with the text `unreadable`, and says so as Dubbo 3
+    /// does. It can in a generic call.
+    Picky,
+    /// As Dubbo 3 where it has no method with the types of a call. By its name it has.
+    Changed,
     /// It answers a megabyte, whatever the question.
     Long,
     /// It fails at once, outside of the service's code.
@@ -221,13 +226,22 @@ fn treat(
     gate: &Gate,
 ) -> bool {
     let now = Instant::now();
+    if let Some((status, text)) = refused(behaviour, request) {
+        machine.reply_error(now, to, status, text).unwrap();
+        return true;
+    }
     match behaviour {
         Behaviour::Exporting if !gate.is_open() => {
             let text = "org.apache.dubbo.remoting.RemotingException: Not found exported service: \
                         com.acme.Echo:20880 in []";
             machine.reply_error(now, to, Status::ServiceError, text).unwrap();
         }
-        Behaviour::Good | Behaviour::Slow | Behaviour::Jams | Behaviour::Exporting => {
+        Behaviour::Good
+        | Behaviour::Slow
+        | Behaviour::Jams
+        | Behaviour::Exporting
+        | Behaviour::Picky
+        | Behaviour::Changed => {
             if behaviour == Behaviour::Jams && LONG_LEN <= request.args().len() {
                 gate.pass();
             }
@@ -283,12 +297,41 @@ fn treat(
             machine.reply_error(now, to, Status::BadRequest, text).unwrap();
         }
         Behaviour::Starting => {
-            let text = "Fail to decode request due to: RpcInvocation [methodName=echo, \
-                        parameterTypes=null]";
-            machine.reply_error(now, to, Status::BadRequest, text).unwrap();
+            machine.reply_error(now, to, Status::BadRequest, UNREADABLE).unwrap();
         }
     }
     true
+}
+
+/// What Dubbo 3 says of all that it cannot read.
+const UNREADABLE: &str =
+    "Fail to decode request due to: RpcInvocation [methodName=echo, parameterTypes=null]";
+
+/// What a provider refuses that reads generic calls.
+fn refused(behaviour: Behaviour, request: &Request) -> Option<(Status, &'static str)> {
+    let is_generic = request.method() == "$invoke";
+    // A generic call without arguments, where the types are some.
+    let asks_for_types = is_generic && request.args().ends_with(b"[object");
+    match behaviour {
+        Behaviour::Picky if asks_for_types => Some((
+            Status::ServiceError,
+            "org.apache.dubbo.rpc.RpcException: args.length != types.length\n\tat \
+             org.apache.dubbo.rpc.filter.GenericFilter.invoke(GenericFilter.java:96)",
+        )),
+        Behaviour::Picky if !is_generic => {
+            let mut words = request.args().windows(b"unreadable".len());
+            words.any(|word| word == b"unreadable").then_some((Status::BadRequest, UNREADABLE))
+        }
+        Behaviour::Changed if asks_for_types => Some((
+            Status::ServiceError,
+            "org.apache.dubbo.rpc.RpcException: java.lang.NoSuchMethodException: echo(int)\n\tat \
+             org.apache.dubbo.rpc.filter.GenericFilter.invoke(GenericFilter.java:150)",
+        )),
+        Behaviour::Changed if !is_generic && request.method() != "nothing" => {
+            Some((Status::BadRequest, UNREADABLE))
+        }
+        _ => None,
+    }
 }
 
 /// What agents keep apart from shorter messages.
