@@ -150,6 +150,11 @@ impl Schema for Plan {
         self.schema.as_ref()?.service.field_type(class, field)
     }
 
+    fn knows_arguments(&self, class: &str) -> bool {
+        self.instances.fields(class).is_some()
+            || self.schema.as_ref().is_some_and(|schema| schema.service.knows_arguments(class))
+    }
+
     fn enum_names(&self, class: &str) -> Option<&[Box<str>]> {
         self.schema.as_ref()?.service.enum_names(class)
     }

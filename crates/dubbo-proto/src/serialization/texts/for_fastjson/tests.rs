@@ -48,6 +48,10 @@ impl Schema for Shop {
         self.0.iter().find(|(name, _)| class == "a.Shop" && *name == field).map(|(_, ty)| ty)
     }
 
+    fn knows_arguments(&self, class: &str) -> bool {
+        class == "a.Page<a.Shop>"
+    }
+
     fn enum_names(&self, class: &str) -> Option<&[Box<str>]> {
         (class == "a.Color").then_some(&self.1)
     }
@@ -170,6 +174,7 @@ fn values_have_the_form_that_fastjson_reads() {
         ("b.Color", r#"{"class":"b.Color","name":"RED"}"#, r#""RED""#),
         ("b.Item", r#"{"class":"b.Item","name":"Red"}"#, r#"{"class":"b.Item","name":"Red"}"#),
         ("java.util.Optional<java.util.Date>", r#""1970-01-01""#, "0"),
+        ("java.lang.Object", r#"{"n":1,"class":"a.Page<a.Shop>"}"#, r#"{"class":"a.Page","n":1}"#),
         ("float", "1e-50", "0.0"),
         ("float", "-1e-400", "-0.0"),
         ("java.lang.Float", "1.50", "1.50"),
