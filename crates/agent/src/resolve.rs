@@ -9,8 +9,9 @@
 //! A definition may be out of date. When the provider refuses a call that was made by it, nothing
 //! was begun, and the call is made once more as a generic one, for which only the provider's own
 //! classes count. So is a call with an array, object or scalar where the definition tells of
-//! another of these. But a value that contradicts a scalar type (`1.5` for an int) is refused
-//! here: in a generic call Java would make another value of it. See [`crate::invoke`].
+//! another of these. But a value that contradicts a scalar type (`1.5` for an int), or stands
+//! inside of an argument and cannot be of its type, is refused here: in a generic call Java would
+//! make another value of it. See [`crate::invoke`].
 //!
 //! Objects of which nobody knows the fields go as maps: see `by_maps`.
 //!
@@ -140,11 +141,16 @@ async fn definition(
     Ok(outbound.definitions.get(known, cluster, left.min(PATIENCE)).await)
 }
 
-/// Whether values of the type are objects whose fields a definition may tell.
+/// Whether values of the type may be objects whose fields a definition may tell, or hold some:
+/// those of an `Object` or a `List` tell of which class they are.
 fn has_fields(ty: &JavaType) -> bool {
     match ty {
         JavaType::Array(element) => has_fields(element),
-        JavaType::Class(class) => class.builtin().is_none() || class.args().iter().any(has_fields),
+        JavaType::Class(class) => {
+            matches!(class.builtin(), None | Some(Builtin::Any))
+                || class.args().iter().any(has_fields)
+                || holds_anything(ty)
+        }
         _ => false,
     }
 }
@@ -162,11 +168,11 @@ fn untyped(
         check_registered(cluster, method, schema.as_deref())?;
         // Without arguments there is one method at most, whose types are known. If it is refused,
         // a generic call says whether there is one with parameters.
-        let (parameters, is_guess) = match n_args {
-            0 => (Parameters::Given(Vec::new()), true),
-            _ => (Parameters::Unknown, false),
-        };
-        return Ok((parameters, Plan { is_guess, ..Plan::default() }));
+        return Ok(match n_args {
+            0 => (Parameters::Given(Vec::new()), Plan { is_guess: true, ..Plan::default() }),
+            // The arguments may name classes that the definition has.
+            _ => (Parameters::Unknown, Plan { schema, ..Plan::default() }),
+        });
     }
     let mut candidates: Vec<Candidate> = overloads
         .iter()
