@@ -78,13 +78,17 @@ pub async fn prepare(
                 true => definition(outbound, registry, &cluster, deadline).await?,
                 false => None,
             };
-            let plan = Plan { schema, ..Plan::generic(generic) };
+            // What is not understood is left to the provider.
+            let instances = understood(&types, schema.as_deref()).unwrap_or_default();
+            let by_types = are_all_known(&types, schema.as_deref(), &instances);
+            let plan = Plan { schema, instances, by_types, ..Plan::generic(generic) };
             (Parameters::Named(types, generic), plan)
         }
         (None, Some(generic)) => {
             let schema = definition(outbound, registry, &cluster, deadline).await?;
             let told = told(schema.as_deref(), name.method, invocation.args.len());
-            (Parameters::Unknown, Plan { schema, told, ..Plan::generic(generic) })
+            let by_types = are_all_known(&told, schema.as_deref(), &Instances::default());
+            (Parameters::Unknown, Plan { schema, told, by_types, ..Plan::generic(generic) })
         }
         (Some(types), None) => {
             let schema = match types.iter().any(has_fields) {
@@ -214,6 +218,12 @@ fn resolved(method: &Candidate, schema: Option<Arc<Definition>>) -> (Parameters,
     }
     let plan = Plan { schema, n_packed, may_pack, ..Plan::generic(Generic::Map) };
     (Parameters::Named(types, Generic::Map), plan)
+}
+
+/// Whether a generic call can be written by these types, so that Java changes no value.
+fn are_all_known(types: &[JavaType], schema: Option<&Definition>, instances: &Instances) -> bool {
+    let service = schema.map(|schema| &schema.service);
+    !types.is_empty() && unknown_fields(types, service, instances) != UnknownFields::Declared
 }
 
 /// Which arguments of these types may have objects of which nobody knows the fields.

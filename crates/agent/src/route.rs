@@ -194,7 +194,8 @@ impl Plan {
     pub(crate) fn for_encoding(&self) -> Self {
         let (schema, generic, by_types) = (self.schema.clone(), self.generic, self.by_types);
         let (records, instances) = (self.records.clone(), self.instances.clone());
-        Self { schema, generic, by_types, records, instances, ..Self::default() }
+        let told = self.told.clone();
+        Self { schema, told, generic, by_types, records, instances, ..Self::default() }
     }
 }
 

@@ -221,7 +221,9 @@ fn values_of_a_generic_call_have_the_form_that_dubbo_reads() {
         ("java.util.Date", r#"{"class":"java.sql.Timestamp","value":0}"#, timestamp),
         ("java.util.Calendar", "5", r#"{"class":"java.util.GregorianCalendar","timeInMillis":5}"#),
         ("java.time.LocalDateTime", r#""2024-02-29T13:05:00""#, r#""2024-02-29T13:05""#),
-        ("java.math.BigDecimal", "9007199254740993", r#""9007199254740993""#),
+        ("java.math.BigDecimal", "9007199254740993", "9007199254740993E0"),
+        ("java.math.BigDecimal", "-100", "-100E0"),
+        ("java.math.BigDecimal", "1e3", "1e3"),
         ("java.math.BigDecimal", "19.90", "19.90"),
         ("java.math.BigInteger", "12345678901234567890", "12345678901234567890"),
         ("java.lang.String", "19.90", r#""19.90""#),
@@ -249,7 +251,7 @@ fn values_of_a_generic_call_have_the_form_that_dubbo_reads() {
         (
             "java.util.Map<java.lang.String, java.math.BigDecimal>",
             r#"{"class":"java.util.TreeMap","a":1234567890123456}"#,
-            r#"{"a":"1234567890123456"}"#,
+            r#"{"a":1234567890123456E0}"#,
         ),
         ("java.lang.Object", r#"{"class":"java.io.File","value":"x"}"#, r#""x""#),
     ] {
