@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use dubbo_proto::{GenericHead, Serialization, ServiceDefinition};
 use hessian::json::{self, JsonKind, JsonReader};
-use hessian::transcode::{InputOptions, Schema, check_scalars};
+use hessian::transcode::{InputOptions, ScalarCheck, Schema};
 use hessian::{JavaType, Limits};
 use memchr::memmem;
 use wire::Hold;
@@ -270,24 +270,29 @@ impl<'a> ArgumentList<'a> {
     }
 
     /// Checks the arguments that are sent without their types, whose values Java would make fit:
-    /// `is_sent` says which are sent with them.
+    /// `is_sent` says which are sent with them. What has no type may name classes that `schema`
+    /// knows. `writes_constants` is whether the name of a constant is sent for its number.
     ///
     /// # Errors
-    /// [`Code::BadArguments`] with a value that the scalar type of its place does not have.
+    /// [`Code::BadArguments`] with a value that the type of its place does not have.
     pub fn check_scalars(
         &self,
         types: &[JavaType],
         schema: &dyn Schema,
+        writes_constants: bool,
         is_sent: impl Fn(usize) -> bool,
     ) -> Result<(), CallError> {
-        for (index, ty) in types.iter().enumerate().take(self.len()) {
-            if is_sent(index) || self.plain_text_at(index, Some(ty)).is_some() {
+        let refs = matches!(self.texts, Texts::JsonWithRefs(_));
+        let known = ScalarCheck { schema, refs, takes_ordinals: writes_constants };
+        for index in (0..self.len()).filter(|&index| !is_sent(index)) {
+            let ty = types.get(index);
+            if self.plain_text_at(index, ty).is_some() {
                 continue;
             }
-            let text = self.json_at(index, Some(ty));
-            let mut reader = JsonReader::new(&text, Limits::default());
-            check_scalars(&mut reader, ty, schema)
-                .map_err(|error| bad_argument(index, Some(ty), &error.to_string()))?;
+            let text = self.json_at(index, ty);
+            known
+                .check(&mut JsonReader::new(&text, Limits::default()), ty)
+                .map_err(|error| bad_argument(index, ty, &error.to_string()))?;
         }
         Ok(())
     }

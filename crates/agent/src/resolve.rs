@@ -9,8 +9,9 @@
 //! A definition may be out of date. When the provider refuses a call that was made by it, nothing
 //! was begun, and the call is made once more as a generic one, for which only the provider's own
 //! classes count. So is a call with an array, object or scalar where the definition tells of
-//! another of these. But a value that contradicts a scalar type (`1.5` for an int) is refused
-//! here: in a generic call Java would make another value of it. See [`crate::invoke`].
+//! another of these. But a value that contradicts a scalar type (`1.5` for an int), or stands
+//! inside of an argument and cannot be of its type, is refused here: in a generic call Java would
+//! make another value of it. See [`crate::invoke`].
 //!
 //! Objects of which nobody knows the fields go as maps: see `by_maps`.
 //!
@@ -77,13 +78,17 @@ pub async fn prepare(
                 true => definition(outbound, registry, &cluster, deadline).await?,
                 false => None,
             };
-            let plan = Plan { schema, ..Plan::generic(generic) };
+            // What is not understood is left to the provider.
+            let instances = understood(&types, schema.as_deref()).unwrap_or_default();
+            let by_types = are_all_known(&types, schema.as_deref(), &instances);
+            let plan = Plan { schema, instances, by_types, ..Plan::generic(generic) };
             (Parameters::Named(types, generic), plan)
         }
         (None, Some(generic)) => {
             let schema = definition(outbound, registry, &cluster, deadline).await?;
             let told = told(schema.as_deref(), name.method, invocation.args.len());
-            (Parameters::Unknown, Plan { schema, told, ..Plan::generic(generic) })
+            let by_types = are_all_known(&told, schema.as_deref(), &Instances::default());
+            (Parameters::Unknown, Plan { schema, told, by_types, ..Plan::generic(generic) })
         }
         (Some(types), None) => {
             let schema = match types.iter().any(may_have_fields) {
@@ -166,11 +171,11 @@ fn untyped(
         check_registered(cluster, method, schema.as_deref())?;
         // Without arguments there is one method at most, whose types are known. If it is refused,
         // a generic call says whether there is one with parameters.
-        let (parameters, is_guess) = match n_args {
-            0 => (Parameters::Given(Vec::new()), true),
-            _ => (Parameters::Unknown, false),
-        };
-        return Ok((parameters, Plan { is_guess, ..Plan::default() }));
+        return Ok(match n_args {
+            0 => (Parameters::Given(Vec::new()), Plan { is_guess: true, ..Plan::default() }),
+            // The arguments may name classes that the definition has.
+            _ => (Parameters::Unknown, Plan { schema, ..Plan::default() }),
+        });
     }
     let mut candidates: Vec<Candidate> = overloads
         .iter()
@@ -212,6 +217,12 @@ fn resolved(method: &Candidate, schema: Option<Arc<Definition>>) -> (Parameters,
     }
     let plan = Plan { schema, n_packed, may_pack, ..Plan::generic(Generic::Map) };
     (Parameters::Named(types, Generic::Map), plan)
+}
+
+/// Whether a generic call can be written by these types, so that Java changes no value.
+fn are_all_known(types: &[JavaType], schema: Option<&Definition>, instances: &Instances) -> bool {
+    let service = schema.map(|schema| &schema.service);
+    !types.is_empty() && unknown_fields(types, service, instances) != UnknownFields::Declared
 }
 
 /// Which arguments of these types may have objects of which nobody knows the fields.

@@ -152,6 +152,11 @@ impl Schema for Plan {
         self.schema.as_ref()?.service.field_type(class, field)
     }
 
+    fn knows_arguments(&self, class: &str) -> bool {
+        self.instances.fields(class).is_some()
+            || self.schema.as_ref().is_some_and(|schema| schema.service.knows_arguments(class))
+    }
+
     fn enum_names(&self, class: &str) -> Option<&[Box<str>]> {
         self.schema.as_ref()?.service.enum_names(class)
     }
@@ -179,7 +184,8 @@ impl Plan {
     pub(crate) fn for_encoding(&self) -> Self {
         let (schema, generic, by_types) = (self.schema.clone(), self.generic, self.by_types);
         let (records, instances) = (self.records.clone(), self.instances.clone());
-        Self { schema, generic, by_types, records, instances, ..Self::default() }
+        let told = self.told.clone();
+        Self { schema, told, generic, by_types, records, instances, ..Self::default() }
     }
 }
 

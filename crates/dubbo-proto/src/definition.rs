@@ -167,6 +167,10 @@ impl Schema for ServiceDefinition {
         fields?.get(field)
     }
 
+    fn knows_arguments(&self, class: &str) -> bool {
+        self.instances.fields(class).is_some()
+    }
+
     fn enum_names(&self, class: &str) -> Option<&[Box<str>]> {
         self.enum_values(class).filter(|values| !values.is_empty())
     }

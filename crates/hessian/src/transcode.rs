@@ -26,7 +26,7 @@ pub use java_json::{
     DateStyle, EnumStyle, FieldChoice, FieldRule, InputOptions, JsonOptions, OptionsError,
     RefStyle, Schema, builtin, named, time,
 };
-pub use scalars::check_scalars;
+pub use scalars::ScalarCheck;
 pub use to_hessian::{json_to_hessian, json_to_hessian_by, json_to_hessian_with};
 pub use to_json::{hessian_to_json, hessian_to_json_as, hessian_to_json_with};
 

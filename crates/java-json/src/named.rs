@@ -10,6 +10,11 @@ use crate::{ClassType, JavaType, Schema};
 pub const CLASS_NAME: &str = "the name of a class, with its package, also between < and > \
      (java.lang.Integer, not Integer), each part of which starts with a letter, _ or $";
 
+/// What a member `class` has to be, if a class of the caller's own in it has type arguments.
+pub const KNOWN_ARGUMENTS: &str = "a class of which it is known what its type arguments mean for \
+     its fields; leave them out (com.acme.Page, not com.acme.Page<com.acme.Order>), and have the \
+     objects in it name their class";
+
 /// What an entry of a map may not be in a generic call, if it is a text that is named `class`.
 pub const GENERIC_ENTRY: &str = "a value that an entry named class can have in the map of a generic \
      call, where it names the class of an object; send the parameter types";
@@ -30,16 +35,30 @@ impl<'n> Named<'n> {
     /// The class that the object at `offset` names, if it names one.
     ///
     /// # Errors
-    /// [`Misfit`] if no class can have the name.
-    pub fn of_object(offset: usize, name: Option<&'n str>) -> Result<Option<Self>, Misfit> {
+    /// [`Misfit`] if no class can have the name, or if it has type arguments of which `schema`
+    /// does not know what they mean.
+    pub fn of_object(
+        offset: usize,
+        name: Option<&'n str>,
+        schema: &dyn Schema,
+    ) -> Result<Option<Self>, Misfit> {
         let Some(name) = name else { return Ok(None) };
-        match Self::of(name) {
-            Some(named) => Ok(Some(named)),
-            None => {
-                let (found, expected) = (expected::quoted(name), CLASS_NAME.into());
-                Err(Misfit::Value { offset, found, expected })
-            }
-        }
+        let expected = match Self::of(name) {
+            Some(named) if named.has_unknown_arguments(schema) => KNOWN_ARGUMENTS,
+            Some(named) => return Ok(Some(named)),
+            None => CLASS_NAME,
+        };
+        Err(Misfit::Value { offset, found: expected::quoted(name), expected: expected.into() })
+    }
+
+    /// Whether a class of the caller's own in it has type arguments that `schema` does not know.
+    fn has_unknown_arguments(&self, schema: &dyn Schema) -> bool {
+        let is_unknown = |class: &ClassType| {
+            class.builtin().is_none()
+                && !class.args().is_empty()
+                && !schema.knows_arguments(class.key())
+        };
+        self.ty.as_ref().is_some_and(|ty| ty.find_class(&is_unknown).is_some())
     }
 
     /// Whether a name is that of a map of java.util. Where a map is declared, a member `class`

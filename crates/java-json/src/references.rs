@@ -5,7 +5,22 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::json::JsonReader;
+use crate::json::{JsonError, JsonKind, JsonReader};
+
+/// Whether the value that comes next is an object that has the form of a reference. The reader
+/// stays.
+///
+/// # Errors
+/// [`JsonError`] if nothing comes.
+pub fn is_ref(json: &JsonReader<'_>) -> Result<bool, JsonError> {
+    let mut ahead = json.scan();
+    if ahead.peek()? != JsonKind::Object {
+        return Ok(false);
+    }
+    let mut object = ahead.begin_object()?;
+    let first = ahead.next_raw_key(&mut object)?;
+    Ok(first.is_some_and(|(key, _)| key == "$ref") && ahead.peek()? == JsonKind::String)
+}
 
 /// One step down from an array or object.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

@@ -7,6 +7,12 @@ pub trait Schema {
     /// The type of a field, where it is known.
     fn field_type(&self, class: &str, field: &str) -> Option<&JavaType>;
 
+    /// Whether it is known what the type arguments mean for the fields of a class: of one that is
+    /// named as [`ClassType::key`](crate::ClassType::key) has it.
+    fn knows_arguments(&self, _class: &str) -> bool {
+        false
+    }
+
     /// Whether a class is known to be no enum, although its objects look like one.
     fn is_bean(&self, _class: &str) -> bool {
         false

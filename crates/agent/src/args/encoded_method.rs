@@ -32,12 +32,16 @@ impl<'a> EncodedMethod<'a> {
 
     /// The type by which a generic call writes one argument: if all is known of it, or if it
     /// declares a record, which is no map, or an `Optional`, which Java makes of no other value.
-    /// What is the JDK's own is always known, whatever the other arguments are.
+    /// What is the JDK's own is always known, whatever the other arguments are. The types need not
+    /// be sent.
     fn of_maps(&self, index: usize) -> Option<&'a JavaType> {
-        let (Parameters::Named(types, generic), Some(plan)) = (self.parameters, self.plan) else {
-            return None;
+        let plan = self.plan?;
+        let (types, generic) = match self.parameters {
+            Parameters::Named(types, generic) => (types, *generic),
+            Parameters::Unknown => (&plan.told, plan.generic),
+            Parameters::Given(_) | Parameters::Asked(_) => return None,
         };
-        if *generic == Generic::Gson {
+        if generic == Generic::Gson {
             return None;
         }
         let is_record = |class: &ClassType| plan.records.takes_no_map(class.name());
@@ -93,5 +97,24 @@ mod tests {
         let args = ArgumentsOf { list: &list, target };
         let known: Vec<bool> = (0..6).map(|index| args.ty(index).is_some()).collect();
         assert_eq!(known, [false, true, true, true, false, true]);
+    }
+
+    /// Dubbo 2 makes a `BigDecimal` of a whole number by way of a double.
+    #[test]
+    fn a_definition_tells_the_types_of_a_generic_call_that_does_not_send_them() {
+        let told = parse_types("java.math.BigDecimal,shop.Money").unwrap();
+        let list = ArgumentList::json(b"[]").unwrap();
+        for (generic, by_types, expected) in [
+            (Generic::Map, false, [true, false]),
+            (Generic::Map, true, [true, true]),
+            (Generic::Gson, true, [false, false]),
+        ] {
+            let plan = &Plan { told: told.clone(), by_types, ..Plan::generic(generic) };
+            let parameters = &Parameters::Unknown;
+            let target = EncodedMethod { method: "m", parameters, plan: Some(plan) };
+            let args = ArgumentsOf { list: &list, target };
+            let known = [0, 1].map(|index| args.ty(index).is_some());
+            assert_eq!(known, expected, "{generic:?} {by_types}");
+        }
     }
 }

@@ -183,7 +183,7 @@ pub(super) fn check_scalars(
     let packed = packed(route, invocation);
     let list = packed.as_ref().map(|texts| ArgumentList::of_texts(texts));
     let args = list.as_ref().unwrap_or(&invocation.args);
-    args.check_scalars(types, &route.plan, |_| false).map_err(|error| {
+    args.check_scalars(types, &route.plan, false, |_| false).map_err(|error| {
         let origin = route.plan.schema.as_ref().map_or(String::new(), |it| it.origin.to_string());
         let message = format!(
             "{}; the types come from {origin}; if they are wrong, send the right ones (header \

@@ -88,6 +88,27 @@ const CONTRADICTIONS: &[(&str, &str, &str)] = &[
     // The first argument may be right where the second is not.
     ("both", "[\"x\",3000000000]", "argument 1 (int): JSON at byte 0: 3000000000 is not an int"),
     ("any", "[1,3000000000]", "3000000000 is not an int"),
+    // An object that names a known class, where nothing is declared.
+    ("object", "[{\"class\":\"com.acme.Order\",\"id\":1.5}]", "1.5 is not an int"),
+    ("object", "[[{\"class\":\"com.acme.Order\",\"id\":1.5}]]", "1.5 is not an int"),
+    ("raw", "[[{\"class\":\"com.acme.Order\",\"id\":1.5}]]", "1.5 is not an int"),
+    ("order", "[{\"any\":{\"class\":\"com.acme.Order\",\"id\":1.5}}]", "1.5 is not an int"),
+    ("order", "[[{\"class\":\"com.acme.Order\",\"id\":1.5}]]", "1.5 is not an int"),
+    ("known", "[{\"class\":\"com.acme.Order\",\"id\":1.5}]", "1.5 is not an int"),
+    // A constant that its enum does not have.
+    ("color", "[\"PURPLE\"]", "is not a value of com.acme.Color (RED, GREEN)"),
+    ("color", "[5]", "5 is not a value of com.acme.Color"),
+    ("colors", "[[5]]", "5 is not a value of com.acme.Color"),
+    ("order", "[{\"color\":\"PURPLE\"}]", "is not a value of com.acme.Color"),
+    // Another kind of value inside of an argument.
+    ("order", "[{\"lines\":7}]", "a number cannot become java.util.List"),
+    ("colors", "[[[\"RED\"]]]", "an array cannot become com.acme.Color"),
+    // Type arguments that mean nothing to the definition.
+    (
+        "object",
+        "[{\"class\":\"com.acme.Order<com.acme.Color>\",\"id\":1}]",
+        "what its type arguments mean",
+    ),
 ];
 
 fn shop_document() -> String {
@@ -98,9 +119,14 @@ fn shop_document() -> String {
         {"name":"list","parameterTypes":["java.util.List<java.lang.Integer>"]},
         {"name":"counts","parameterTypes":["java.util.Map<java.lang.Long,java.lang.Short>"]},
         {"name":"order","parameterTypes":["com.acme.Order"]},
+        {"name":"object","parameterTypes":["java.lang.Object"]},
+        {"name":"raw","parameterTypes":["java.util.List"]},
+        {"name":"color","parameterTypes":["com.acme.Color"]},
+        {"name":"colors","parameterTypes":["java.util.List<com.acme.Color>"]},
         {"name":"both","parameterTypes":["java.util.List<java.lang.String>","int"]}"#;
-    let types =
-        r#"{"type":"com.acme.Order","properties":{"id":"int","lines":"java.util.List<int[]>"}}"#;
+    let types = r#"{"type":"com.acme.Order","properties":{"id":"int","any":"java.lang.Object",
+            "lines":"java.util.List<int[]>","color":"com.acme.Color"}},
+        {"type":"com.acme.Color","enums":["RED","GREEN"]}"#;
     format!("{{\"canonicalName\":\"{SERVICE}\",\"methods\":[{methods}],\"types\":[{types}]}}")
 }
 
@@ -130,6 +156,14 @@ fn a_value_that_contradicts_a_known_scalar_type_never_leaves() {
         let answer = call(&agent, "told", &[types, generic], "[{\"1\":40000}]");
         assert_eq!((answer.status, &*answer.code()), (400, "bad_arguments"), "{answer:?}");
     }
+    for (types, body) in [
+        ("java.lang.Object", "[{\"class\":\"com.acme.Order\",\"id\":1.5}]"),
+        ("java.util.List", "[[{\"class\":\"com.acme.Order\",\"id\":1.5}]]"),
+    ] {
+        let types = format!("x-dubbo-parameter-types: {types}");
+        let answer = call(&agent, "told", &[&types], body);
+        assert_eq!((answer.status, &*answer.code()), (400, "bad_arguments"), "{answer:?}");
+    }
     assert_eq!(provider.n_requests(), n_requests, "nothing was sent");
     let told = call(&agent, "int32", &[], "[3000000000]").body;
     assert!(
@@ -151,7 +185,8 @@ fn a_value_of_another_kind_than_a_collection_or_class_goes_by_a_generic_call() {
         ("counts", "[[1]]"),
         ("order", "[7]"),
         ("both", "[\"x\",7]"),
-        ("order", "[{\"lines\":7}]"),
+        ("color", "[[5]]"),
+        ("known", "[{\"class\":\"com.acme.Order\",\"id\":7}]"),
     ] {
         let expected = format!("\"generic {method}\"");
         assert_eq!(call(&agent, method, &[], body).body, expected, "{method} {body}");

@@ -1,11 +1,13 @@
-//! Whether a JSON value contradicts the scalar types that are known of it, for who sends it
-//! without these types: Java's generic call makes a number of any other, and drops what does not
-//! fit.
+//! Whether a JSON value contradicts the types that are known of it, for who sends it without
+//! these types: Java's generic call makes a number of any other, drops what does not fit, and
+//! leaves in a list what is no element of it.
 //!
-//! Only scalars are looked at: numbers, booleans, characters, texts, dates and the like, wherever
-//! they stand; and texts where a class is declared that is known to be no enum. What else is no
-//! scalar where a collection or class is declared, or the other way round in there, is passed over:
-//! types that tell so may be out of date.
+//! Types are known where they are declared, and where an object names a class that the schema
+//! knows, or a class with type arguments. An argument that is an array, an object or a scalar where
+//! its type is another of the three is passed over, but for the objects in it that name their
+//! class: types that tell so may be out of date. What is inside of an argument has to fit.
+
+use std::borrow::Cow;
 
 use super::{Schema, TranscodeError, json_to_hessian_with};
 use crate::{Encoder, JavaType, Limits};
@@ -13,49 +15,71 @@ use java_json::ClassType;
 use java_json::builtin::Builtin;
 use java_json::expected;
 use java_json::json::{JsonKind, JsonReader};
-use java_json::named::{Named, field_type};
-use java_json::passed::Passed;
+use java_json::named::{Named, ObjectForm, enum_object, field_type, known_enum};
+use java_json::number;
+use java_json::passed::{ObjectSummary, Passed};
+use java_json::references::is_ref;
 use java_json::scalars::{GENERIC_BIT_SET, Misfit};
 
-/// Looks through the JSON value that `json` is at for a value that the scalar type of its place
-/// does not have.
-///
-/// # Errors
-/// The first of them, as [`json_to_hessian`](super::json_to_hessian) has it; or that the text is
-/// no JSON.
-pub fn check_scalars(
-    json: &mut JsonReader<'_>,
-    ty: &JavaType,
-    schema: &dyn Schema,
-) -> Result<(), TranscodeError> {
-    let rest = json.text().get(json.position()..).unwrap_or_default();
-    let may_have_class = memchr::memmem::find(rest, b"\"class\"").is_some();
-    let passed = Passed::default();
-    Check { json, schema, may_have_class, passed, scratch: Vec::new() }.value(ty)
+/// What is known of values that are sent without their types.
+#[derive(Clone, Copy)]
+pub struct ScalarCheck<'s> {
+    /// What is known of classes.
+    pub schema: &'s dyn Schema,
+    /// Whether `{"$ref":"$.a"}` is a reference, as in [`InputOptions`](super::InputOptions).
+    pub refs: bool,
+    /// Whether a number is the constant of an enum that has this place, counted from 0: who
+    /// writes its name.
+    pub takes_ordinals: bool,
+}
+
+impl ScalarCheck<'_> {
+    /// Looks through the JSON value that `json` is at for a value that the type of its place does
+    /// not have. `ty` is the type of the whole, where it is known.
+    ///
+    /// # Errors
+    /// The first of them, as [`json_to_hessian`](super::json_to_hessian) has it; or that the text
+    /// is no JSON.
+    pub fn check(
+        &self,
+        json: &mut JsonReader<'_>,
+        ty: Option<&JavaType>,
+    ) -> Result<(), TranscodeError> {
+        let rest = json.text().get(json.position()..).unwrap_or_default();
+        // With escapes, `class` may be written in other ways.
+        let may_have_class = memchr::memmem::find(rest, b"\"class\"").is_some()
+            || memchr::memchr(b'\\', rest).is_some();
+        let (passed, scratch) = (Passed::default(), Vec::new());
+        let is_inside = false;
+        Check { json, known: *self, may_have_class, is_inside, passed, scratch }.value(ty)
+    }
 }
 
 struct Check<'r, 'a, 's> {
     json: &'r mut JsonReader<'a>,
-    schema: &'s dyn Schema,
+    known: ScalarCheck<'s>,
     may_have_class: bool,
+    /// Whether this is inside of an array or object.
+    is_inside: bool,
     passed: Passed,
     /// Where scalars are written to see whether they can be.
     scratch: Vec<u8>,
 }
 
-impl Check<'_, '_, '_> {
-    fn value(&mut self, ty: &JavaType) -> Result<(), TranscodeError> {
+impl<'a> Check<'_, 'a, '_> {
+    fn value(&mut self, ty: Option<&JavaType>) -> Result<(), TranscodeError> {
+        let Some(ty) = ty else { return self.untyped() };
+        if self.known.refs && is_ref(self.json)? {
+            return self.skip();
+        }
         match ty {
             JavaType::Array(element) => self.array(ty, element),
             JavaType::Class(class) => match class.builtin() {
                 None => self.bean(class),
-                Some(Builtin::Any | Builtin::StackTraceElement) => self.skip(),
+                Some(Builtin::Any | Builtin::StackTraceElement) => self.untyped(),
                 Some(Builtin::List | Builtin::EnumSet) => self.list(class),
                 Some(Builtin::Map) => self.map(class),
-                Some(Builtin::Optional) => match class.args().first() {
-                    Some(inner) if self.json.peek()? != JsonKind::Null => self.value(inner),
-                    _ => self.skip(),
-                },
+                Some(Builtin::Optional) => self.value(class.args().first()),
                 Some(Builtin::BitSet) => self.bit_set(ty),
                 Some(_) => self.scalar(ty),
             },
@@ -68,17 +92,36 @@ impl Check<'_, '_, '_> {
         Ok(())
     }
 
+    /// A value of which only the objects tell what they are that name their class.
+    fn untyped(&mut self) -> Result<(), TranscodeError> {
+        match self.json.peek()? {
+            JsonKind::Array if self.may_have_class => self.elements(None),
+            JsonKind::Object if self.may_have_class => self.object(None, &[]),
+            _ => self.skip(),
+        }
+    }
+
+    /// An array, object or scalar where another of these is declared. Of an argument, its type may
+    /// be out of date.
+    fn of_another_kind(&mut self, declared: &str) -> Result<(), TranscodeError> {
+        match self.is_inside {
+            true => Err(Misfit::kind(self.json, declared).into()),
+            false => self.untyped(),
+        }
+    }
+
     /// Writes the value, and drops what was written.
     fn scalar(&mut self, ty: &JavaType) -> Result<(), TranscodeError> {
         self.scratch.clear();
-        json_to_hessian_with(self.json, Some(ty), &mut Encoder::new(&mut self.scratch), self.schema)
+        let (ty, schema) = (Some(ty), self.known.schema);
+        json_to_hessian_with(self.json, ty, &mut Encoder::new(&mut self.scratch), schema)
     }
 
     /// Without its type, only its class makes it one.
     fn bit_set(&mut self, ty: &JavaType) -> Result<(), TranscodeError> {
         let is_object = self.json.peek()? == JsonKind::Object;
         let offset = self.json.position();
-        let has_class = self.may_have_class && self.passed.look(self.json)?.class.is_some();
+        let has_class = self.class_of_next()?.is_some();
         self.scalar(ty)?;
         match is_object && !has_class {
             true => Err(Misfit::value(self.json, offset, GENERIC_BIT_SET).into()),
@@ -86,19 +129,28 @@ impl Check<'_, '_, '_> {
         }
     }
 
+    /// The class that the next value names, if it is an object.
+    fn class_of_next(&mut self) -> Result<Option<Cow<'a, str>>, TranscodeError> {
+        match self.may_have_class && self.json.peek()? == JsonKind::Object {
+            true => Ok(self.passed.look(self.json)?.class),
+            false => Ok(None),
+        }
+    }
+
     fn array(&mut self, ty: &JavaType, element: &JavaType) -> Result<(), TranscodeError> {
+        let is_text_too = matches!(element, JavaType::Byte | JavaType::Char);
         match self.json.peek()? {
+            JsonKind::Null => self.skip(),
             // These are scalars as a whole.
-            JsonKind::Array if matches!(element, JavaType::Byte | JavaType::Char) => {
-                self.scalar(ty)
-            }
+            JsonKind::Array if is_text_too => self.scalar(ty),
+            JsonKind::String if is_text_too && self.is_inside => self.scalar(ty),
             JsonKind::Array => self.elements(Some(element)),
-            _ => self.skip(),
+            _ => self.of_another_kind(&ty.java_name()),
         }
     }
 
     fn elements(&mut self, ty: Option<&JavaType>) -> Result<(), TranscodeError> {
-        let Some(ty) = ty else { return self.skip() };
+        self.is_inside = true;
         let mut array = self.json.begin_array()?;
         while self.json.next_element(&mut array)? {
             self.value(ty)?;
@@ -108,228 +160,168 @@ impl Check<'_, '_, '_> {
 
     fn list(&mut self, class: &ClassType) -> Result<(), TranscodeError> {
         match self.json.peek()? {
-            JsonKind::Array => self.elements(class.args().first()),
-            // One that names its class: `{"class": "java.util.LinkedList", "value": [1]}`.
-            JsonKind::Object => {
-                let mut object = self.json.begin_object()?;
-                while let Some(key) = self.json.next_key(&mut object)? {
-                    match self.json.peek()? {
-                        JsonKind::Array if key == "value" => self.elements(class.args().first())?,
-                        _ => self.skip()?,
-                    }
-                }
-                Ok(())
+            JsonKind::Null => return self.skip(),
+            JsonKind::Array => return self.elements(class.args().first()),
+            _ => {}
+        }
+        // One that names its class: `{"class": "java.util.LinkedList", "value": [1]}`.
+        let name = self.class_of_next()?;
+        match name.as_deref().and_then(Named::of) {
+            Some(named) if named.may_stand_for(class, self.known.schema) => {
+                self.object(None, class.args())
             }
-            _ => self.skip(),
+            _ => self.of_another_kind(class.name()),
         }
     }
 
     fn map(&mut self, class: &ClassType) -> Result<(), TranscodeError> {
-        if self.json.peek()? != JsonKind::Object {
-            return self.skip();
+        match self.json.peek()? {
+            JsonKind::Null => self.skip(),
+            // One that names its class, which may be around its entries.
+            JsonKind::Object if Named::is_of_map(self.class_of_next()?.as_deref()) => {
+                self.object(None, class.args())
+            }
+            JsonKind::Object => self.entries(class.args(), false),
+            _ => self.of_another_kind(class.name()),
         }
-        let name = if self.may_have_class { self.passed.look(self.json)?.class } else { None };
-        let named = name.as_deref().and_then(Named::of);
-        let named = named.filter(|named| named.builtin == Some(Builtin::Map));
-        let (key_ty, value_ty) = (class.args().first(), class.args().get(1));
+    }
+
+    /// The entries of a map whose keys and values are of the types `args`, if any.
+    fn entries(&mut self, args: &[JavaType], is_named: bool) -> Result<(), TranscodeError> {
+        self.is_inside = true;
         let mut object = self.json.begin_object()?;
         while let Some(key) = self.json.next_key(&mut object)? {
-            // One that names its class, which may be around its entries.
-            if let Some(named) = &named {
-                let kind = self.json.peek()?;
-                if key == "class" && kind == JsonKind::String {
-                    self.skip()?;
-                    continue;
-                }
-                if key == "value" && kind == JsonKind::Object && !named.args().is_empty() {
-                    self.map(class)?;
-                    continue;
-                }
+            if is_named && key == "class" && self.json.peek()? == JsonKind::String {
+                self.skip()?;
+                continue;
             }
-            if let Some(ty) = key_ty {
+            if let Some(ty) = args.first() {
                 self.key(&key, ty)?;
             }
-            match value_ty {
-                Some(ty) => self.value(ty)?,
-                None => self.skip()?,
-            }
+            self.value(args.get(1))?;
         }
         Ok(())
     }
 
     /// A key is the text of a scalar.
     fn key(&mut self, key: &str, ty: &JavaType) -> Result<(), TranscodeError> {
-        let is_scalar = matches!(ty, JavaType::Class(class) if class.builtin().is_some());
-        if !is_scalar {
-            return Ok(());
-        }
         let (mut quoted, offset) = (Vec::new(), self.json.position());
         java_json::json::write_string(&mut quoted, key);
         let mut json = JsonReader::new(&quoted, Limits::default());
-        let (schema, scratch) = (self.schema, Vec::new());
-        let passed = Passed::default();
-        let mut check = Check { json: &mut json, schema, may_have_class: false, passed, scratch };
-        check.value(ty).map_err(|error| error.at(offset))
+        self.known.check(&mut json, Some(ty)).map_err(|error| error.at(offset))
     }
 
-    /// An object of a class that the schema may know, or of the one that it names; or a text, which
-    /// is one of its values if it is an enum.
+    /// A value where a class is declared that the schema may know.
     fn bean(&mut self, class: &ClassType) -> Result<(), TranscodeError> {
-        match self.json.peek()? {
-            JsonKind::Object => {}
-            JsonKind::String if !self.schema.takes_text(class.name()) => {
-                let offset = self.json.position();
-                let text = self.json.read_string()?;
-                let expected = expected::enum_without(self.schema, class.name(), &text);
-                let (found, expected) = (expected::quoted(&text), expected.unwrap_or_default());
-                return Err(TranscodeError::Value { offset, found, expected });
+        let is_enum = self.known.schema.is_enum(class.name());
+        match (self.json.peek()?, is_enum) {
+            (JsonKind::Null, _) => self.skip(),
+            (JsonKind::Object, _) => self.object(Some(class), &[]),
+            (JsonKind::String, _) => {
+                let (offset, text) = (self.json.position(), self.json.read_string()?);
+                self.constant(offset, class.name(), &text)
             }
-            _ => return self.skip(),
+            (JsonKind::Number, Some(true)) if self.known.takes_ordinals => self.ordinal(class),
+            (JsonKind::Number | JsonKind::Bool, Some(true)) => {
+                Err(self.not_of_enum(self.json.position(), class.name()))
+            }
+            // It may be a collection of the caller's own.
+            (JsonKind::Array, None) => self.untyped(),
+            _ => self.of_another_kind(class.name()),
         }
-        let declared = class.key();
-        let name = if self.may_have_class { self.passed.look(self.json)?.class } else { None };
-        let named = name.as_deref().and_then(Named::of);
-        let named = named.as_ref().map(Named::key);
-        let schema = self.schema;
+    }
+
+    /// A text where a class is declared: it is one of its values if that is an enum.
+    fn constant(&self, offset: usize, class: &str, name: &str) -> Result<(), TranscodeError> {
+        match expected::enum_without(self.known.schema, class, name) {
+            None => Ok(()),
+            Some(expected) => {
+                let found = expected::quoted(name);
+                Err(TranscodeError::Value { offset, found, expected })
+            }
+        }
+    }
+
+    fn ordinal(&mut self, class: &ClassType) -> Result<(), TranscodeError> {
+        let offset = self.json.position();
+        let number = number::integer(self.json.read_number()?);
+        let index = number.and_then(|number| usize::try_from(number).ok());
+        let names = self.known.schema.enum_names(class.name());
+        match names.zip(index).and_then(|(names, index)| names.get(index)) {
+            Some(_) => Ok(()),
+            None => Err(self.not_of_enum(offset, class.name())),
+        }
+    }
+
+    fn not_of_enum(&self, offset: usize, class: &str) -> TranscodeError {
+        let expected = expected::enum_values(self.known.schema, class);
+        Misfit::value(self.json, offset, &expected).into()
+    }
+
+    /// An object of the class that it names, or of `declared`. A collection or map that it stands
+    /// for holds what `args` say.
+    fn object(
+        &mut self,
+        declared: Option<&ClassType>,
+        args: &[JavaType],
+    ) -> Result<(), TranscodeError> {
+        let schema = self.known.schema;
+        let is_known = |class: &ClassType| schema.is_enum(class.name()).is_some();
+        let is_enum = |class: &ClassType| schema.is_enum(class.name()) == Some(true);
+        let offset = self.json.position();
+        let look = match self.may_have_class || declared.is_some_and(is_enum) {
+            true => self.passed.look(self.json)?,
+            false => ObjectSummary::default(),
+        };
+        let (name, declared_name) = (look.class.as_deref(), declared.map(ClassType::name));
+        if let Some(constant) = enum_object(schema, &look, declared_name) {
+            self.constant(offset, constant.class, constant.name)?;
+            return self.skip();
+        }
+        match known_enum(schema, name, declared_name) {
+            Ok(None) => {}
+            Ok(Some(class)) if name.is_some() => return Err(self.not_of_enum(offset, class)),
+            Ok(Some(class)) | Err(class) => return self.of_another_kind(class),
+        }
+        let named = Named::of_object(offset, name, schema)?;
+        let is_object = || look.only_value.is_some_and(|(kind, _)| kind == JsonKind::Object);
+        match ObjectForm::of(named, declared, args, look.only_value.is_some(), is_object) {
+            ObjectForm::Any(_) | ObjectForm::Map(_) | ObjectForm::Value(_)
+                if declared.is_some_and(is_known) =>
+            {
+                self.of_another_kind(declared_name.unwrap_or_default())
+            }
+            ObjectForm::Untyped | ObjectForm::Any(_) => self.members(|_| None),
+            ObjectForm::Map(named) => self.entries(named.args_or(args), true),
+            ObjectForm::Value(ty) => self.members(|_| Some(&ty)),
+            ObjectForm::Named(named) => {
+                let declared = declared.map(ClassType::key);
+                self.members(|field| field_type(schema, named.key(), declared, field))
+            }
+            ObjectForm::Declared(class) => {
+                let key = class.key();
+                self.members(|field| field_type(schema, key, Some(key), field))
+            }
+        }
+    }
+
+    /// The members of an object, but for what names its class.
+    fn members<'t>(
+        &mut self,
+        ty_of: impl Fn(&str) -> Option<&'t JavaType>,
+    ) -> Result<(), TranscodeError> {
+        self.is_inside = true;
         let mut object = self.json.begin_object()?;
         while let Some(field) = self.json.next_key(&mut object)? {
-            let ty = field_type(schema, named.unwrap_or(declared), Some(declared), &field);
-            // The member that names the class is no field.
-            match ty.filter(|_| named.is_none() || field != "class") {
-                Some(ty) => self.value(ty)?,
-                None => self.skip()?,
+            if field == "class" && self.json.peek()? == JsonKind::String {
+                self.skip()?;
+                continue;
             }
+            self.value(ty_of(&field))?;
         }
         Ok(())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use java_json::json::items_read_by;
-
-    struct Orders(Vec<JavaType>);
-
-    impl Schema for Orders {
-        fn field_type(&self, class: &str, field: &str) -> Option<&JavaType> {
-            let fields = ["id", "lines", "next"];
-            let index = fields.iter().position(|&name| name == field);
-            index.filter(|_| class == "a.Order").and_then(|index| self.0.get(index))
-        }
-    }
-
-    fn check(ty: &str, json: &str) -> Result<(), String> {
-        let types = ["int", "java.util.Map<java.lang.Long,short[]>", "a.Order"];
-        let schema = Orders(types.map(|ty| JavaType::parse(ty).unwrap()).into());
-        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
-        check_scalars(&mut reader, &JavaType::parse(ty).unwrap(), &schema)
-            .map_err(|error| error.to_string())?;
-        reader.finish().map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn a_scalar_is_what_its_type_has_wherever_it_stands() {
-        for (ty, json, wrong) in [
-            ("int", "3000000000", "JSON at byte 0: 3000000000 is not an int"),
-            ("boolean", "\"yes\"", "JSON at byte 0: \"yes\" is not a boolean"),
-            (
-                "java.util.List<java.util.BitSet>",
-                "[null,{\"words\":[5]}]",
-                "JSON at byte 6: {\"words\":[5]} is not a java.util.BitSet that a generic call",
-            ),
-            ("java.util.BitSet", "{\"words\":[5,\"x\"]}", "JSON at byte 12: \"x\" is not a long"),
-            ("int", "null", "JSON at byte 0: null cannot become int"),
-            ("int", "[1]", "JSON at byte 0: an array cannot become int"),
-            ("java.lang.String", "{}", "JSON at byte 0: an object cannot become java.lang.String"),
-            ("int[]", "[1,2.5]", "JSON at byte 3: 2.5 is not an int"),
-            ("byte[]", "[300]", "JSON at byte 1: 300 is not a byte"),
-            ("char[]", "[\"ab\"]", "JSON at byte 1: \"ab\" is not a char"),
-            (
-                "java.util.List<java.util.Date>",
-                "[\"now\"]",
-                "JSON at byte 1: \"now\" is not a date",
-            ),
-            (
-                "java.util.Map<java.lang.Byte,java.util.Optional<java.lang.Short>>",
-                "{\"7\":[],\"8\":40000}",
-                "JSON at byte 5: an array cannot become java.lang.Short",
-            ),
-            (
-                "java.util.Map<java.lang.Byte,int[]>",
-                "{\"300\":[]}",
-                "JSON at byte 7: \"300\" is not a byte",
-            ),
-            ("a.Order", "{\"next\":{\"id\":1e10}}", "JSON at byte 14: 1e10 is not an int"),
-            ("a.Order", "{\"lines\":{\"1\":[1,70000]}}", "JSON at byte 17: 70000 is not a short"),
-            ("a.Other", "{\"id\":1.5,\"class\":\"a.Order\"}", "JSON at byte 6: 1.5 is not an int"),
-            (
-                "java.util.Map<java.lang.String,java.lang.Byte>",
-                r#"{"class":"java.util.HashMap<java.lang.String, java.lang.Object>","value":{"a":300}}"#,
-                "JSON at byte 78: 300 is not a byte",
-            ),
-            (
-                "java.util.List<java.lang.Integer>",
-                "{\"class\":\"java.util.LinkedList\",\"value\":[1,\"x\"]}",
-                "JSON at byte 43: \"x\" is not an int",
-            ),
-        ] {
-            let error = check(ty, json).unwrap_err();
-            assert!(error.starts_with(wrong), "{ty} {json}: {error}");
-        }
-    }
-
-    #[test]
-    fn what_is_of_another_kind_than_a_class_or_collection_is_passed_over() {
-        for (ty, json) in [
-            ("int", "7"),
-            ("java.lang.Integer", "null"),
-            ("java.util.List<java.lang.String>", "\"x\""),
-            ("java.util.List", "[1,{}]"),
-            ("java.util.Map<java.lang.String,java.lang.Integer>", "[1.5]"),
-            ("int[]", "7"),
-            ("byte[]", "\"no base64\""),
-            ("a.Order", "7"),
-            ("a.Order", "\"RED\""),
-            ("a.Order", "{\"more\":1.5,\"lines\":7,\"next\":{\"next\":null}}"),
-            ("a.Order", "{\"class\":\"a.Order\",\"id\":7}"),
-            ("java.util.Date", "{\"class\":\"java.sql.Timestamp\",\"value\":7}"),
-            ("java.util.Optional<java.lang.Byte>", "null"),
-            ("java.util.BitSet", "{\"class\":\"java.util.BitSet\",\"words\":[5]}"),
-            ("java.lang.Object", "99999999999999999999"),
-        ] {
-            assert_eq!(check(ty, json), Ok(()), "{ty} {json}");
-        }
-        assert!(check("a.Order", "{\"id\"").is_err() && check("int[]", &"[".repeat(99)).is_err());
-    }
-
-    /// A class that is known to have fields.
-    #[test]
-    fn a_text_is_no_object() {
-        struct Bean;
-        impl Schema for Bean {
-            fn field_type(&self, _: &str, _: &str) -> Option<&JavaType> {
-                None
-            }
-            fn takes_text(&self, class: &str) -> bool {
-                class != "a.Order"
-            }
-        }
-        let check = |json: &str| {
-            let ty = JavaType::parse("java.util.List<a.Order>").unwrap();
-            check_scalars(&mut JsonReader::new(json.as_bytes(), Limits::default()), &ty, &Bean)
-        };
-        let error = check(r#"[{},"x"]"#).unwrap_err().to_string();
-        assert!(error.contains("\"x\" is not an object of a.Order, which is no enum"), "{error}");
-        assert_eq!(check("[{},null,7,[]]"), Ok(()));
-    }
-
-    #[test]
-    fn nothing_is_looked_through_at_every_level() {
-        let nest = |inner: String, _| format!(r#"{{"class":"a.Order","next":{inner},"id":0}}"#);
-        let text = (0..60).fold("null".to_owned(), nest);
-        let n_read = items_read_by(|| assert_eq!(check("a.Order", &text), Ok(())));
-        // When it is passed, looked through and checked.
-        assert!(n_read <= 3 * 3 * 60, "{n_read}");
-    }
-}
+mod tests;

@@ -50,6 +50,10 @@ impl Schema for Colors {
     fn is_enum(&self, class: &str) -> Option<bool> {
         ["a.Color", "a.Bean"].contains(&class).then_some(class == "a.Color")
     }
+
+    fn knows_arguments(&self, class: &str) -> bool {
+        class == "a.Page<a.Color>"
+    }
 }
 
 #[test]
@@ -128,7 +132,7 @@ fn an_object_that_names_a_constant_is_one() {
 #[test]
 fn an_object_stands_for_what_it_names_or_what_is_declared() {
     let form = |name: Option<&str>, declared: Option<&ClassType>, has_only_value| {
-        let named = Named::of_object(7, name).unwrap();
+        let named = Named::of_object(7, name, &()).unwrap();
         match ObjectForm::of(named, declared, &[], has_only_value, || true) {
             ObjectForm::Untyped => "a map".to_owned(),
             ObjectForm::Any(class) => format!("any {class}"),
@@ -152,5 +156,17 @@ fn an_object_stands_for_what_it_names_or_what_is_declared() {
         assert_eq!(form(name, declared, has_only_value), expected, "{name:?}");
     }
     assert_eq!(form(None, None, true), "a map");
-    assert!(matches!(Named::of_object(7, Some("a b")), Err(Misfit::Value { offset: 7, .. })));
+    assert!(matches!(Named::of_object(7, Some("a b"), &()), Err(Misfit::Value { offset: 7, .. })));
+}
+
+#[test]
+fn type_arguments_mean_something_to_the_schema() {
+    let of = |name| Named::of_object(7, Some(name), &Colors);
+    for name in ["java.util.List<a.Color>", "a.Page<a.Color>", "java.util.List<a.Page<a.Color>>"] {
+        assert!(of(name).is_ok(), "{name}");
+    }
+    for name in ["a.Page<a.B>", "java.util.List<a.Page<a.B>>", "a.Color<a.B>[]"] {
+        let Err(Misfit::Value { offset: 7, expected, .. }) = of(name) else { panic!("{name}") };
+        assert_eq!(&*expected, KNOWN_ARGUMENTS, "{name}");
+    }
 }

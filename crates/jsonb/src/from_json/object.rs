@@ -74,7 +74,7 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
             return Err(Misfit::value(self.json, offset, &expected).into());
         }
         let name = look.as_ref().and_then(|look| look.class.as_deref());
-        let named = Named::of_object(offset, name)?;
+        let named = Named::of_object(offset, name, self.schema)?;
         let only_value = look.as_ref().and_then(|look| look.only_value);
         let builtin = named.as_ref().and_then(|named| named.builtin);
         if builtin == Some(Builtin::BitSet) && only_value.is_none() {

@@ -221,6 +221,10 @@ impl Schema for Classes {
         }
     }
 
+    fn knows_arguments(&self, class: &str) -> bool {
+        self.instances.fields(class).is_some()
+    }
+
     fn is_bean(&self, class: &str) -> bool {
         self.knows(class)
     }

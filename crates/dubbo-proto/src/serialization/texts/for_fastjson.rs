@@ -323,7 +323,7 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
             }
             return Ok(());
         }
-        let named = Named::of_object(start, class)?;
+        let named = Named::of_object(start, class, schema)?;
         if named.as_ref().is_some_and(|named| named.builtin == Some(Builtin::BitSet)) {
             return Err(self.not_read_at(start, "java.util.BitSet"));
         }
@@ -343,6 +343,11 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
                     Some(class) => {
                         let both = format!("{} where {} is declared", named.class, class.name());
                         Err(self.not_read_at(start, &both))
+                    }
+                    // Type arguments are no part of the name that fastjson looks for.
+                    None if class != Some(named.class) => {
+                        let head = ObjectHead::Anew { start, class: Some(named.class) };
+                        self.fields(head, named.key(), declared)
                     }
                     None => self.fields(ObjectHead::AsItIs, named.key(), declared),
                 }

@@ -65,7 +65,7 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
         // Nothing comes after the outermost object that could be like it.
         let may_repeat = self.json.is_inside();
         let (name, end) = self.scan_object()?;
-        let named = Named::of_object(offset, name.as_deref())?;
+        let named = Named::of_object(offset, name.as_deref(), self.schema)?;
         let members = self.members.get(base..).unwrap_or_default();
         let only_value = match members {
             [member] if member.name == "value" => Some(member.at),

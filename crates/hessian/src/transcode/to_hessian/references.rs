@@ -1,6 +1,8 @@
 //! References in JSON that become references in Hessian, by the numbers of what they name.
 
-use super::{JsonKind, JsonToHessian, TranscodeError};
+use java_json::references;
+
+use super::{JsonToHessian, TranscodeError};
 
 impl JsonToHessian<'_, '_, '_, '_, '_> {
     /// Begins an array or object, whose number in the message is the next.
@@ -18,13 +20,8 @@ impl JsonToHessian<'_, '_, '_, '_, '_> {
 
     /// Whether an object with the member `$ref` comes next.
     pub(super) fn is_ref(&mut self) -> Result<bool, TranscodeError> {
-        if self.json.peek()? != JsonKind::Object {
-            return Ok(false);
-        }
-        let mut ahead = self.json.scan();
-        let mut object = ahead.begin_object()?;
-        let first = ahead.next_raw_key(&mut object)?;
-        Ok(first.is_some_and(|(key, _)| key == "$ref") && ahead.peek()? == JsonKind::String)
+        self.json.peek()?;
+        Ok(references::is_ref(self.json)?)
     }
 
     /// Writes what the object with the member `$ref` names.

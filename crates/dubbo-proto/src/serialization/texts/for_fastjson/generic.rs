@@ -16,9 +16,6 @@ use java_json::{ClassType, JavaType};
 use super::{ObjectHead, Writer};
 use crate::values::ValueError;
 
-/// A double tells any number of so many digits from others.
-const MAX_DIGITS_OF_DOUBLE: usize = 15;
-
 impl Writer<'_, '_, '_> {
     /// A JSON value of a class that is a scalar in JSON.
     pub(super) fn scalar_of_map(&mut self, builtin: Builtin, name: &str) -> Result<(), ValueError> {
@@ -75,12 +72,14 @@ impl Writer<'_, '_, '_> {
         Ok(())
     }
 
-    /// A number with a point is a `BigDecimal` to fastjson, and stays one.
+    /// A number with a point or an exponent is a `BigDecimal` to fastjson, and stays one.
     fn decimal(&mut self, start: usize) -> Result<(), ValueError> {
         let text = self.json.read_number()?;
-        let is_whole = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
-        if is_whole && MAX_DIGITS_OF_DOUBLE < text.len() {
-            self.put(start, |out| json::write_string(out, text));
+        if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
+            self.put(start, |out| {
+                out.extend_from_slice(text.as_bytes());
+                out.extend_from_slice(b"E0");
+            });
         }
         Ok(())
     }

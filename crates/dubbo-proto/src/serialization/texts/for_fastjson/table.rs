@@ -25,7 +25,7 @@ impl Writer<'_, '_, '_> {
         let start = self.json.position();
         let look = self.passed.look(&self.json)?;
         let (class, args) = (look.class.as_deref(), declared.args());
-        let named = match Named::of_object(start, class)? {
+        let named = match Named::of_object(start, class, self.known.schema)? {
             Some(named) => named,
             // It is a reference.
             None if self.known.refs => return self.object(None, args),

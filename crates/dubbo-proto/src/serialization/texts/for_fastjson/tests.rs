@@ -48,6 +48,10 @@ impl Schema for Shop {
         self.0.iter().find(|(name, _)| class == "a.Shop" && *name == field).map(|(_, ty)| ty)
     }
 
+    fn knows_arguments(&self, class: &str) -> bool {
+        class == "a.Page<a.Shop>"
+    }
+
     fn enum_names(&self, class: &str) -> Option<&[Box<str>]> {
         (class == "a.Color").then_some(&self.1)
     }
@@ -170,6 +174,7 @@ fn values_have_the_form_that_fastjson_reads() {
         ("b.Color", r#"{"class":"b.Color","name":"RED"}"#, r#""RED""#),
         ("b.Item", r#"{"class":"b.Item","name":"Red"}"#, r#"{"class":"b.Item","name":"Red"}"#),
         ("java.util.Optional<java.util.Date>", r#""1970-01-01""#, "0"),
+        ("java.lang.Object", r#"{"n":1,"class":"a.Page<a.Shop>"}"#, r#"{"class":"a.Page","n":1}"#),
         ("float", "1e-50", "0.0"),
         ("float", "-1e-400", "-0.0"),
         ("java.lang.Float", "1.50", "1.50"),
@@ -216,7 +221,9 @@ fn values_of_a_generic_call_have_the_form_that_dubbo_reads() {
         ("java.util.Date", r#"{"class":"java.sql.Timestamp","value":0}"#, timestamp),
         ("java.util.Calendar", "5", r#"{"class":"java.util.GregorianCalendar","timeInMillis":5}"#),
         ("java.time.LocalDateTime", r#""2024-02-29T13:05:00""#, r#""2024-02-29T13:05""#),
-        ("java.math.BigDecimal", "9007199254740993", r#""9007199254740993""#),
+        ("java.math.BigDecimal", "9007199254740993", "9007199254740993E0"),
+        ("java.math.BigDecimal", "-100", "-100E0"),
+        ("java.math.BigDecimal", "1e3", "1e3"),
         ("java.math.BigDecimal", "19.90", "19.90"),
         ("java.math.BigInteger", "12345678901234567890", "12345678901234567890"),
         ("java.lang.String", "19.90", r#""19.90""#),
@@ -244,7 +251,7 @@ fn values_of_a_generic_call_have_the_form_that_dubbo_reads() {
         (
             "java.util.Map<java.lang.String, java.math.BigDecimal>",
             r#"{"class":"java.util.TreeMap","a":1234567890123456}"#,
-            r#"{"a":"1234567890123456"}"#,
+            r#"{"a":1234567890123456E0}"#,
         ),
         ("java.lang.Object", r#"{"class":"java.io.File","value":"x"}"#, r#""x""#),
     ] {
