@@ -26,14 +26,19 @@ use crate::codec;
 use crate::config::HTTP_APP_SERIALIZATIONS;
 use crate::connections::{Activity, Session};
 use crate::expected_len::ExpectedLen;
-use crate::journal::Journal;
+use crate::journal::{CallSource, Journal};
 use crate::memory::write_timeout;
 use crate::route::{WHOLE, template, with_service};
+use crate::stages::{CallSide, Stage};
 use crate::upstream::Standing;
 
 mod journal_entry;
 mod pools;
 mod requests;
+
+/// The calls of links.
+const SOURCE: CallSource =
+    CallSource { protocol: "link", side: CallSide::Export, first: Stage::Wait };
 
 /// For so long calls are still made that were sent before the peer heard that the service is no
 /// longer exported.
@@ -218,9 +223,9 @@ impl LinkSession {
                 let now = Instant::now();
                 let deadline = now + timeout.unwrap_or(DEFAULT_TIMEOUT);
                 let times = Times { now, deadline };
-                let mut entry = self.journal.begin("link", Some(self.peer), now);
+                let mut entry = self.journal.begin(SOURCE, Some(self.peer), now);
                 if timed && entry.is_none() {
-                    entry = Some(self.journal.begin_untold("link", now));
+                    entry = Some(self.journal.begin_untold(SOURCE, now));
                 }
                 let clock = entry.as_ref().and_then(|entry| entry.clock().cloned());
                 let entry = entry.into();
