@@ -72,6 +72,8 @@ pub struct LinkSession {
     running: Rc<RefCell<HashMap<CallId, AbortHandle>>>,
     taking: Rc<Taking>,
     write_timeout: Duration,
+    /// Longest body of a request for a Dubbo app.
+    payload_limit: usize,
     pools: Pools,
     journal: Journal,
     peer: Peer,
@@ -166,6 +168,7 @@ impl LinkSession {
         peer: Peer,
         journal: Journal,
     ) -> Rc<Self> {
+        let payload_limit = protocol.max_message_len as usize;
         let machine = LinkMachine(Connection::server(protocol, Instant::now()));
         let machine = LinkServer::new(machine, account);
         let taking = Taking::new();
@@ -181,6 +184,7 @@ impl LinkSession {
             running,
             taking,
             write_timeout,
+            payload_limit,
             pools,
             journal,
             peer,
@@ -294,6 +298,7 @@ impl LinkSession {
                 let (service, def) = (&backend.service, with_service(def, &backend.service));
                 let template = template(app.serialization, &service.version, &def)
                     .map_err(|error| (Status::BAD_REQUEST, error.to_string()))?;
+                let template = template.with_payload_limit(self.payload_limit);
                 Way::Dubbo(app.clone(), Some(template.into()))
             }
             App::Http(app) => Way::Http(Rc::clone(app), (!is_whole).then(|| Rc::clone(def))),
