@@ -13,7 +13,7 @@ use registry::MemoryHub;
 
 const MIB: usize = 1 << 20;
 /// Over Dubbo's usual limit.
-const LEN: usize = 12 * MIB;
+const LEN: usize = 9 * MIB;
 
 /// An agent for HTTP callers and Dubbo consumers that takes 32 MiB in and out.
 fn wide_agent(hub: &MemoryHub) -> Agent {
