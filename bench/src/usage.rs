@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
+use wire::ProcessUsage;
+
 /// Ticks per second in everything that Linux tells user space, whatever its own timer.
 const USER_HZ: u64 = 100;
 
@@ -21,16 +23,7 @@ pub struct Process {
 /// CPU time, user and system, since the process began; zero once it is gone.
 #[must_use]
 pub fn cpu(pid: u32) -> Duration {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    parse_cpu(&stat).unwrap_or_default()
-}
-
-/// utime and stime are the 14th and 15th field; the name, the second one, may hold blanks.
-fn parse_cpu(stat: &str) -> Option<Duration> {
-    let (_, rest) = stat.rsplit_once(") ")?;
-    let mut fields = rest.split(' ').skip(11);
-    let ticks = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
-    Some(ticks_to_time(ticks))
+    ProcessUsage::of(pid).cpu.unwrap_or_default()
 }
 
 fn ticks_to_time(ticks: u64) -> Duration {
@@ -40,20 +33,13 @@ fn ticks_to_time(ticks: u64) -> Duration {
 /// Resident memory in MB (10^6 bytes).
 #[must_use]
 pub fn rss_mb(pid: u32) -> f64 {
-    memory_mb(pid, "VmRSS:")
+    ProcessUsage::of(pid).resident_mb()
 }
 
 /// The most resident memory that it ever had, in MB (10^6 bytes).
 #[must_use]
 pub fn peak_rss_mb(pid: u32) -> f64 {
-    memory_mb(pid, "VmHWM:")
-}
-
-fn memory_mb(pid: u32, field: &str) -> f64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(field));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<f64>().ok());
-    kib.unwrap_or_default() * 1024.0 / 1e6
+    ProcessUsage::of(pid).peak_resident_mb()
 }
 
 /// CPU time that all processes together have used since boot, and what the host has taken away.
@@ -79,21 +65,5 @@ impl PeakRss {
             let peak = self.0.entry(process.name.clone()).or_default();
             *peak = peak.max(rss_mb(process.pid));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_the_fields_behind_a_name_with_blanks() {
-        let stat = "7 (a b) c) S 1 7 7 0 -1 4194304 1 0 0 0 150 25 0 0 20 0 1 0 1 1 1";
-        assert_eq!(parse_cpu(stat), Some(Duration::from_millis(1750)));
-    }
-
-    #[test]
-    fn this_process_has_memory() {
-        assert!(rss_mb(std::process::id()) > 0.5);
     }
 }

@@ -16,7 +16,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use dubbo_proto::{GenericHead, Serialization, ServiceDefinition};
-use hessian::json::{self, JsonKind, JsonReader};
+use hessian::json::{self, JsonError, JsonKind, JsonReader, JsonRule};
 use hessian::transcode::{InputOptions, ScalarCheck, Schema};
 use hessian::{JavaType, Limits};
 use memchr::memmem;
@@ -57,18 +57,10 @@ impl<'a> ArgumentList<'a> {
     /// Reads a JSON array of arguments, one bare value, or nothing at all.
     ///
     /// # Errors
-    /// [`Code::BadRequest`] with the place if it is not JSON, or holds too many arguments.
+    /// [`Code::BadRequest`] with the place if it is not JSON, is nested too deep, or holds too many
+    /// arguments. [`Code::BodyTooLarge`] if it holds too many values.
     pub fn json(body: &'a [u8]) -> Result<Self, CallError> {
-        let broken = |error: json::JsonError| {
-            CallError::new(
-                Code::BadRequest,
-                format!(
-                    "the arguments are not JSON: {error}; write an array such as [\"a\", 1], or \
-                     one value such as \"a\""
-                ),
-            )
-        };
-        let mut reader = JsonReader::new(body, Limits::default());
+        let mut reader = JsonReader::new(body, Limits::of_whole());
         let mut values = Vec::new();
         if reader.is_at_end() {
             return Ok(Self::of_values(values));
@@ -160,7 +152,7 @@ impl<'a> ArgumentList<'a> {
             return false;
         }
         let text = self.json_at(front.len(), None);
-        match JsonReader::new(&text, Limits::default()).peek() {
+        match JsonReader::new(&text, Limits::of_whole()).peek() {
             Ok(JsonKind::Array | JsonKind::Null) | Err(_) => false,
             // Text stands for an array of these.
             Ok(JsonKind::String) => !matches!(**element, JavaType::Byte | JavaType::Char),
@@ -245,7 +237,7 @@ impl<'a> ArgumentList<'a> {
             }
             Texts::Plain(values) => {
                 let text = values.get(index).map_or("", |text| text);
-                let mut reader = JsonReader::new(text.as_bytes(), Limits::default());
+                let mut reader = JsonReader::new(text.as_bytes(), Limits::of_whole());
                 let is_json = !ty.is_some_and(is_text)
                     && reader.skip_value().is_ok()
                     && reader.finish().is_ok();
@@ -291,7 +283,7 @@ impl<'a> ArgumentList<'a> {
             }
             let text = self.json_at(index, ty);
             known
-                .check(&mut JsonReader::new(&text, Limits::default()), ty)
+                .check(&mut JsonReader::new(&text, Limits::of_whole()), ty)
                 .map_err(|error| bad_argument(index, ty, &error.to_string()))?;
         }
         Ok(())
@@ -399,6 +391,27 @@ pub fn join_json<T: AsRef<[u8]>>(texts: impl IntoIterator<Item = T>, max_len: us
 fn is_text(ty: &JavaType) -> bool {
     matches!(ty, JavaType::Class(class)
         if matches!(class.name(), "java.lang.String" | "java.lang.CharSequence"))
+}
+
+/// Why a body holds no arguments that can be read.
+#[cold]
+fn broken(error: JsonError) -> CallError {
+    let (code, message) = match error.rule {
+        JsonRule::Items { .. } => {
+            (Code::BodyTooLarge, format!("the arguments hold too much: {error}; send less"))
+        }
+        JsonRule::Depth { .. } => {
+            (Code::BadRequest, format!("the arguments are nested too deep: {error}"))
+        }
+        _ => {
+            let message = format!(
+                "the arguments are not JSON: {error}; write an array such as [\"a\", 1], or one \
+                 value such as \"a\""
+            );
+            (Code::BadRequest, message)
+        }
+    };
+    CallError::new(code, message)
 }
 
 fn bad_argument(index: usize, ty: Option<&JavaType>, what: &str) -> CallError {

@@ -133,7 +133,7 @@ pub fn check_name(name: &str) -> Result<(), AttachmentError> {
 /// A member of the object as an attachment, its name marked if it is not a text.
 fn pair(name: &str, value: &[u8]) -> Option<(String, String)> {
     if value.first() == Some(&b'"') {
-        let text = JsonReader::new(value, Limits::default()).read_string().ok()?;
+        let text = JsonReader::new(value, Limits::of_whole()).read_string().ok()?;
         return Some((name.to_owned(), text.into_owned()));
     }
     let value = std::str::from_utf8(value).ok()?;

@@ -186,7 +186,7 @@ impl Code {
             Self::NotImplemented => row("not_implemented", Downstream, 501, S::BAD_REQUEST, D::BadRequest, Never),
             Self::HeadTooLarge => row("head_too_large", Downstream, 431, S::BAD_REQUEST, D::BadRequest, Never),
             Self::RequestTimeout => row("request_timeout", Downstream, 408, S::BAD_REQUEST, D::BadRequest, Safe),
-            Self::BodyTooLarge => row("body_too_large", Downstream, 413, S::TOO_LARGE, D::BadRequest, Never),
+            Self::BodyTooLarge => row("body_too_large", Downstream, 413, S::TOO_LARGE, D::BadRequest, Elsewhere),
             Self::BadArguments => row("bad_arguments", Downstream, 400, S::BAD_REQUEST, D::BadRequest, Rewritten),
             Self::AmbiguousMethod => row("ambiguous_method", Downstream, 400, S::BAD_REQUEST, D::BadRequest, Never),
             Self::ServiceNotFound => row("service_not_found", Downstream, 404, S::NOT_FOUND_SERVICE, D::ServiceNotFound, Elsewhere),

@@ -179,13 +179,13 @@ impl<'a> Thrown<'a> {
 
 /// A JSON text that is a string.
 fn text_of(text: &[u8]) -> Option<Cow<'_, str>> {
-    JsonReader::new(text, Limits::default()).read_string().ok()
+    JsonReader::new(text, Limits::of_whole()).read_string().ok()
 }
 
 /// The first two frames of a stack trace in which frames are texts.
 fn first_two(trace: &[u8]) -> [Option<Cow<'_, str>>; 2] {
     let mut frames = [None, None];
-    let mut reader = JsonReader::new(trace, Limits::default());
+    let mut reader = JsonReader::new(trace, Limits::of_whole());
     let Ok(mut array) = reader.begin_array() else { return frames };
     for frame in &mut frames {
         if !reader.next_element(&mut array).unwrap_or(false) {

@@ -26,14 +26,19 @@ use crate::codec;
 use crate::config::HTTP_APP_SERIALIZATIONS;
 use crate::connections::{Activity, Session};
 use crate::expected_len::ExpectedLen;
-use crate::journal::Journal;
+use crate::journal::{CallSource, Journal};
 use crate::memory::write_timeout;
 use crate::route::{WHOLE, template, with_service};
+use crate::stages::{CallSide, Stage};
 use crate::upstream::Standing;
 
 mod journal_entry;
 mod pools;
 mod requests;
+
+/// The calls of links.
+const SOURCE: CallSource =
+    CallSource { protocol: "link", side: CallSide::Export, first: Stage::Wait };
 
 /// For so long calls are still made that were sent before the peer heard that the service is no
 /// longer exported.
@@ -67,6 +72,8 @@ pub struct LinkSession {
     running: Rc<RefCell<HashMap<CallId, AbortHandle>>>,
     taking: Rc<Taking>,
     write_timeout: Duration,
+    /// Longest body of a request for a Dubbo app.
+    payload_limit: usize,
     pools: Pools,
     journal: Journal,
     peer: Peer,
@@ -161,6 +168,7 @@ impl LinkSession {
         peer: Peer,
         journal: Journal,
     ) -> Rc<Self> {
+        let payload_limit = protocol.max_message_len as usize;
         let machine = LinkMachine(Connection::server(protocol, Instant::now()));
         let machine = LinkServer::new(machine, account);
         let taking = Taking::new();
@@ -176,6 +184,7 @@ impl LinkSession {
             running,
             taking,
             write_timeout,
+            payload_limit,
             pools,
             journal,
             peer,
@@ -218,9 +227,9 @@ impl LinkSession {
                 let now = Instant::now();
                 let deadline = now + timeout.unwrap_or(DEFAULT_TIMEOUT);
                 let times = Times { now, deadline };
-                let mut entry = self.journal.begin("link", Some(self.peer), now);
+                let mut entry = self.journal.begin(SOURCE, Some(self.peer), now);
                 if timed && entry.is_none() {
-                    entry = Some(self.journal.begin_untold("link", now));
+                    entry = Some(self.journal.begin_untold(SOURCE, now));
                 }
                 let clock = entry.as_ref().and_then(|entry| entry.clock().cloned());
                 let entry = entry.into();
@@ -289,6 +298,7 @@ impl LinkSession {
                 let (service, def) = (&backend.service, with_service(def, &backend.service));
                 let template = template(app.serialization, &service.version, &def)
                     .map_err(|error| (Status::BAD_REQUEST, error.to_string()))?;
+                let template = template.with_payload_limit(self.payload_limit);
                 Way::Dubbo(app.clone(), Some(template.into()))
             }
             App::Http(app) => Way::Http(Rc::clone(app), (!is_whole).then(|| Rc::clone(def))),

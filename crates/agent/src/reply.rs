@@ -88,7 +88,7 @@ impl OwnReply {
             serialization: reply.serialization,
             body: reply.body.clone(),
             endpoint: (&*reply.endpoint).into(),
-            options: options.clone(),
+            options: options.with_room_for(reply.body.len()).into_owned(),
             result: plan.and_then(|plan| plan.result.clone()),
             definition: plan.and_then(|plan| plan.schema.clone()),
             form: reply.route.as_deref().map_or_else(Form::default, Form::of),
@@ -270,9 +270,9 @@ const PLAIN_TAIL: &[u8] = b"H\x05dubbo\x052.0.2Z";
 /// The JSON text that stands inside of a JSON string. A provider that does not know `generic=gson`
 /// sends the value itself, which stays as it is.
 fn unwrapped(json: Vec<u8>) -> Vec<u8> {
-    let mut reader = JsonReader::new(&json, Limits::default());
+    let mut reader = JsonReader::new(&json, Limits::of_whole());
     let Ok(text) = reader.read_string() else { return json };
-    let mut inner = JsonReader::new(text.as_bytes(), Limits::default());
+    let mut inner = JsonReader::new(text.as_bytes(), Limits::of_whole());
     let is_json = inner.skip_value().is_ok() && inner.finish().is_ok();
     if is_json { text.into_owned().into_bytes() } else { json }
 }

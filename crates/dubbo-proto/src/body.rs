@@ -22,7 +22,7 @@ pub struct BodyLimits {
 
 impl Default for BodyLimits {
     fn default() -> Self {
-        Self { max_attachments: 1024, hessian: hessian::Limits::default() }
+        Self { max_attachments: 1024, hessian: hessian::Limits::of_whole() }
     }
 }
 

@@ -81,6 +81,9 @@ pub const PROTOCOL_VERSION: &str = "2.0.2";
 /// The longest body that Dubbo sends or takes unless `payload` says otherwise.
 pub const DEFAULT_PAYLOAD_LIMIT: usize = 8 << 20;
 
+/// The longest body that a frame can have for Java, which reads its length as an `int`.
+pub const MAX_PAYLOAD_LIMIT: usize = i32::MAX as usize;
+
 /// The one clock that this crate's tests read: an instant to count from.
 #[cfg(test)]
 mod test_clock {

@@ -46,11 +46,23 @@ pub struct ServerConfig {
     pub pass_through: bool,
 }
 
+/// A request of exactly the payload limit may carry so much beside it.
+const ATTACHMENTS_LEN: usize = 64 << 10;
+
+impl ServerConfig {
+    /// With another limit for bodies in both directions: the provider's `payload`.
+    #[must_use]
+    pub fn with_payload_limit(payload_limit: usize) -> Self {
+        let max_body_len = payload_limit.saturating_add(ATTACHMENTS_LEN);
+        Self { max_body_len, payload_limit, ..Self::default() }
+    }
+}
+
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             heartbeat: Duration::from_secs(60),
-            max_body_len: DEFAULT_PAYLOAD_LIMIT + (64 << 10),
+            max_body_len: DEFAULT_PAYLOAD_LIMIT + ATTACHMENTS_LEN,
             // A body of the largest size on a line of 2 Mbit/s.
             body_timeout: Duration::from_secs(30),
             payload_limit: DEFAULT_PAYLOAD_LIMIT,

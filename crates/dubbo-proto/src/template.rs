@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 use crate::frame::{HEADER_LEN, Header};
 use crate::serialization::BodyCodec;
@@ -36,10 +36,10 @@ pub struct RequestHead<'a> {
 pub struct RequestTemplate {
     serialization: Serialization,
     bodies: &'static dyn BodyCodec,
-    /// All of the body that comes before the arguments.
-    front: Box<[u8]>,
+    /// All of the body that comes before the arguments. Copies of a template share it.
+    front: Bytes,
     /// All that comes after the arguments.
-    back: Box<[u8]>,
+    back: Bytes,
     /// Where in `back` another attachment goes.
     back_open_len: usize,
     /// Whether the map of attachments has a member already, so that a comma has to follow.
@@ -98,7 +98,7 @@ impl RequestTemplate {
 
     /// Sets the provider's `payload`, the longest body in bytes that it takes.
     #[must_use]
-    pub const fn with_payload_limit(mut self, payload_limit: usize) -> Self {
+    pub fn with_payload_limit(mut self, payload_limit: usize) -> Self {
         self.payload_limit = payload_limit;
         self
     }

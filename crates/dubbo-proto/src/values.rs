@@ -413,9 +413,9 @@ pub trait ObjectWriter {
 pub fn text_of(value: &hessian::Value) -> Option<String> {
     let (mut bytes, mut json) = (Vec::new(), Vec::new());
     hessian::Encoder::new(&mut bytes).value(value);
-    let mut decoder = hessian::Decoder::new(&bytes, Limits::default());
+    let mut decoder = hessian::Decoder::new(&bytes, Limits::of_whole());
     hessian::transcode::hessian_to_json(&mut decoder, &mut json, &JsonOptions::default()).ok()?;
-    Some(match JsonReader::new(&json, Limits::default()).read_string() {
+    Some(match JsonReader::new(&json, Limits::of_whole()).read_string() {
         Ok(text) => text.into_owned(),
         Err(_) => String::from_utf8_lossy(&json).into_owned(),
     })

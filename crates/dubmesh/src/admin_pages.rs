@@ -1,5 +1,6 @@
 //! Reads an agent's pages.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use agent::inspect::snapshot::{Page, VersionSnapshot};
@@ -11,10 +12,9 @@ use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
 use tokio::task::AbortHandle;
 use wire::address::unix_path;
+use wire::{Connection, Destination, SocketOptions};
 
 /// How long an agent may take for a page.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -212,24 +212,20 @@ async fn ask(admin: &str, path: &str) -> Result<Coming, String> {
              --admin"
         )
     };
-    match unix_path(admin) {
-        Some(file) => {
-            let stream = UnixStream::connect(file).await.map_err(refused)?;
-            get(stream, "localhost", path).await
-        }
+    let (destination, host) = match unix_path(admin) {
+        Some(file) => (Destination::Unix(file.into()), "localhost"),
         None => {
-            let stream = TcpStream::connect(admin).await.map_err(refused)?;
-            get(stream, admin, path).await
+            let wrong = |error| refused(std::io::Error::new(ErrorKind::InvalidInput, error));
+            let (host, port) = wire::address::split(admin).map_err(wrong)?;
+            let options = SocketOptions::default();
+            (Destination::Tcp { host: host.to_owned(), port, options, tls: None }, admin)
         }
-    }
-    .map_err(|error| format!("{admin}{path}: {error}"))
+    };
+    let connection = destination.connect("http", TIMEOUT).await.map_err(refused)?;
+    get(connection, host, path).await.map_err(|error| format!("{admin}{path}: {error}"))
 }
 
-async fn get(
-    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    host: &str,
-    path: &str,
-) -> Result<Coming, String> {
+async fn get(stream: Connection, host: &str, path: &str) -> Result<Coming, String> {
     let text = |error: hyper::Error| no_answer(&error);
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(text)?;

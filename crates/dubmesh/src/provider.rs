@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use agent::config::{LogConfig, LogFormat};
 use clap::Args;
-use dubbo_proto::{Serialization, ServiceKey};
+use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, MAX_PAYLOAD_LIMIT, Serialization, ServiceKey};
 use registry::{Endpoint, Protocol, Registered, Registration, Registry};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -59,6 +59,10 @@ pub(crate) struct ProviderArgs {
     /// never rejects one
     #[arg(long, value_name = "MS", default_value = "50", value_parser = work)]
     work_ms: RangeInclusive<Duration>,
+    /// Longest body of a request or reply, in bytes; it is registered as Dubbo's `payload`
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_PAYLOAD_LIMIT,
+          value_parser = payload)]
+    payload: usize,
     /// Threads that serve connections
     #[arg(long, value_name = "N", default_value = "1", value_parser = from_one::<NonZeroUsize>)]
     workers: NonZeroUsize,
@@ -84,6 +88,12 @@ fn work(text: &str) -> Result<RangeInclusive<Duration>, String> {
         }
         _ => Err(format!("write milliseconds up to {MAX_WORK_MS} such as 50, or 0..300")),
     }
+}
+
+/// Reads a length that Java has.
+fn payload(text: &str) -> Result<usize, String> {
+    let known = text.parse().ok().filter(|len| (1..=MAX_PAYLOAD_LIMIT).contains(len));
+    known.ok_or_else(|| format!("write a number of bytes from 1 to {MAX_PAYLOAD_LIMIT}"))
 }
 
 /// Reads the name of a serialization that a registration can tell.
@@ -124,6 +134,7 @@ async fn serve(args: &ProviderArgs) -> Result<bool, String> {
         threads: args.threads,
         work: args.work_ms.clone(),
         workers: args.workers,
+        payload_limit: args.payload,
     })
     .map_err(|error| error.to_string())?;
     let registered = args.registry.as_ref().map(|url| register(args, url, provider.addr()));
@@ -161,6 +172,9 @@ fn register(
     let fail = |error: registry::RegistryError| format!("cannot register in {}: {error}", url.text);
     let mut endpoint = Endpoint::new(Protocol::Dubbo, &addr.ip().to_string(), addr.port());
     endpoint.serializations = args.serialization.into_iter().collect();
+    if args.payload != DEFAULT_PAYLOAD_LIMIT {
+        endpoint.params = endpoint.params.with("payload", &args.payload.to_string());
+    }
     let registration = Registration {
         service: args.interface.clone(),
         endpoint,

@@ -12,7 +12,7 @@ const MAX_SHOWN: usize = 48;
 #[must_use]
 pub fn found_at(text: &[u8], offset: usize) -> Box<str> {
     let rest = text.get(offset..).unwrap_or_default();
-    let value = JsonReader::new(rest, Limits::default()).skip_value().unwrap_or(rest);
+    let value = JsonReader::new(rest, Limits::of_whole()).skip_value().unwrap_or(rest);
     shortened(&String::from_utf8_lossy(value))
 }
 

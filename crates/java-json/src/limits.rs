@@ -19,3 +19,12 @@ impl Default for Limits {
         Self { max_depth: 64, max_len: 8 << 20, max_items: 1 << 20 }
     }
 }
+
+impl Limits {
+    /// For what has come whole, and whose length was limited as it came: a text in it cannot be
+    /// longer than that.
+    #[must_use]
+    pub fn of_whole() -> Self {
+        Self { max_len: usize::MAX, ..Self::default() }
+    }
+}

@@ -1,6 +1,8 @@
 //! The choices in the mapping of Hessian to JSON, and how they are written down as one line of
 //! text.
 
+use std::borrow::Cow;
+
 use crate::keys::Keys;
 
 /// How dates are written.
@@ -87,6 +89,21 @@ impl Default for JsonOptions {
             refs: RefStyle::Repeat,
             fields: Vec::new(),
             max_out_len: 64 << 20,
+        }
+    }
+}
+
+/// The JSON of a message may be so many times as long as the message.
+const OUT_TIMES: usize = 8;
+
+impl JsonOptions {
+    /// The same choices, with room for the JSON of a message of `len` bytes.
+    #[must_use]
+    pub fn with_room_for(&self, len: usize) -> Cow<'_, Self> {
+        let needed = len.saturating_mul(OUT_TIMES);
+        match needed <= self.max_out_len {
+            true => Cow::Borrowed(self),
+            false => Cow::Owned(Self { max_out_len: needed, ..self.clone() }),
         }
     }
 }

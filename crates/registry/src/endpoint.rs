@@ -192,6 +192,12 @@ impl Endpoint {
         !url.is_enabled()
     }
 
+    /// The longest body of a request that a Dubbo provider there takes, by its parameter `payload`.
+    #[must_use]
+    pub fn payload_limit(&self) -> usize {
+        DubboUrl { params: self.params.clone(), ..DubboUrl::default() }.payload()
+    }
+
     /// Where the provider is: for an agent's endpoint `host:port` of the app behind it, if it
     /// says so.
     #[must_use]

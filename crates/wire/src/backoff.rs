@@ -8,6 +8,9 @@ use rand::Rng;
 /// No wait is shorter, so that no configuration makes a tight loop.
 const SHORTEST: Duration = Duration::from_millis(1);
 
+/// No wait is longer, so that no sum of it and an instant is beyond what the clock can tell.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
 /// Doubling waits with jitter, so that a thousand agents do not come back in the same moment.
 #[derive(Clone, Debug)]
 pub struct Backoff {
@@ -17,11 +20,12 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Waits that begin at `min` and double up to `max`. A `max` below `min` counts as `min`.
+    /// Waits that begin at `min` and double up to `max`. A `max` below `min` counts as `min`, and
+    /// more than a day as a day.
     #[must_use]
     pub fn new(min: Duration, max: Duration) -> Self {
-        let min = min.max(SHORTEST);
-        Self { min, max: max.max(min), next: min }
+        let min = min.clamp(SHORTEST, LONGEST);
+        Self { min, max: max.clamp(min, LONGEST), next: min }
     }
 
     /// Begins again at the shortest wait: the last attempt was a success.
@@ -67,6 +71,17 @@ mod tests {
         }
         backoff.reset();
         assert!(backoff.next_wait() <= 50 * MS);
+    }
+
+    #[test]
+    fn no_wait_is_longer_than_a_day() {
+        for (min, max) in [(Duration::MAX, Duration::MAX), (MS, Duration::MAX)] {
+            let mut backoff = Backoff::new(min, max);
+            for _ in 0..100 {
+                assert!(backoff.next_wait() <= LONGEST);
+            }
+            assert!(LONGEST / 2 <= backoff.next_wait());
+        }
     }
 
     #[test]

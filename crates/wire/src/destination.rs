@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
+#[cfg(feature = "tls")]
+use std::time::Instant;
 
 use tokio::net::UnixStream;
 
@@ -44,11 +46,12 @@ impl Destination {
         match self {
             #[cfg(feature = "tls")]
             Self::Tcp { host, port, options, tls: Some(tls) } => {
-                let deadline = tokio::time::Instant::now() + timeout;
+                let began = Instant::now();
                 let stream = socket::connect_with(host, *port, options, timeout).await?;
                 let connection = Connection::outgoing(stream, carries)?;
                 let shaking = tls.connect(host, connection);
-                tokio::time::timeout_at(deadline, shaking).await.unwrap_or_else(|_| {
+                let left = timeout.saturating_sub(began.elapsed());
+                tokio::time::timeout(left, shaking).await.unwrap_or_else(|_| {
                     Err(late("the server did not finish the TLS handshake in time"))
                 })
             }

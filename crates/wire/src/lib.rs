@@ -17,6 +17,7 @@
 //! - [`drive`] runs a [`Machine`], a connection's state without I/O, on any byte stream. Others
 //!   reach that machine through [`Conn`] or [`SyncConn`] meanwhile.
 //! - [`mod@file`] reads files, such as certificates, without holding up whoever serves.
+//! - [`ProcessUsage`] is what a process has used of the machine.
 //! - [`Backoff`] is the pause before something is tried again.
 //!
 //! This crate must not know what the bytes on a connection mean, nor any registry or configuration
@@ -33,6 +34,7 @@ pub mod file;
 mod listen_address;
 mod listener;
 mod machine;
+mod process_usage;
 mod slow_reader;
 pub mod socket;
 mod tcp_info;
@@ -55,6 +57,7 @@ pub use listen_address::{
 pub use listener::{Limits, Listener};
 pub use machine::{Conn, Ending, Machine, Share, SyncConn, TimedEvent, Wait, Waits};
 pub use machine::{drive, drive_slices, linger, slice_len};
+pub use process_usage::ProcessUsage;
 pub use slow_reader::{MIN_TAKEN_LEN, Taking, Watched};
 pub use socket::{ListenOptions, SocketOptions};
 pub use tcp_info::TcpInfo;

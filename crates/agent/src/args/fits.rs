@@ -46,7 +46,7 @@ impl Looking<'_> {
             return Fit::Natural;
         }
         let deeper = Self { depth: self.depth + 1, ..self };
-        let mut reader = JsonReader::new(text, Limits::default());
+        let mut reader = JsonReader::new(text, Limits::of_whole());
         let Ok(kind) = reader.peek() else { return Fit::None };
         if kind == JsonKind::Object
             && let Some(fit) = deeper.long_form(&reader, text, ty)
@@ -96,7 +96,7 @@ impl Looking<'_> {
             return Some(if is_one { Fit::Natural } else { Fit::None });
         }
         let (_, at) = summary.only_value.filter(|_| named.is_of_value())?;
-        let value = JsonReader::new(text.get(at..)?, Limits::default()).skip_value().ok()?;
+        let value = JsonReader::new(text.get(at..)?, Limits::of_whole()).skip_value().ok()?;
         // Primitive types and arrays have no long form where they are declared.
         let JavaType::Class(declared) = ty else { return Some(Fit::None) };
         if declared.name() == named.class {
@@ -112,7 +112,7 @@ impl Looking<'_> {
 
     fn elements(self, text: &[u8], ty: Option<&JavaType>) -> Fit {
         let Some(ty) = ty else { return Fit::Natural };
-        let mut reader = JsonReader::new(text, Limits::default());
+        let mut reader = JsonReader::new(text, Limits::of_whole());
         let Ok(mut array) = reader.begin_array() else { return Fit::None };
         let mut worst = Fit::Natural;
         for _ in 0..MAX_ELEMENTS {
@@ -129,7 +129,7 @@ impl Looking<'_> {
     fn bean(self, text: &[u8], kind: JsonKind, class: &str) -> Fit {
         let values = self.service.and_then(|service| service.enum_values(class));
         let fields = self.service.and_then(|service| service.fields(class));
-        let mut reader = JsonReader::new(text, Limits::default());
+        let mut reader = JsonReader::new(text, Limits::of_whole());
         match kind {
             JsonKind::String => match (values, reader.read_string()) {
                 (Some(values), Ok(name)) if values.iter().any(|value| **value == *name) => {
@@ -210,7 +210,7 @@ fn of_primitive(ty: &JavaType) -> Builtin {
 }
 
 fn scalar(text: &[u8], kind: JsonKind, builtin: Builtin) -> Fit {
-    let mut reader = JsonReader::new(text, Limits::default());
+    let mut reader = JsonReader::new(text, Limits::of_whole());
     if matches!(builtin, Builtin::Any | Builtin::Number) {
         return Fit::Possible;
     }

@@ -26,7 +26,7 @@ impl ArgumentList<'_> {
                 continue;
             }
             let options = InputOptions { schema, as_maps: true, ..InputOptions::default() };
-            let (mut reader, mut unused) = (JsonReader::new(&text, Limits::default()), Vec::new());
+            let (mut reader, mut unused) = (JsonReader::new(&text, Limits::of_whole()), Vec::new());
             let written =
                 json_to_hessian_by(&mut reader, ty, &mut Encoder::new(&mut unused), &options);
             // What else does not fit has been looked at, or is for the provider to say.

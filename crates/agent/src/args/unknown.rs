@@ -27,7 +27,7 @@ impl ArgumentList<'_> {
     ) -> bool {
         types.iter().enumerate().take(self.len()).any(|(index, ty)| {
             let text = self.json_at(index, Some(ty));
-            let mut reader = JsonReader::new(&text, Limits::default());
+            let mut reader = JsonReader::new(&text, Limits::of_whole());
             // What is no JSON, its writer says best.
             has_unreadable(&mut reader, Some(ty), plan, reasons).unwrap_or(false)
         })

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use dubbo_proto::{Serialization, ServiceKey};
+use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, Serialization, ServiceKey};
 use hessian::JavaType;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -223,7 +223,8 @@ impl Question {
             not_at: None,
         };
         let (variant, serialization) = (&self.echo.own, self.serialization);
-        let form = CallForm { variant, serialization, path: None };
+        let payload_limit = DEFAULT_PAYLOAD_LIMIT;
+        let form = CallForm { variant, serialization, path: None, payload_limit };
         dubbo::call(&self.lanes, &call, form).await
     }
 }

@@ -16,6 +16,11 @@ use super::{Cluster, Member};
 use crate::error::{CallError, Code};
 use crate::metrics::{EjectedEndpoint, Hub};
 
+/// What the log says of an endpoint that gets no calls any more.
+const EJECTED: &str = "endpoint ejected";
+/// And of one that gets some again.
+const BACK: &str = "ejected endpoint takes calls again";
+
 /// An endpoint that takes no calls now, for people to read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EjectedInfo {
@@ -71,7 +76,7 @@ impl Ejections {
                 endpoint = address,
                 reason = reason.name(),
                 retry_in_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
-                "endpoint ejected: {reason}; it gets no calls until it answers a trial call"
+                "{EJECTED}: {reason}; it gets no calls until it answers a trial call"
             );
         }
     }
@@ -79,7 +84,7 @@ impl Ejections {
     fn back(&mut self, address: &str) {
         let Some(shown) = self.shown.remove(address) else { return };
         if shown.was_told() {
-            info!(service = %self.service, endpoint = address, "ejected endpoint takes calls again");
+            info!(service = %self.service, endpoint = address, "{BACK}");
         }
     }
 }
@@ -152,6 +157,14 @@ pub(super) fn of_error(error: &CallError) -> AttemptEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_log_says_is_documented() {
+        let document = include_str!("../../../../docs/balancing.md");
+        for text in [EJECTED, BACK] {
+            assert!(document.contains(&format!("`{text}`")), "docs/balancing.md lacks {text}");
+        }
+    }
 
     #[test]
     fn a_call_whose_time_was_up_before_it_was_sent_says_nothing_of_its_endpoint() {

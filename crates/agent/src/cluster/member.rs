@@ -28,6 +28,8 @@ pub struct Member(pub(super) Rc<MemberState>);
 /// Parameters of a provider's URL: the token that its callers have to send, and its path.
 pub(super) const TOKEN: &str = "token";
 pub(super) const PATH: &str = "path";
+/// Dubbo's parameters of the longest body that a provider takes.
+const PAYLOAD: [&str; 2] = ["payload", "default.payload"];
 /// Dubbo's parameter of providers that speak TLS.
 pub const TLS: &str = "ssl-enabled";
 
@@ -49,6 +51,8 @@ pub(super) struct MemberState {
     /// What a request of a Dubbo consumer has to have attached at a provider: its token and its
     /// path, if that is not the interface.
     pub(super) whole_attachments: Vec<(&'static str, String)>,
+    /// The longest body of a request that it takes, if it is a provider. An agent tells its links.
+    pub(super) payload_limit: usize,
     /// What keeps us from sending it more calls than it can take, once it may get one. A
     /// provider's agent does that itself.
     pub(super) gate: RefCell<Option<Rc<AppGate>>>,
@@ -116,7 +120,7 @@ impl MemberState {
     /// The parameters in which an endpoint that is the same way does not differ.
     fn compared(&self) -> impl Iterator<Item = &'static str> {
         let of_variant = ["version", "group"].into_iter().filter(|_| self.variant.is_some());
-        [TOKEN, PATH, TLS, ZONE].into_iter().chain(of_variant)
+        [TOKEN, PATH, TLS, ZONE].into_iter().chain(PAYLOAD).chain(of_variant)
     }
 
     /// Its state toward the calls of its service.
@@ -176,6 +180,10 @@ impl Cluster {
             Some(listed) => listed.to_string().into(),
             None => Rc::clone(&self.service_name),
         };
+        let payload_limit = match endpoint.protocol {
+            Protocol::Link => usize::MAX,
+            Protocol::Dubbo => endpoint.payload_limit(),
+        };
         let mut state = MemberState {
             endpoint,
             upstream,
@@ -185,6 +193,7 @@ impl Cluster {
             stats: OnceCell::new(),
             attachments: Vec::new(),
             whole_attachments: Vec::new(),
+            payload_limit,
             gate: RefCell::default(),
             gate_plan: Cell::default(),
             is_gate_due: Cell::default(),

@@ -23,6 +23,7 @@ use crate::upstream::{CallForm, SentCall, note_outcome};
 struct EndpointForm<'a> {
     serialization: Serialization,
     path: Option<&'a str>,
+    payload_limit: usize,
     /// With which version and group, if that is not as its caller named it; and a whole request
     /// that names them.
     variant: Option<Rc<RouteVariant>>,
@@ -46,7 +47,8 @@ impl EndpointForm<'_> {
     #[inline]
     fn form<'f>(&'f self, call: &RoutedCall<'f>) -> CallForm<'f> {
         let variant = self.variant.as_deref().unwrap_or(&call.method.own);
-        CallForm { variant, serialization: self.serialization, path: self.path }
+        let EndpointForm { serialization, path, payload_limit, .. } = *self;
+        CallForm { variant, serialization, path, payload_limit }
     }
 }
 
@@ -141,12 +143,13 @@ impl Cluster {
         call: &RoutedCall<'a>,
     ) -> Result<EndpointForm<'a>, CallError> {
         let member = &attempt.member.0;
-        let variant = member.variant(call.method);
+        let (variant, payload_limit) = (member.variant(call.method), member.payload_limit);
         if let Payload::Whole(whole) = call.payload {
             let (serialization, body) = (whole.serialization, member.whole_for(whole)?);
             return Ok(EndpointForm {
                 serialization,
                 path: None,
+                payload_limit,
                 variant,
                 body,
                 attachments: None,
@@ -173,6 +176,6 @@ impl Cluster {
         };
         let serialization = member.serialization(policy.serialization);
         let path = member.path(&self.service.interface);
-        Ok(EndpointForm { serialization, path, variant, body: None, attachments })
+        Ok(EndpointForm { serialization, path, payload_limit, variant, body: None, attachments })
     }
 }

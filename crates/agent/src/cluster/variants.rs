@@ -16,6 +16,7 @@ use crate::call::Whole;
 use crate::error::{CallError, Code};
 use crate::facts::WholeFacts;
 use crate::route::{Route, RouteVariant};
+use crate::upstream::dubbo::too_long;
 
 impl MemberState {
     /// How a route is called at the endpoint, if that is not as its callers name it.
@@ -28,13 +29,19 @@ impl MemberState {
     /// that cannot be read stays as it is.
     ///
     /// # Errors
-    /// [`Code::BadRequest`] if it cannot be changed.
+    /// [`Code::BadRequest`] if it cannot be changed, [`Code::BodyTooLarge`] if it is longer than
+    /// the endpoint takes.
     #[inline]
     pub(super) fn whole_for(&self, whole: Whole<'_>) -> Result<Option<Bytes>, CallError> {
-        match self.variant.is_none() && self.whole_attachments.is_empty() {
-            true => Ok(None),
-            false => self.changed(whole),
+        let changed = match self.variant.is_none() && self.whole_attachments.is_empty() {
+            true => None,
+            false => self.changed(whole)?,
+        };
+        let (len, max) = (changed.as_ref().unwrap_or(whole.body).len(), self.payload_limit);
+        if max < len {
+            return Err(too_long(len, max).at(self.upstream.address()));
         }
+        Ok(changed)
     }
 
     #[cold]
@@ -78,10 +85,15 @@ impl Attempt {
     /// A whole request as it goes to its endpoint, if that is not as its consumer wrote it.
     ///
     /// # Errors
-    /// [`Code::BadRequest`] if it cannot be changed.
+    /// As [`MemberState::whole_for`].
     #[inline]
     pub fn whole_for(&self, whole: Whole<'_>) -> Result<Option<Bytes>, CallError> {
         self.member.0.whole_for(whole)
+    }
+
+    /// The longest body of a request that its endpoint takes, if that is a provider.
+    pub fn payload_limit(&self) -> usize {
+        self.member.0.payload_limit
     }
 }
 

@@ -76,11 +76,7 @@ fn http_ingress(
             1..=defaults::MAX_CONNECTIONS,
             defaults::INGRESS_CONNECTIONS,
         ),
-        max_body_len: section.number(
-            "max_body_bytes",
-            1..=defaults::MAX_BODY_LEN,
-            defaults::BODY_LEN,
-        ),
+        max_body_len: max_body_len(&mut section),
         max_head_len: section.number(
             "max_head_bytes",
             defaults::MIN_HEAD_LEN..=defaults::MAX_HEAD_LEN,
@@ -193,15 +189,15 @@ fn limits(section: &mut Section<'_>) -> DubboLimits {
             1..=defaults::MAX_CONNECTIONS,
             defaults::INGRESS_CONNECTIONS,
         ),
-        max_body_len: section.number(
-            "max_body_bytes",
-            1..=defaults::MAX_BODY_LEN,
-            defaults::BODY_LEN,
-        ),
+        max_body_len: max_body_len(section),
         body_timeout: body_timeout(section),
         write_timeout: write_timeout(section),
         heartbeat: heartbeat(section).unwrap_or(defaults::DUBBO_HEARTBEAT),
     }
+}
+
+fn max_body_len(section: &mut Section<'_>) -> usize {
+    section.number("max_body_bytes", 1..=defaults::MAX_BODY_LEN, defaults::BODY_LEN)
 }
 
 fn body_timeout(section: &mut Section<'_>) -> Duration {
@@ -265,6 +261,7 @@ pub(super) fn link(
             defaults::LINK_CONNECTIONS,
         ),
         window: section.number("window", 1..=defaults::MAX_LINK_WINDOW, defaults::LINK_WINDOW),
+        max_body_len: max_body_len(&mut section),
         body_timeout: body_timeout(&mut section),
         write_timeout: write_timeout(&mut section),
         heartbeat: heartbeat(&mut section).unwrap_or(defaults::LINK_HEARTBEAT),

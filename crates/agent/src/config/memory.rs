@@ -51,10 +51,11 @@ fn longest_body(config: &Config) -> (&'static str, usize) {
         config.dubbo.iter().map(|dubbo| ("ingress.max_body_bytes", dubbo.limits.max_body_len));
     let exports = config.dubbo_exports.iter();
     let exports = exports.map(|dubbo| ("dubbo.max_body_bytes", dubbo.limits.max_body_len));
+    let link = config.link.iter().map(|link| ("link.max_body_bytes", link.max_body_len));
     let rules = config.clusters.rules.iter();
     let rules = rules.map(|rule| ("cluster.max_reply_bytes", rule.policy.max_reply_len));
     let replies = once(("defaults.max_reply_bytes", config.clusters.default.max_reply_len));
-    let all = http.chain(dubbo).chain(exports).chain(rules).chain(replies);
+    let all = http.chain(dubbo).chain(exports).chain(link).chain(rules).chain(replies);
     all.max_by_key(|(_, len)| *len).unwrap_or(("max_body_bytes", 0))
 }
 

@@ -288,6 +288,8 @@ pub struct LinkListenerConfig {
     pub max_connections: usize,
     /// Calls in flight that one link may have: its fixed window.
     pub window: u32,
+    /// Longest request, in bytes: its arguments on the link, and all of its body for a Dubbo app.
+    pub max_body_len: usize,
     /// Longest time that the parts of one request may take to come.
     pub body_timeout: Duration,
     /// How long a peer may leave its answers unread.

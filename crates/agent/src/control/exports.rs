@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use dubbo_proto::{PROTOCOL_VERSION, Serialization, ServiceKey};
+use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, PROTOCOL_VERSION, Serialization, ServiceKey};
 use parameters::Parameters;
 use registry::{Endpoint, Protocol, Registered, Registration, Registry};
 use tokio::sync::watch;
@@ -20,7 +20,7 @@ use super::WorkerHandle;
 use super::gates::Gates;
 use crate::admin::Readiness;
 use crate::cluster::TLS;
-use crate::config::{AppConfig, Config, ExportChange, ExportConfig};
+use crate::config::{AppConfig, Config, DubboListenerConfig, ExportChange, ExportConfig};
 use crate::listening::Addresses;
 use crate::map_form::{APP, DUBBO_APP, HTTP_APP};
 use crate::metrics::{Hub, RegistryStats};
@@ -43,7 +43,7 @@ pub(super) struct Exports {
     /// Where other agents, and where Dubbo's own consumers are to connect to.
     link: Option<(String, u16)>,
     dubbo: Option<(String, u16)>,
-    application: String,
+    provider: ProviderFacts,
     is_link_tls: bool,
     is_dubbo_tls: bool,
     registries: Vec<(String, Registry)>,
@@ -86,7 +86,7 @@ impl Exports {
         Self {
             link: link_at,
             dubbo: dubbo_at,
-            application: dubbo.as_ref().map_or(String::new(), |dubbo| dubbo.application.clone()),
+            provider: dubbo.as_ref().map(ProviderFacts::of).unwrap_or_default(),
             is_link_tls: link.as_ref().is_some_and(|link| link.tls.is_some()),
             is_dubbo_tls: dubbo.as_ref().is_some_and(|dubbo| dubbo.tls.is_some()),
             registries,
@@ -187,7 +187,7 @@ impl Exports {
                 export: export.subscribe(),
                 protocol,
                 is_tls,
-                application: self.application.clone(),
+                provider: self.provider.clone(),
                 host,
                 port,
                 health: health.subscribe(),
@@ -265,6 +265,20 @@ enum RegistrationEnd {
     AppAway,
 }
 
+/// What a provider's URL says of the listener for Dubbo's consumers.
+#[derive(Clone, Default)]
+struct ProviderFacts {
+    application: String,
+    max_body_len: usize,
+}
+
+impl ProviderFacts {
+    fn of(listener: &DubboListenerConfig) -> Self {
+        let max_body_len = listener.limits.max_body_len;
+        Self { application: listener.application.clone(), max_body_len }
+    }
+}
+
 /// Keeps one service registered, for those who speak one protocol.
 struct Keeper {
     registry: Registry,
@@ -274,7 +288,7 @@ struct Keeper {
     protocol: Protocol,
     /// Its listener speaks TLS.
     is_tls: bool,
-    application: String,
+    provider: ProviderFacts,
     host: String,
     port: u16,
     health: watch::Receiver<usize>,
@@ -362,7 +376,7 @@ impl Keeper {
             let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             let preferred = endpoint.serializations.first().copied();
             endpoint.params =
-                dubbo_params(&self.application, preferred, since_1970.unwrap_or_default());
+                dubbo_params(&self.provider, preferred, since_1970.unwrap_or_default());
             if let AppConfig::Http(app) = &export.app {
                 endpoint.timeout = app.timeout;
             }
@@ -417,21 +431,26 @@ impl Keeper {
 /// What Dubbo's consumers look for in a provider's URL besides the service. `since_1970` is the
 /// time of the registration.
 fn dubbo_params(
-    application: &str,
+    provider: &ProviderFacts,
     preferred: Option<Serialization>,
     since_1970: Duration,
 ) -> Parameters {
-    [
-        ("application", application),
+    let params: Parameters = [
+        ("application", &*provider.application),
         ("category", "providers"),
         ("dubbo", PROTOCOL_VERSION),
         ("release", RELEASE),
         ("dynamic", "true"),
         ("generic", "false"),
-        ("serialization", preferred.map_or("hessian2", |it| it.name())),
+        ("serialization", preferred.unwrap_or(Serialization::DEFAULT).name()),
         ("timestamp", &since_1970.as_millis().to_string()),
     ]
-    .into()
+    .into();
+    // A consumer sends nothing longer, and takes no longer reply.
+    match provider.max_body_len {
+        ..=DEFAULT_PAYLOAD_LIMIT => params,
+        longer => params.with("payload", &longer.to_string()),
+    }
 }
 
 /// Waits until no worker has reached the app for [`GRACE`].
@@ -461,7 +480,9 @@ mod tests {
     /// Consumers choose the serialization by this parameter, and read times in milliseconds.
     #[test]
     fn consumers_find_what_they_look_for() {
-        let params = dubbo_params("shop", Some(Serialization::Fastjson2), Duration::from_secs(7));
+        let mut provider = ProviderFacts { application: "shop".to_owned(), max_body_len: 1000 };
+        let preferred = Some(Serialization::Fastjson2);
+        let params = dubbo_params(&provider, preferred, Duration::from_secs(7));
         for (name, value) in [
             ("application", "shop"),
             ("category", "providers"),
@@ -471,7 +492,11 @@ mod tests {
         ] {
             assert_eq!(params.get(name), Some(value), "{name}");
         }
-        let unknown = dubbo_params("", None, Duration::ZERO);
+        assert_eq!(params.get("payload"), None, "a consumer takes longer replies");
+        provider.max_body_len = 16 << 20;
+        let long = dubbo_params(&provider, preferred, Duration::ZERO);
+        assert_eq!(long.get("payload"), Some("16777216"));
+        let unknown = dubbo_params(&ProviderFacts::default(), None, Duration::ZERO);
         assert_eq!(unknown.get("serialization"), Some("hessian2"));
     }
 

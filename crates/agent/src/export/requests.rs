@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use dubbo_proto::{RequestTemplate, Serialization};
+use dubbo_proto::{ProtoError, RequestTemplate, SendError, Serialization};
 use flow::queue::{CallerId, Priority};
 use link_proto::{CallId, Meta, RouteDef, RouteId, Status};
 use wire::Conn;
@@ -311,7 +311,7 @@ impl LinkSession {
             }
             None => dubbo::send_whole(conn, &call.whole(codec::serialization(call.codec)), to),
         };
-        let error = sent.err().map(|unsent| (unsent.0, refused(&unsent.1)));
+        let error = sent.err().map(|unsent| (unsent.0, not_passed_on(&unsent.1)));
         match (unanswered, error) {
             (Some(caller), error) => caller.sent_one_way(error.as_ref().map(|(_, error)| error)),
             (None, Some((Some(to), error))) => to.complete(Err(error)),
@@ -341,4 +341,16 @@ impl LinkSession {
         }
         self.conn.with(|link| link.respond(call.id, link_proto::Reply::error(status, text)));
     }
+}
+
+/// Why the app's connection did not take a request, which is limited by the listener of links.
+fn not_passed_on(error: &SendError) -> CallError {
+    let SendError::Encode(ProtoError::PayloadTooLong { len, max }) = error else {
+        return refused(error);
+    };
+    let message = format!(
+        "a request of {len} bytes, with its names and attachments, is over the limit of {max} of \
+         the provider's agent (max_body_bytes of its [link])"
+    );
+    CallError::new(Code::BodyTooLarge, message)
 }

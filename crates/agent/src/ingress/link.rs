@@ -26,7 +26,8 @@ struct LinkListener {
 
 /// The section `[link]`.
 pub fn planned(config: &LinkListenerConfig) -> PlannedListener {
-    let LinkListenerConfig { window, body_timeout, write_timeout, heartbeat, .. } = *config;
+    let LinkListenerConfig { window, max_body_len, body_timeout, write_timeout, heartbeat, .. } =
+        *config;
     PlannedListener {
         protocol: "link",
         listen: config.listen.clone(),
@@ -40,6 +41,7 @@ pub fn planned(config: &LinkListenerConfig) -> PlannedListener {
             let protocol = link_proto::Config {
                 name: around.agent_name.to_owned(),
                 window,
+                max_message_len: u32::try_from(max_body_len).unwrap_or(u32::MAX),
                 assembly_timeout: body_timeout,
                 // Agents carry calls with one request and one reply, and say so.
                 features: features::CREDITS,

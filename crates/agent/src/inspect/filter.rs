@@ -138,11 +138,11 @@ impl Filter {
         self.service.as_ref().is_none_or(|wanted| service.matches(wanted, name))
     }
 
-    /// Whether the question is about an address.
+    /// Whether the question is about an address, by its host or with its port.
     pub fn has_address(&self, address: &str) -> bool {
         self.address.as_deref().is_none_or(|wanted| {
-            let without_port = address.rsplit_once(':').map_or(address, |(host, _)| host);
-            address == wanted || without_port == wanted
+            let host = wire::address::split_optional(address).map_or(address, |(host, _)| host);
+            address == wanted || wanted.trim_matches(['[', ']']) == host
         })
     }
 

@@ -126,6 +126,11 @@ fn filters_match_as_the_configuration_does() {
     let filter = Filter::of_query("address=10.0.0.1%3A20880&limit=7", &["address"]).unwrap();
     assert_eq!(filter.limit, 7);
     assert!(filter.has_address("10.0.0.1:20880") && !filter.has_address("10.0.0.1:20881"));
+    for (wanted, is_meant) in [("::1", true), ("[::1]", true), ("[::1]:20880", true), ("::", false)]
+    {
+        let filter = Filter::of_query(&format!("address={wanted}"), &["address"]).unwrap();
+        assert_eq!(filter.has_address("[::1]:20880"), is_meant, "{wanted}");
+    }
     let filter = Filter::of_query("address=10.0.0.1", &["address"]).unwrap();
     assert!(filter.has_address("10.0.0.1:1") && !filter.has_address("10.0.0.12:1"));
 }

@@ -99,46 +99,53 @@ impl LineCounts {
     }
 }
 
+/// What all calls of a listener have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct CallSource {
+    /// What its callers speak.
+    pub protocol: &'static str,
+    /// Whether the calls go to others, or to the app.
+    pub side: CallSide,
+    /// What a call is doing when it is noted.
+    pub first: Stage,
+}
+
 impl Journal {
     /// What is to be told of a call that came at `started`, if anybody wants to know.
     #[inline]
     pub fn begin(
         &self,
-        protocol: &'static str,
+        source: CallSource,
         peer: Option<Peer>,
         started: Instant,
     ) -> Option<Box<Entry>> {
         match self.0.level.load(Relaxed) {
             NOTHING => None,
             SAMPLED if !self.is_next() => None,
-            level => Some(self.begin_entry(protocol, peer, started, level)),
+            level => Some(self.begin_entry(source, peer, started, level)),
         }
     }
 
     #[cold]
     fn begin_entry(
         &self,
-        protocol: &'static str,
+        source: CallSource,
         peer: Option<Peer>,
         started: Instant,
         level: u8,
     ) -> Box<Entry> {
         let is_timed = level == SAMPLED || TAPPED <= level || self.is_next();
-        let (place, first) = match protocol {
-            "link" => (CallSide::Export, Stage::Wait),
-            "dubbo" => (CallSide::Ingress, Stage::Wait),
-            _ => (CallSide::Ingress, Stage::Read),
-        };
+        let CallSource { protocol, side, first } = source;
         let table = || self.0.stages.clone();
-        let clock = is_timed.then(|| StageClock::new(place, first, started, table()));
+        let clock = is_timed.then(|| StageClock::new(side, first, started, table()));
         let wants = Wants { is_told: level != SAMPLED, arguments: level == ARGUMENTS };
         Box::new(Entry::new(self.clone(), protocol, peer, started, wants, clock))
     }
 
     /// For a call that nobody here wants to know of, but whose caller wants to know its time.
     #[cold]
-    pub fn begin_untold(&self, protocol: &'static str, started: Instant) -> Box<Entry> {
-        Box::new(Entry::new(self.clone(), protocol, None, started, Wants::default(), None))
+    pub fn begin_untold(&self, source: CallSource, started: Instant) -> Box<Entry> {
+        Box::new(Entry::new(self.clone(), source.protocol, None, started, Wants::default(), None))
     }
 
     /// Whether it is the turn of a call to have its time stopped.
@@ -272,9 +279,12 @@ fn choose_next(one_of: u32) -> bool {
 mod tests {
     use super::*;
 
+    const SOURCE: CallSource =
+        CallSource { protocol: "dubbo", side: CallSide::Ingress, first: Stage::Wait };
+
     /// How many of 10000 calls have a clock.
     fn n_timed(journal: &Journal) -> usize {
-        let begin = || journal.begin("http", None, Instant::now());
+        let begin = || journal.begin(SOURCE, None, Instant::now());
         (0..10_000).filter(|_| begin().is_some_and(|it| it.clock().is_some())).count()
     }
 
@@ -294,7 +304,7 @@ mod tests {
         drop(tap);
         journal.sample_stages(0);
         assert_eq!(n_timed(&journal), 0);
-        assert!(journal.begin("http", None, Instant::now()).is_none());
+        assert!(journal.begin(SOURCE, None, Instant::now()).is_none());
     }
 
     /// Only its time counts: nothing else of it is kept.
@@ -303,7 +313,7 @@ mod tests {
         let journal = Journal::default();
         journal.sample_stages(1);
         for is_answered in [true, false] {
-            let mut entry = journal.begin("dubbo", None, Instant::now()).unwrap();
+            let mut entry = journal.begin(SOURCE, None, Instant::now()).unwrap();
             assert!(!entry.is_told());
             entry.named(Named { service: "a.B", ..Named::default() });
             entry.clock().unwrap().enter(Stage::Network, Instant::now());
@@ -316,7 +326,7 @@ mod tests {
         let [(CallSide::Ingress, name, totals)] = &journal.stages().all()[..] else { panic!() };
         assert_eq!((name.as_str(), totals.n_calls), ("a.B", 2));
         let tap = journal.tap(TapFilter::default()).unwrap();
-        assert!(journal.begin("dubbo", None, Instant::now()).unwrap().is_told());
+        assert!(journal.begin(SOURCE, None, Instant::now()).unwrap().is_told());
         drop(tap);
     }
 }

@@ -151,7 +151,9 @@ impl Drop for Tap {
 mod tests {
     use super::*;
     use crate::error::Code;
+    use crate::journal::CallSource;
     use crate::journal::line::tests::record;
+    use crate::stages::{CallSide, Stage};
 
     #[test]
     fn a_filter_wants_what_fits_all_of_it() {
@@ -186,7 +188,8 @@ mod tests {
     #[test]
     fn nothing_is_noted_once_nobody_looks() {
         let journal = Journal::default();
-        let begin = || journal.begin("http", None, std::time::Instant::now()).is_some();
+        let source = CallSource { protocol: "http", side: CallSide::Ingress, first: Stage::Read };
+        let begin = || journal.begin(source, None, std::time::Instant::now()).is_some();
         assert!(!begin());
         let taps: Vec<Tap> =
             (0..MAX_TAPS).map(|_| journal.tap(TapFilter::default()).unwrap()).collect();

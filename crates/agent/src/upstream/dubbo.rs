@@ -14,7 +14,7 @@ use dubbo_proto::{
 use tracing::{debug, info};
 use wire::{Conn, Machine, TimedEvent};
 
-pub use self::calls::{NotSent, begin, call, pass_on, refused, send, send_whole};
+pub use self::calls::{NotSent, begin, call, pass_on, refused, send, send_whole, too_long};
 use super::{PeerProtocol, SharedSetup, Signs};
 use crate::call::{Came, DubboAnswer, Outcome, ProviderReply, ReplyTo};
 use crate::connections::Activity;

@@ -78,6 +78,9 @@ pub struct CallForm<'a> {
     /// For this path of a Dubbo provider's URL, where that is not the interface. Its agent knows
     /// that by itself.
     pub path: Option<&'a str>,
+    /// The longest body of a request that a Dubbo provider there takes. Of an agent the link knows
+    /// that.
+    pub payload_limit: usize,
 }
 
 /// The outcome of a one-way call that was sent.

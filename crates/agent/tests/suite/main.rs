@@ -38,6 +38,7 @@ mod modes;
 mod one_way;
 mod open_variants;
 mod overloaded_endpoints;
+mod payload_limits;
 mod preference;
 mod rate_limits;
 mod registry_away;

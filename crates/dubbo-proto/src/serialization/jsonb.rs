@@ -87,7 +87,7 @@ impl ValueCodec for Jsonb {
     ) -> Result<(), ValueError> {
         // What does not fit has one message in all serializations.
         Hessian2.write_value(text, ty, schema, &mut Vec::with_capacity(text.len()))?;
-        let mut reader = JsonReader::new(text, Limits::default());
+        let mut reader = JsonReader::new(text, Limits::of_whole());
         Ok(json_to_jsonb_with(&mut reader, ty, &mut Encoder::new(out), schema)?)
     }
 
@@ -106,7 +106,7 @@ impl ValueCodec for Jsonb {
         options: ReadOptions<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), ValueError> {
-        let mut decoder = Decoder::new(value, Limits::default());
+        let mut decoder = Decoder::new(value, Limits::of_whole());
         jsonb_to_json_as(&mut decoder, ty, out, options.json)?;
         Ok(decoder.finish()?)
     }
@@ -133,7 +133,7 @@ impl ValueCodec for Jsonb {
     }
 
     fn read_string<'a>(&self, value: &'a [u8]) -> Result<Option<Cow<'a, str>>, ValueError> {
-        let text = Decoder::new(value, Limits::default()).read_opt_text()?;
+        let text = Decoder::new(value, Limits::of_whole()).read_opt_text()?;
         Ok(text.map(jsonb::Text::to_str))
     }
 
@@ -155,7 +155,7 @@ impl ValueCodec for Jsonb {
     fn shown(&self, bytes: &[u8], options: &JsonOptions) -> Vec<String> {
         let shown = |value: &[u8]| {
             let mut json = Vec::new();
-            let mut decoder = Decoder::new(value, Limits::default());
+            let mut decoder = Decoder::new(value, Limits::of_whole());
             match jsonb::jsonb_to_json(&mut decoder, &mut json, options) {
                 Ok(()) => String::from_utf8_lossy(&json).into_owned(),
                 Err(error) => format!("not shown: {error}"),
@@ -189,7 +189,7 @@ fn write_arg(
             Ok(())
         }
         Argument::Json(text) => {
-            let mut reader = JsonReader::new(&text, Limits::default());
+            let mut reader = JsonReader::new(&text, Limits::of_whole());
             json_to_jsonb_by(&mut reader, ty, encoder, options, context)
                 .map_err(|error| ArgumentError::at(index, ty, error))
         }
@@ -239,7 +239,7 @@ impl ObjectWriter for Objects<'_> {
         ty: Option<&JavaType>,
         schema: &dyn Schema,
     ) -> Result<(), ValueError> {
-        let mut reader = JsonReader::new(text, Limits::default());
+        let mut reader = JsonReader::new(text, Limits::of_whole());
         Ok(json_to_jsonb_with(&mut reader, ty, &mut self.0, schema)?)
     }
 

@@ -113,7 +113,7 @@ impl Framing {
             Self::Jsonb => {
                 let mut members = Members { kept: Vec::new(), count: 0 };
                 let mut room = text.len();
-                let mut decoder = jsonb::Decoder::new(text, hessian::Limits::default());
+                let mut decoder = jsonb::Decoder::new(text, hessian::Limits::of_whole());
                 let read = decoder.read_text_map(|name, value| {
                     // Names by their numbers take more room than they have in the map. A map has
                     // each once.
@@ -332,7 +332,7 @@ impl BodyCodec for Framing {
         let mut texts = Texts::new(*self, body, 0);
         let text = texts.next("reply type")?.map_or(&b""[..], |(_, text)| text);
         let number = match self {
-            Self::Jsonb => jsonb::Decoder::new(text, hessian::Limits::default()).read_whole().ok(),
+            Self::Jsonb => jsonb::Decoder::new(text, hessian::Limits::of_whole()).read_whole().ok(),
             Self::Lines | Self::Sized => {
                 let digits = text.strip_suffix(b"B").unwrap_or(text);
                 std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok())

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::DubboUrl;
-use crate::{ProtoError, Serialization, ServiceKey};
+use crate::{DEFAULT_PAYLOAD_LIMIT, MAX_PAYLOAD_LIMIT, ProtoError, Serialization, ServiceKey};
 
 /// Dubbo's weight of a provider that says nothing.
 pub(crate) const DEFAULT_WEIGHT: u32 = 100;
@@ -111,10 +111,17 @@ impl DubboUrl {
         self.number("threads").filter(|threads| *threads > 0)
     }
 
-    /// The longest body that the provider takes.
+    /// The longest body that the provider takes. As in Dubbo, 0 and less stand for no limit but
+    /// that of a frame.
     #[must_use]
     pub fn payload(&self) -> usize {
-        self.number("payload").filter(|len| *len > 0).unwrap_or(crate::DEFAULT_PAYLOAD_LIMIT)
+        match self.number::<i64>("payload") {
+            None => DEFAULT_PAYLOAD_LIMIT,
+            Some(..=0) => MAX_PAYLOAD_LIMIT,
+            Some(len) => {
+                usize::try_from(len).map_or(MAX_PAYLOAD_LIMIT, |len| len.min(MAX_PAYLOAD_LIMIT))
+            }
+        }
     }
 
     /// The provider's serializations, the one to use in front: those that it prefers, then the
@@ -131,8 +138,8 @@ impl DubboUrl {
     #[must_use]
     pub fn serializations(&self) -> Vec<Serialization> {
         let preferred_list = self.param("prefer.serialization").unwrap_or("");
-        let names =
-            split_list(preferred_list).chain(self.param("serialization")).chain(["hessian2"]);
+        let usual = Serialization::DEFAULT.name();
+        let names = split_list(preferred_list).chain(self.param("serialization")).chain([usual]);
         let mut found = Vec::new();
         let is_release_from = |major, minor| self.is_release_from(major, minor);
         for serialization in

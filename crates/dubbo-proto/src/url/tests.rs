@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::Serialization;
+use crate::{DEFAULT_PAYLOAD_LIMIT, MAX_PAYLOAD_LIMIT, Serialization};
 
 /// What a Dubbo 3 provider puts into its registry, with the address changed.
 const PROVIDER: &str = "dubbo://192.0.2.7:20880/com.acme.Orders?application=orders&deprecated=false\
@@ -42,6 +42,25 @@ fn defaults_are_dubbos() {
     assert_eq!(url.payload(), 8 << 20);
     assert_eq!(url.serializations(), [Serialization::Hessian2]);
     assert_eq!((url.interface(), url.version(), url.group()), ("a.B", "", ""));
+}
+
+/// `AbstractCodec.isOverPayload`: nothing is over a limit of 0 or less.
+#[test]
+fn payload_limits_are_dubbos() {
+    for (value, expected) in [
+        ("67108864", 64 << 20),
+        ("1", 1),
+        ("0", MAX_PAYLOAD_LIMIT),
+        ("-1", MAX_PAYLOAD_LIMIT),
+        ("4294967296", MAX_PAYLOAD_LIMIT),
+        ("9223372036854775808", DEFAULT_PAYLOAD_LIMIT),
+        ("8M", DEFAULT_PAYLOAD_LIMIT),
+        ("", DEFAULT_PAYLOAD_LIMIT),
+    ] {
+        let url = url(&format!("dubbo://host/a.B?payload={value}"));
+        assert_eq!(url.payload(), expected, "{value}");
+    }
+    assert_eq!(url("dubbo://host/a.B?default.payload=7").payload(), 7);
 }
 
 #[test]

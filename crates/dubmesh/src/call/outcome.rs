@@ -54,7 +54,7 @@ pub(super) fn remedy(code: Code, message: &str) -> &'static str {
         | Code::NotImplemented
         | Code::HeadTooLarge
         | Code::RequestTimeout => "see dubmesh call --help",
-        Code::BodyTooLarge => "send less, or raise the provider's payload limit",
+        Code::BodyTooLarge => "send less, or raise the limit that the message names",
         Code::BadArguments => "check the JSON against the method's parameters, or give --types",
         Code::AmbiguousMethod => "give --types",
         Code::ServiceNotFound => "check the interface, --version and --group",

@@ -12,9 +12,10 @@ use transfer::{
     Compression, FetchOptions, Fetched, LineStep, OutputOptions, Progress, TrafficTotals,
     TransferError,
 };
+use wire::ProcessUsage;
 
 use super::failed;
-use super::meter::{ProgressLine, Usage, bytes, usage};
+use super::meter::{ProgressLine, bytes};
 use crate::Exit;
 use crate::duration::duration;
 use crate::output;
@@ -249,7 +250,8 @@ fn text(args: &FetchArgs, fetched: &Fetched) -> String {
     if args.compress == Compress::Lz4 {
         let _ = writeln!(text, "  compressed {}", Gain::of(traffic));
     }
-    let Usage { cpu_s, peak_rss_mb } = usage();
+    let used = ProcessUsage::own();
+    let (cpu_s, peak_rss_mb) = (used.cpu_s(), used.peak_resident_mb());
     let _ = writeln!(text, "  used       {cpu_s:.2} s of CPU time, {peak_rss_mb:.0} MB of memory");
     text
 }
@@ -319,7 +321,8 @@ fn each(bytes: u64, n: u64) -> f64 {
 fn to_json(args: &FetchArgs, fetched: &Fetched) -> serde_json::Value {
     let Fetched { written, resumed, restarts, took, traffic } = fetched;
     let (seconds, rows) = (took.as_secs_f64(), written.totals.lines);
-    let Usage { cpu_s, peak_rss_mb } = usage();
+    let used = ProcessUsage::own();
+    let (cpu_s, peak_rss_mb) = (used.cpu_s(), used.peak_resident_mb());
     let gain = Gain::of(traffic);
     json!({
         "connections": args.connections,

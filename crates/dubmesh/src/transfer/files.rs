@@ -6,8 +6,9 @@ use std::time::Instant;
 use clap::Args;
 use transfer::generate::{Lines, parse_len};
 use transfer::{LineStep, TransferError};
+use wire::ProcessUsage;
 
-use super::meter::{ProgressLine, Usage, bytes, usage};
+use super::meter::{ProgressLine, bytes};
 use super::{LineEnds, advise, failed};
 use crate::Exit;
 use crate::output;
@@ -131,7 +132,8 @@ pub(super) fn local(args: &LocalArgs) -> Exit {
     let told = count.map(|rows| {
         let rate = rows as f64 / took;
         if args.json {
-            let Usage { cpu_s, peak_rss_mb } = usage();
+            let used = ProcessUsage::own();
+            let (cpu_s, peak_rss_mb) = (used.cpu_s(), used.peak_resident_mb());
             let row = serde_json::json!({
                 "rows": rows, "seconds": took, "rows_per_s": rate,
                 "cpu_s": cpu_s, "peak_rss_mb": peak_rss_mb,

@@ -1,4 +1,4 @@
-//! Progress on a terminal, and what a process has used.
+//! Progress on a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -86,27 +86,6 @@ fn seconds(left: f64) -> String {
     }
 }
 
-/// What a process has used.
-pub(super) struct Usage {
-    /// CPU time in seconds.
-    pub(super) cpu_s: f64,
-    /// The most memory in RAM, in MB (10^6 bytes).
-    pub(super) peak_rss_mb: f64,
-}
-
-/// What this process has used. Zero on systems without Linux's `/proc`.
-pub(super) fn usage() -> Usage {
-    let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}"));
-    let stat = read("stat").unwrap_or_default();
-    // The program's name, in parentheses, may hold anything; 11 fields on come the times.
-    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
-    let ticks: u64 = fields.skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum();
-    let status = read("status").unwrap_or_default();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let peak_kb = peak.and_then(|peak| peak.split_whitespace().next()?.parse::<f64>().ok());
-    Usage { cpu_s: ticks as f64 / 100.0, peak_rss_mb: peak_kb.unwrap_or_default() * 1024.0 / 1e6 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,10 +99,5 @@ mod tests {
             text(1, 1 << 30, Duration::from_secs(1), "").split(", ").last(),
             Some("298261.6 h left")
         );
-    }
-
-    #[test]
-    fn this_process_uses_memory() {
-        assert!(usage().peak_rss_mb > 0.5);
     }
 }

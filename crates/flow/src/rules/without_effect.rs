@@ -1,7 +1,7 @@
 //! Parameters that Dubbo's consumers go by, or its providers, and that change nothing here.
 
 /// An agent's own configuration says these things, or nothing does.
-const WITHOUT_EFFECT: [&str; 21] = [
+const WITHOUT_EFFECT: [&str; 20] = [
     "accesslog",
     "actives",
     "async",
@@ -15,7 +15,6 @@ const WITHOUT_EFFECT: [&str; 21] = [
     "loadbalance",
     "local",
     "mock",
-    "payload",
     "retries",
     "router",
     "sent",
@@ -38,8 +37,8 @@ pub fn why_without_effect(name: &str, value: &str) -> Option<&'static str> {
     match own {
         _ if WITHOUT_EFFECT.contains(&own) => Some(NOTHING),
         // Of a single method only the timeout counts.
-        "weight" | "warmup" if of != DEFAULT => Some(NOTHING),
-        "weight" | "warmup" if !is_number(i64::MIN) => Some(UNREADABLE),
+        "weight" | "warmup" | "payload" if of != DEFAULT => Some(NOTHING),
+        "weight" | "warmup" | "payload" if !is_number(i64::MIN) => Some(UNREADABLE),
         "timeout" if !is_number(1) => Some(UNREADABLE),
         _ => None,
     }
@@ -59,6 +58,8 @@ mod tests {
             ("weight", "abc", Some(UNREADABLE)),
             ("timeout", "-5", Some(UNREADABLE)),
             ("find.timeout", "x", Some(UNREADABLE)),
+            ("payload", "64M", Some(UNREADABLE)),
+            ("payload", "67108864", None),
             ("weight", "-5", None),
             ("default.weight", "5", None),
             ("timeout", "100", None),

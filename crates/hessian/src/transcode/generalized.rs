@@ -29,7 +29,7 @@ pub fn fold_generalized(json: &[u8], opts: &JsonOptions) -> Option<Vec<u8>> {
 const MAX_KEY_LEVELS: u32 = 4;
 
 fn fold(json: &[u8], opts: &JsonOptions, n_levels: u32) -> Option<Vec<u8>> {
-    let reader = JsonReader::new(json, Limits::default());
+    let reader = JsonReader::new(json, Limits::of_whole());
     let mut fold = Fold { reader, opts, n_levels, n_folded: 0 };
     let mut out = Vec::with_capacity(json.len());
     fold.value(&mut out).ok()?;
@@ -130,7 +130,7 @@ impl<'a> Bean<'a> {
     }
 
     fn string(&self, name: &str) -> Option<Cow<'a, str>> {
-        JsonReader::new(self.get(name)?, Limits::default()).read_string().ok()
+        JsonReader::new(self.get(name)?, Limits::of_whole()).read_string().ok()
     }
 
     /// A whole number, which is text where the caller wants numbers to be.

@@ -13,7 +13,7 @@ pub type JsonMember<'a> = (Cow<'a, str>, &'a [u8]);
 /// # Errors
 /// The text is not one JSON object, or over a limit.
 pub fn members(text: &[u8]) -> Result<Vec<JsonMember<'_>>, JsonError> {
-    let mut reader = JsonReader::new(text, Limits::default());
+    let mut reader = JsonReader::new(text, Limits::of_whole());
     let mut members = Vec::new();
     let mut object = reader.begin_object()?;
     while let Some(name) = reader.next_key(&mut object)? {

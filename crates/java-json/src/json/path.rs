@@ -7,7 +7,7 @@ use crate::Limits;
 #[must_use]
 pub fn path_at(text: &[u8], offset: usize) -> String {
     let mut path = String::from("$");
-    let mut reader = JsonReader::new(text, Limits::default());
+    let mut reader = JsonReader::new(text, Limits::of_whole());
     // An error ends the walk: the path so far is the answer.
     let _ = walk_to(&mut reader, offset, &mut path);
     path

@@ -14,7 +14,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use agent::config::ConnectionLimit;
-use dubbo_proto::ServiceKey;
+use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, Serialization, ServiceKey};
 use registry::Protocol;
 use serde_json::{Value, json};
 
@@ -124,7 +124,7 @@ impl CongestionOutcome {
             "buffer_bytes": setting.buffer_len,
             "callers": load.callers,
             "request_bytes": load.request_len,
-            "codec": "hessian2",
+            "codec": Serialization::DEFAULT.name(),
             "loop": "closed",
             "seconds": self.seconds,
             "calls_per_s": self.calls_per_s(),
@@ -179,6 +179,7 @@ pub fn embedded(
         threads: NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN),
         work: Duration::ZERO..=longest_work,
         workers: NonZeroUsize::MIN,
+        payload_limit: DEFAULT_PAYLOAD_LIMIT,
     })?;
     let addr = provider.addr();
     let callee = Callee {

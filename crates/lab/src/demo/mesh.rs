@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use agent::config::{self, Config};
 use agent::{Agent, StartError};
-use dubbo_proto::ServiceKey;
+use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, ServiceKey};
 use registry::{MemoryHub, Registry, RegistryConfig};
 
 use crate::provider::{HELLO, Provider, ProviderConfig, ProviderError};
@@ -121,6 +121,7 @@ fn member(name: &'static str, threads: usize, hub: &MemoryHub) -> Result<MeshMem
         threads: NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN),
         work: WORK..=WORK,
         workers: NonZeroUsize::MIN,
+        payload_limit: DEFAULT_PAYLOAD_LIMIT,
     })?;
     let app = provider.addr();
     // The weight is what a person would set who knows the sizes.

@@ -6,8 +6,10 @@
 //! - With work, one queue in the order of the ends and one timer serve all calls.
 //! - At most `threads` calls are worked on at once, over all connections and workers.
 
+mod job;
+
 use std::cell::{Cell, RefCell};
-use std::cmp::{Ordering as Order, Reverse};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -29,6 +31,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{debug, warn};
 use wire::{Conn, Detached, Files, Limits, ListenError, Listener, Loads, Machine, drive};
 
+use self::job::Job;
 use super::service::{HelloService, RequestRefusal};
 
 /// How long calls in flight may take to finish when the provider ends.
@@ -49,6 +52,8 @@ pub struct ProviderConfig {
     pub work: RangeInclusive<Duration>,
     /// Threads that serve connections.
     pub workers: NonZeroUsize,
+    /// The longest body of a request or reply, in bytes: Dubbo's `payload`.
+    pub payload_limit: usize,
 }
 
 /// Why a provider did not start.
@@ -126,6 +131,7 @@ impl Provider {
                 service: HelloService::new(config.service.clone()),
                 threads: config.threads.get(),
                 work: config.work.clone(),
+                payload_limit: config.payload_limit,
                 addr,
                 busy: Arc::clone(&busy),
                 counts: Arc::clone(&counts),
@@ -250,6 +256,7 @@ struct ProviderSetup {
     service: HelloService,
     threads: usize,
     work: RangeInclusive<Duration>,
+    payload_limit: usize,
     addr: SocketAddr,
     busy: Arc<AtomicUsize>,
     counts: Arc<Counts>,
@@ -266,36 +273,6 @@ struct ProviderWorker {
     has_earlier_job: Notify,
     draining: Cell<bool>,
 }
-
-/// A call that is being worked on. The first in order is due first.
-struct Job {
-    due: Instant,
-    conn: Conn<DubboServer>,
-    to: ReplyTo,
-    two_way: bool,
-    result: Result<ReplyKind, RequestRefusal>,
-    value: Vec<u8>,
-}
-
-impl Ord for Job {
-    fn cmp(&self, other: &Self) -> Order {
-        self.due.cmp(&other.due)
-    }
-}
-
-impl PartialOrd for Job {
-    fn partial_cmp(&self, other: &Self) -> Option<Order> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Job {
-    fn eq(&self, other: &Self) -> bool {
-        self.due == other.due
-    }
-}
-
-impl Eq for Job {}
 
 impl ProviderWorker {
     fn new(shared: ProviderSetup) -> Self {
@@ -346,7 +323,8 @@ impl ProviderWorker {
                 Err(error) => return debug!(%error, "connection lost"),
             };
             let now = Instant::now();
-            let conn = Conn::new(DubboServer(ServerConnection::new(ServerConfig::default(), now)));
+            let config = ServerConfig::with_payload_limit(worker.shared.payload_limit);
+            let conn = Conn::new(DubboServer(ServerConnection::new(config, now)));
             worker.conns.borrow_mut().push(conn.clone());
             if worker.draining.get() {
                 conn.with(|server| server.0.send_readonly(now));
@@ -387,7 +365,7 @@ impl ProviderWorker {
 
     /// Begins to work on a call, if there is a thread for it.
     fn begin(&self, conn: &Conn<DubboServer>, to: ReplyTo, two_way: bool, request: &Request) {
-        let ProviderSetup { service, threads, work, addr, busy, counts } = &self.shared;
+        let ProviderSetup { service, threads, work, addr, busy, counts, .. } = &self.shared;
         let now = Instant::now();
         if *threads <= busy.fetch_add(1, Ordering::Relaxed) {
             busy.fetch_sub(1, Ordering::Relaxed);

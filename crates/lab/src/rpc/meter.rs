@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use link::{Traffic, TrafficTotals};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use wire::ProcessUsage;
 
 use super::plan::RpcPlan;
 use crate::latencies::Latencies;
@@ -167,7 +168,7 @@ impl Measured {
 pub(super) struct Usage {
     /// CPU time, of user and system together.
     pub(super) cpu_us: u64,
-    /// Memory in RAM.
+    /// Memory in RAM, in MB (10^6 bytes).
     pub(super) rss_mb: f64,
     /// Writes to sockets.
     pub(super) n_writes: u64,
@@ -178,19 +179,11 @@ pub(super) struct Usage {
 impl Usage {
     /// Of this process. All zero where the operating system does not tell it as Linux does.
     pub(super) fn now(traffic: &Traffic) -> Self {
-        let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}"));
-        let stat = read("stat").unwrap_or_default();
-        // The program's name, in parentheses, may hold anything; 11 fields on come the times.
-        let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
-        let ticks: u64 = fields.skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum();
-        let status = read("status").unwrap_or_default();
-        let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let rss_kb = rss.and_then(|rss| rss.split_whitespace().next()?.parse::<f64>().ok());
-        // Linux counts these times in hundredths of a second, whatever its own clock does.
+        let usage = ProcessUsage::own();
         let TrafficTotals { n_writes, n_reads, .. } = traffic.totals();
         Self {
-            cpu_us: ticks * 10_000,
-            rss_mb: rss_kb.unwrap_or_default() / 1024.0,
+            cpu_us: u64::try_from(usage.cpu.unwrap_or_default().as_micros()).unwrap_or(u64::MAX),
+            rss_mb: usage.resident_mb(),
             n_writes,
             n_reads,
         }

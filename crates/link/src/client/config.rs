@@ -42,11 +42,12 @@ pub struct ClientConfig {
     /// Whether to compress what is sent and have the server do the same, where it allows that and
     /// where it is worth it.
     pub compression: Compression,
-    /// How long connecting may take, name resolution and handshakes included.
+    /// How long connecting may take, name resolution and handshakes included. The link's own
+    /// handshake may take a day at most.
     pub connect_timeout: Duration,
     /// Pause before the second attempt to connect; each further one doubles it, up to the next.
     pub min_backoff: Duration,
-    /// Longest pause between two attempts.
+    /// Longest pause between two attempts; more than a day counts as a day.
     pub max_backoff: Duration,
     /// After so long without a byte from the server it is asked for a sign of life. More than a
     /// day counts as a day, here and for `ping_timeout`.

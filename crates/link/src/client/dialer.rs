@@ -83,13 +83,14 @@ impl Dialer {
     /// What the operating system or TLS says, or that it took too long.
     pub(crate) async fn connect(&self, timeout: Duration) -> io::Result<LinkStream> {
         #[cfg(feature = "tls")]
-        let deadline = tokio::time::Instant::now() + timeout;
+        let began = std::time::Instant::now();
         let stream = wire::socket::connect(&self.host, self.port, timeout).await?;
         let stream = Connection::outgoing(stream, "link")?;
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
             let shaking = tls.0.connect(&self.host, stream);
-            return match tokio::time::timeout_at(deadline, shaking).await {
+            let left = timeout.saturating_sub(began.elapsed());
+            return match tokio::time::timeout(left, shaking).await {
                 Ok(shaken) => Ok(LinkStream::new(shaken?, self.traffic.clone())),
                 Err(_) => {
                     let text = "the server did not finish the TLS handshake in time";

@@ -38,6 +38,26 @@ async fn refused(server: &Listening, n: usize) {
     until(|| server.n_failed_handshakes() == n).await;
 }
 
+/// Times may be as long as a `Duration` can be.
+#[tokio::test]
+async fn a_client_may_wait_for_ever() {
+    let authority = Authority::new();
+    let tls = server_tls(authority.localhost().certificate(), Clients::Unknown);
+    let server = serve(Some(tls)).await;
+    let config = ClientConfig {
+        tls: Some(client_tls(authority.ca(), None)),
+        timeout: Some(Duration::MAX),
+        connect_timeout: Duration::MAX,
+        min_backoff: Duration::MAX,
+        max_backoff: Duration::MAX,
+        keepalive: Duration::MAX,
+        ping_timeout: Duration::MAX,
+        ..ClientConfig::default()
+    };
+    let client = Client::connect_with(server.local_addr(), config).await.unwrap();
+    assert_eq!(who(&client).await, "nobody");
+}
+
 #[tokio::test]
 async fn calls_over_tls_small_large_and_many() {
     let authority = Authority::new();

@@ -2,7 +2,7 @@
 //! be. The endpoint is used nevertheless, as one that another program has registered: with Dubbo's
 //! default. Pure.
 
-use dubbo_proto::Serialization;
+use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, Serialization};
 use parameters::Parameters;
 
 use crate::endpoint::DEFAULT_WEIGHT;
@@ -35,6 +35,9 @@ pub(super) fn doubts(params: &Parameters) -> Vec<String> {
             found.push(format!("{name}={text} is no whole number above 0; {instead}"));
         }
     }
+    if let Some(text) = value("payload").filter(|text| text.parse::<i64>().is_err()) {
+        found.push(format!("payload={text} is no whole number; {DEFAULT_PAYLOAD_LIMIT} counts"));
+    }
     for name in ["prefer.serialization", "serialization"] {
         let names = value(name).unwrap_or_default().split(',').map(str::trim);
         for unknown in names.filter(|text| !text.is_empty() && !is_known(text)) {
@@ -65,6 +68,7 @@ mod tests {
             ("timeout", "-5", "timeout=-5 is no whole number above 0; that of the configuration"),
             ("timeout", "0", "timeout=0 is no"),
             ("warmup", "soon", "600000 counts"),
+            ("payload", "64M", "8388608 counts"),
             ("timestamp", "now", "runs since long ago"),
             ("threads", "0", "counts as unknown"),
             ("serialization", "kryo", "serialization=kryo is not written here, only hessian2"),

@@ -87,6 +87,8 @@ impl Arguments {
         options: ReadOptions<'_>,
     ) -> Result<Self, CallError> {
         let values = serialization.values().ok_or_else(|| unsupported(serialization))?;
+        let json = options.json.with_room_for(args.len());
+        let options = ReadOptions { json: &json, ..options };
         let texts = values
             .read_args(args, n, types, options)
             .map_err(|error| CallError::new(Code::BadArguments, error.to_string()))?;
@@ -158,7 +160,7 @@ pub fn elements(array: &[u8]) -> Result<Vec<&[u8]>, CallError> {
     let broken = |error| {
         CallError::new(Code::BadArguments, format!("the arguments are not a JSON array: {error}"))
     };
-    let mut reader = JsonReader::new(array, Limits::default());
+    let mut reader = JsonReader::new(array, Limits::of_whole());
     let mut found = Vec::new();
     if reader.peek().map_err(broken)? == JsonKind::Null {
         return Ok(found);
@@ -183,7 +185,7 @@ fn again(
     style: Style<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), CallError> {
-    let mut reader = JsonReader::new(text, Limits::default());
+    let mut reader = JsonReader::new(text, Limits::of_whole());
     rewrite(&mut reader, ty, style, out).map_err(|error| bad_argument(index, &error))?;
     reader.finish().map_err(|error| bad_argument(index, &error))
 }
@@ -223,7 +225,7 @@ fn rewrite(
                 ..InputOptions::default()
             };
             json_to_hessian_by(reader, ty, &mut Encoder::new(&mut value), &input)?;
-            let mut decoder = Decoder::new(&value, Limits::default());
+            let mut decoder = Decoder::new(&value, Limits::of_whole());
             hessian_to_json_with(&mut decoder, ty, out, style.json, style.classes)
         }
     }

@@ -199,6 +199,7 @@ pub fn answer(data: &[u8]) {
             returns: returns.as_ref(),
             errors: &app.config.errors,
             classes: &app.config.classes,
+            max_len: dubbo_proto::DEFAULT_PAYLOAD_LIMIT,
         };
         reply(&form, &answer);
     });

@@ -94,7 +94,7 @@ impl Mode {
             Self::Bean(_) => return bean::plain(element).map(Cow::Owned),
             Self::Gson => {}
         }
-        let text = JsonReader::new(element, Limits::default()).read_string();
+        let text = JsonReader::new(element, Limits::of_whole()).read_string();
         let text = text.map_err(|error| {
             CallError::new(Code::BadArguments, format!("generic=gson takes JSON strings: {error}"))
         })?;
@@ -126,7 +126,7 @@ impl<'a> GenericCall<'a> {
             CallError::new(Code::BadArguments, format!("a generic call's arguments: {what}"))
         };
         let at = |index| arguments.at(index).unwrap_or(b"null");
-        let text = |json: &'a [u8]| JsonReader::new(json, Limits::default()).read_string();
+        let text = |json: &'a [u8]| JsonReader::new(json, Limits::of_whole()).read_string();
         let method = text(at(0)).map_err(|error| bad(&error))?;
         let descriptor = match at(1) {
             b"null" => None,
@@ -154,7 +154,7 @@ pub fn generalize(
     classes: &Classes,
     out: &mut dyn ObjectWriter,
 ) -> Result<(), HessianError> {
-    let value = Decoder::new(value, Limits::default()).read_value()?;
+    let value = Decoder::new(value, Limits::of_whole()).read_value()?;
     out.tree(&without_classes(value, classes));
     Ok(())
 }

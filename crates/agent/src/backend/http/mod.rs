@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use dubbo_proto::{Serialization, ServiceKey, Status as DubboStatus};
+use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, Serialization, ServiceKey, Status as DubboStatus};
 use hessian::JavaType;
 use http::Request;
 use http_body_util::Full;
@@ -179,9 +179,15 @@ impl HttpApp {
             returns: prepared.returns.as_ref(),
             errors: &prepared.errors,
             classes: &self.config.classes,
+            max_len: self.max_reply_len(),
         };
         let reply = form.reply(&answer?).map_err(|error| error.at(self.pool.address()))?;
         Ok(crate::call::ProviderReply { endpoint: Rc::clone(self.pool.address()), ..reply })
+    }
+
+    /// The longest reply: what Dubbo sends, or as long as the app's answer may be.
+    fn max_reply_len(&self) -> usize {
+        self.config.max_answer_len.max(DEFAULT_PAYLOAD_LIMIT)
     }
 
     /// The argument is the reply's value as it is.
@@ -198,6 +204,7 @@ impl HttpApp {
             returns: None,
             errors: &StatusTable::default(),
             classes: &self.config.classes,
+            max_len: self.max_reply_len(),
         };
         let (serialization, args) = (call.payload.serialization, call.payload.bytes);
         let value = serialization.only_arg(args);

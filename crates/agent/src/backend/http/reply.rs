@@ -6,8 +6,8 @@ use bytes::{Buf, BytesMut};
 use dubbo_proto::attachment::TYPED;
 use dubbo_proto::frame::HEADER_LEN;
 use dubbo_proto::{
-    DEFAULT_PAYLOAD_LIMIT, ObjectWriter, ProtoError, ReplyKind, ReplyTo, Serialization,
-    Status as DubboStatus, ValueCodec, ValueError, encode_reply,
+    ObjectWriter, ProtoError, ReplyKind, ReplyTo, Serialization, Status as DubboStatus, ValueCodec,
+    ValueError, encode_reply,
 };
 use hessian::json::{self, JsonKind, JsonMember, JsonReader};
 use hessian::transcode::{Schema, TranscodeError, json_to_hessian_with};
@@ -67,6 +67,8 @@ pub struct Form<'a> {
     pub errors: &'a StatusTable,
     /// The types of fields.
     pub classes: &'a Classes,
+    /// The longest body of a reply.
+    pub max_len: usize,
 }
 
 /// What the method did.
@@ -106,8 +108,8 @@ impl Form<'_> {
             takes_attachments: self.takes_attachments,
         };
         let mut out = BytesMut::new();
-        encode_reply(to, done.kind, &done.value, attachments, DEFAULT_PAYLOAD_LIMIT, &mut out)
-            .map_err(|error| match error {
+        encode_reply(to, done.kind, &done.value, attachments, self.max_len, &mut out).map_err(
+            |error| match error {
                 ProtoError::PayloadTooLong { .. } => {
                     // Dubbo's words for the same.
                     CallError::from_provider(
@@ -116,7 +118,8 @@ impl Form<'_> {
                     )
                 }
                 error => bad_reply(error.to_string()),
-            })?;
+            },
+        )?;
         out.advance(HEADER_LEN);
         let (serialization, body) = (self.serialization, out.freeze());
         Ok(ProviderReply::new(serialization, body, "".into()))
@@ -128,7 +131,7 @@ impl Form<'_> {
             return Ok(null);
         }
         let text = self.json_of(answer)?;
-        let mut reader = JsonReader::new(&text, Limits::default());
+        let mut reader = JsonReader::new(&text, Limits::of_whole());
         if reader.is_at_end() || reader.peek().is_ok_and(|kind| kind == JsonKind::Null) {
             return self.null("the app answered null");
         }
@@ -205,7 +208,7 @@ impl Form<'_> {
     /// The answer as a Hessian value of the type that is returned.
     fn in_hessian(&self, text: &[u8]) -> Result<Vec<u8>, TranscodeError> {
         let mut value = Vec::with_capacity(text.len());
-        let mut reader = JsonReader::new(text, Limits::default());
+        let mut reader = JsonReader::new(text, Limits::of_whole());
         let mut encoder = Encoder::new(&mut value);
         json_to_hessian_with(&mut reader, self.returns, &mut encoder, self.classes)?;
         reader.finish()?;
@@ -214,7 +217,7 @@ impl Form<'_> {
 
     /// The result as JSON text in a string.
     fn gson(&self, text: &[u8]) -> Result<Vec<u8>, CallError> {
-        let mut reader = JsonReader::new(text, Limits::default());
+        let mut reader = JsonReader::new(text, Limits::of_whole());
         let text = reader.skip_value().map_err(|error| self.misfit(text, &error))?;
         reader.finish().map_err(|error| self.misfit(text, &error))?;
         let text = std::str::from_utf8(text).map_err(|error| self.misfit(text, &error))?;
@@ -287,7 +290,7 @@ impl Form<'_> {
         let (_, cause) = of(error, "cause").filter(|_| 0 < n_left)?;
         let text = |name| {
             let (_, text) = of(cause, name)?;
-            JsonReader::new(text, Limits::default()).read_string().ok()
+            JsonReader::new(text, Limits::of_whole()).read_string().ok()
         };
         let class = text("class").filter(|class| dubbo_proto::validate_interface(class).is_ok())?;
         let fields = self.fields(&class, cause);
@@ -303,7 +306,7 @@ impl Form<'_> {
         }
         let fits = |name: &str, text: &[u8]| {
             let ty = self.classes.field_type(class, name);
-            let mut reader = JsonReader::new(text, Limits::default());
+            let mut reader = JsonReader::new(text, Limits::of_whole());
             let mut unused = Vec::new();
             let mut encoder = Encoder::new(&mut unused);
             json_to_hessian_with(&mut reader, ty, &mut encoder, self.classes).is_ok()
@@ -402,12 +405,12 @@ fn message(answer: &WholeResponse) -> String {
     let texts: Vec<Cow<'_, str>> = MESSAGES
         .iter()
         .filter_map(|name| members.iter().find(|(known, _)| known == name))
-        .filter_map(|(_, text)| JsonReader::new(text, Limits::default()).read_string().ok())
+        .filter_map(|(_, text)| JsonReader::new(text, Limits::of_whole()).read_string().ok())
         .collect();
     let member = texts.iter().find(|text| !text.trim().is_empty()).or(texts.first());
     let string = || {
         let is_string = body.starts_with('"');
-        is_string.then(|| JsonReader::new(body.as_bytes(), Limits::default()).read_string())?.ok()
+        is_string.then(|| JsonReader::new(body.as_bytes(), Limits::of_whole()).read_string())?.ok()
     };
     let text = member.cloned().or_else(string).unwrap_or_else(|| body.as_ref().into());
     let text = text.trim();

@@ -250,7 +250,7 @@ fn pair_values<'a>(
 ) -> Result<Vec<String>, RenderError> {
     if let [TemplatePart::Argument(index)] = value {
         let json = argument(*index).ok_or(RenderError::Missing { index: *index })?;
-        let mut reader = JsonReader::new(json, Limits::default());
+        let mut reader = JsonReader::new(json, Limits::of_whole());
         let broken = |error| RenderError::Json { index: *index, error };
         let mut texts = Vec::new();
         if reader.peek().map_err(broken)? == JsonKind::Array {
@@ -285,7 +285,7 @@ fn scalar<'a>(
     argument: &impl Fn(usize) -> Option<&'a [u8]>,
 ) -> Result<Option<String>, RenderError> {
     let json = argument(index).ok_or(RenderError::Missing { index })?;
-    read_scalar(index, &mut JsonReader::new(json, Limits::default()))
+    read_scalar(index, &mut JsonReader::new(json, Limits::of_whole()))
 }
 
 /// A text, number or boolean as text; nothing for null.

@@ -26,10 +26,16 @@ use dubbo_proto::ServiceKey;
 use wire::Group;
 
 use crate::config::DubboLimits;
+use crate::journal::CallSource;
 use crate::metrics::CallStats;
+use crate::stages::{CallSide, Stage};
 
 pub use self::listener::{planned, planned_exports};
 pub use self::session::DubboSession;
+
+/// The calls of Dubbo's consumers.
+const SOURCE: CallSource =
+    CallSource { protocol: "dubbo", side: CallSide::Ingress, first: Stage::Wait };
 
 /// A listener for Dubbo TCP, as workers see it.
 pub struct DubboListener {

@@ -17,13 +17,13 @@ use flow::GiveUp;
 use tracing::{debug, info};
 use wire::{Account, Conn, Connection, Ending, Peer, Taking, TimedEvent, Watched, drive};
 
-use super::DubboListener;
 use super::flights::{Again, CallCounter, Flight, Flights};
 use super::machine::DubboServer;
 use super::metadata::{self, MetadataResult};
 use super::received::Received;
 use super::services::{self, RequestTarget, ServiceTarget, Services};
 use super::waiting::Waiting;
+use super::{DubboListener, SOURCE};
 use crate::call::{
     Consumer, DubboAnswer, Outcome, ProviderReply, Times, Whole, failure_of, note_reply, watch,
 };
@@ -129,7 +129,7 @@ impl DubboSession {
         let now = timed.read_at;
         match timed.event {
             ServerEvent::Body { to, two_way, body } => {
-                let entry = self.services.worker().journal.begin("dubbo", Some(self.peer), now);
+                let entry = self.services.worker().journal.begin(SOURCE, Some(self.peer), now);
                 let clock = entry.as_ref().and_then(|entry| entry.clock().cloned());
                 let entry = Cell::new(entry);
                 self.request(&Received { to, two_way, body, now, entry, clock });

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use tracing::debug;
 
+use super::SOURCE;
 use super::session::DubboSession;
 use crate::error::{CallError, Code};
 
@@ -16,7 +17,7 @@ impl DubboSession {
             format!("the body is longer than the limit of {max_len} bytes (max_body_bytes)");
         let error = CallError::new(Code::BodyTooLarge, message);
         debug!(%error, len, "request refused");
-        if let Some(mut entry) = self.services.worker().journal.begin("dubbo", Some(self.peer), now)
+        if let Some(mut entry) = self.services.worker().journal.begin(SOURCE, Some(self.peer), now)
         {
             entry.asked(len, |_| None);
             entry.failed(&error, None);

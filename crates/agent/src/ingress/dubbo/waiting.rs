@@ -109,7 +109,8 @@ pub(super) async fn pass_on(
                 let call = Call { times: Times { now, deadline }, ..call };
                 let variant = attempt.variant(&route.route);
                 let variant = variant.as_deref().unwrap_or(&route.own);
-                let form = CallForm { variant, serialization, path: None };
+                let payload_limit = attempt.payload_limit();
+                let form = CallForm { variant, serialization, path: None, payload_limit };
                 // Its future is large, and many may wait before they need it.
                 Box::pin(attempt.call(&call, form)).await
             });

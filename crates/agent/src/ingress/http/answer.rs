@@ -111,7 +111,7 @@ fn attach(attachments: &Replied, headers: &mut HeaderMap) {
     }
     let mut room = MAX_LEN;
     for (name, value) in &attachments.members {
-        let Ok(value) = JsonReader::new(value, Limits::default()).read_string() else { continue };
+        let Ok(value) = JsonReader::new(value, Limits::of_whole()).read_string() else { continue };
         let Some(left) = room.checked_sub(name.len() + value.len()) else { continue };
         // Names and values that no header can have are left out.
         let name = HeaderName::from_bytes(format!("{ATTACHMENT}{name}").as_bytes());
@@ -198,7 +198,7 @@ fn unquote(json: Vec<u8>) -> Vec<u8> {
     if json.first() != Some(&b'"') {
         return json;
     }
-    match JsonReader::new(&json, Limits::default()).read_string() {
+    match JsonReader::new(&json, Limits::of_whole()).read_string() {
         Ok(text) => text.into_owned().into_bytes(),
         Err(_) => json,
     }

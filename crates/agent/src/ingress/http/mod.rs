@@ -54,11 +54,15 @@ use crate::content::{Charset, is_identity, without_mark};
 use crate::error::{CallError, Code, clip};
 use crate::invocation::{CallOrigin, Invocation};
 use crate::invoke::{instead_of_unreadable, invoke};
-use crate::journal::{self, Entry};
+use crate::journal::{self, CallSource, Entry};
 use crate::metrics::CallStats;
 use crate::route::RouteName;
-use crate::stages::{self, Stage};
+use crate::stages::{self, CallSide, Stage};
 use crate::worker::Worker;
+
+/// The calls of HTTP callers.
+const SOURCE: CallSource =
+    CallSource { protocol: "http", side: CallSide::Ingress, first: Stage::Read };
 
 /// What all connections of a listener have in common.
 pub struct HttpListener {
@@ -111,7 +115,7 @@ async fn handle(
     let stats = &listener.stats[worker.index];
     stats.started();
     let mut counted = CallStatsGuard { stats, started, code: Some(Code::Cancelled as u8) };
-    let mut entry = worker.journal.begin("http", Some(session.peer()), started);
+    let mut entry = worker.journal.begin(SOURCE, Some(session.peer()), started);
     if let Some(clock) = entry.as_ref().and_then(|entry| entry.clock()) {
         active.keep(clock);
     }

@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use dubbo_proto::{CallDeadline, ProtoError, RequestId, RequestTemplate, SendError};
+use dubbo_proto::{
+    CallDeadline, DEFAULT_PAYLOAD_LIMIT, ProtoError, RequestId, RequestTemplate, SendError,
+};
 use tokio::sync::oneshot;
 use wire::Conn;
 
@@ -49,11 +51,15 @@ impl JsonRequest<'_> {
         now: Instant,
         to: Option<ReplyTo>,
     ) -> Result<RequestId, CallError> {
-        let CallForm { variant, serialization, path } = self.form;
-        let with_path = path.map(|path| variant.template_for_path(serialization, path));
-        let with_path = with_path.transpose()?;
-        let template = match &with_path {
-            Some(template) => template,
+        let CallForm { variant, serialization, path, payload_limit } = self.form;
+        let limited = |template: RequestTemplate| template.with_payload_limit(payload_limit);
+        let own = match path {
+            Some(path) => Some(limited(variant.template_for_path(serialization, path)?)),
+            None if payload_limit == DEFAULT_PAYLOAD_LIMIT => None,
+            None => Some(limited(variant.template(serialization)?.clone())),
+        };
+        let template = match &own {
+            Some(own) => own,
             None => variant.template(serialization)?,
         };
         check_room(self.conn, bytes.len())?;
@@ -218,10 +224,20 @@ pub fn refused(error: &SendError) -> CallError {
     let code = match error {
         SendError::TooManyInFlight { .. } | SendError::BufferFull { .. } => Code::Overloaded,
         SendError::NotAccepting => Code::Unreachable,
-        SendError::Encode(ProtoError::PayloadTooLong { .. }) => Code::BodyTooLarge,
+        SendError::Encode(ProtoError::PayloadTooLong { len, max }) => return too_long(*len, *max),
         SendError::Encode(_) => Code::BadRequest,
     };
     CallError::new(code, error.to_string())
+}
+
+/// The failure of a request that is longer than its provider takes.
+#[cold]
+pub fn too_long(len: usize, max: usize) -> CallError {
+    let message = format!(
+        "a request of {len} bytes is over the provider's limit of {max} (parameter payload of the \
+         endpoint, {DEFAULT_PAYLOAD_LIMIT} without it); send less, or raise payload there"
+    );
+    CallError::new(Code::BodyTooLarge, message)
 }
 
 #[cfg(test)]
@@ -235,11 +251,12 @@ mod tests {
             (SendError::TooManyInFlight { max: 1 }, Code::Overloaded),
             (SendError::BufferFull { buffered: 2, max: 1 }, Code::Overloaded),
             (SendError::NotAccepting, Code::Unreachable),
-            (SendError::Encode(ProtoError::PayloadTooLong { len: 2, max: 1 }), Code::BodyTooLarge),
             (SendError::Encode(ProtoError::UnsupportedSerialization { id: 9 }), Code::BadRequest),
         ] {
             let failure = refused(&error);
             assert_eq!((failure.code, &*failure.message), (code, &*error.to_string()));
         }
+        let failure = refused(&SendError::Encode(ProtoError::PayloadTooLong { len: 2, max: 1 }));
+        assert_eq!(failure.code, Code::BodyTooLarge);
     }
 }

@@ -44,8 +44,8 @@ pub(super) fn refused(error: &SendError) -> CallError {
     };
     let message = match error {
         SendError::TooLarge { .. } => format!(
-            "{error}; it is the limit of links between agents, which no key changes: send shorter \
-             arguments or attachments"
+            "{error}; the provider's agent limits arguments (max_body_bytes of its [link]), and \
+             the link attachments: send less, or raise that key"
         ),
         _ => error.to_string(),
     };

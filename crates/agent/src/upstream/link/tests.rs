@@ -80,5 +80,5 @@ fn each_refusal_to_send_has_its_code() {
         assert_eq!(refused(&error).code, code, "{error}");
     }
     let too_large = refused(&SendError::TooLarge { len: 2, max: 1 }).message;
-    assert!(too_large.contains("2 bytes, the limit is 1; it is the limit of links"), "{too_large}");
+    assert!(too_large.contains("2 bytes, the limit is 1; the provider"), "{too_large}");
 }

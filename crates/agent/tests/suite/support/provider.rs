@@ -20,6 +20,8 @@ pub enum Behaviour {
     Jams,
     /// As it should; see [`answer`].
     Good,
+    /// As `Good`, and its `payload` is 64 MiB.
+    Wide,
     /// It reads and never answers.
     Hang,
     /// It answers with bytes that are not Dubbo.
@@ -190,7 +192,11 @@ fn serve(
     gate: &Gate,
     last: &Mutex<Option<Request>>,
 ) {
-    let mut machine = ServerConnection::new(ServerConfig::default(), Instant::now());
+    let config = match behaviour {
+        Behaviour::Wide => ServerConfig::with_payload_limit(WIDE_LEN),
+        _ => ServerConfig::default(),
+    };
+    let mut machine = ServerConnection::new(config, Instant::now());
     let mut input = BytesMut::new();
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(len @ 1..) = stream.read(&mut buffer) {
@@ -237,6 +243,7 @@ fn treat(
             machine.reply_error(now, to, Status::ServiceError, text).unwrap();
         }
         Behaviour::Good
+        | Behaviour::Wide
         | Behaviour::Slow
         | Behaviour::Jams
         | Behaviour::Exporting
@@ -333,6 +340,9 @@ fn refused(behaviour: Behaviour, request: &Request) -> Option<(Status, &'static 
         _ => None,
     }
 }
+
+/// What [`Behaviour::Wide`] takes.
+const WIDE_LEN: usize = 64 << 20;
 
 /// What agents keep apart from shorter messages.
 const LONG_LEN: usize = 64 * 1024;

@@ -40,7 +40,7 @@ impl ValueCodec for Hessian2 {
             match args.at(index, ty) {
                 Argument::Text(text) => encoder.string(text),
                 Argument::Json(text) => {
-                    let mut reader = JsonReader::new(&text, Limits::default());
+                    let mut reader = JsonReader::new(&text, Limits::of_whole());
                     json_to_hessian_by(&mut reader, ty, &mut encoder, options)
                         .map_err(|error| ArgumentError::at(index, ty, error))?;
                 }
@@ -56,7 +56,7 @@ impl ValueCodec for Hessian2 {
         types: Option<&[JavaType]>,
         options: ReadOptions<'_>,
     ) -> Result<JsonTexts, ArgumentError> {
-        let mut decoder = Decoder::new(args, Limits::default());
+        let mut decoder = Decoder::new(args, Limits::of_whole());
         let mut texts = JsonTexts::default();
         for index in 0..n_args {
             let ty = types.and_then(|types| types.get(index));
@@ -73,7 +73,7 @@ impl ValueCodec for Hessian2 {
         schema: &dyn Schema,
         out: &mut Vec<u8>,
     ) -> Result<(), ValueError> {
-        let mut reader = JsonReader::new(text, Limits::default());
+        let mut reader = JsonReader::new(text, Limits::of_whole());
         json_to_hessian_with(&mut reader, ty, &mut Encoder::new(out), schema)?;
         Ok(reader.finish()?)
     }
@@ -89,7 +89,7 @@ impl ValueCodec for Hessian2 {
         options: ReadOptions<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), ValueError> {
-        Ok(read(&mut Decoder::new(value, Limits::default()), ty, options, out)?)
+        Ok(read(&mut Decoder::new(value, Limits::of_whole()), ty, options, out)?)
     }
 
     fn read_untyped(
@@ -98,7 +98,7 @@ impl ValueCodec for Hessian2 {
         options: &JsonOptions,
         out: &mut Vec<u8>,
     ) -> Result<(), ValueError> {
-        Ok(hessian_to_json(&mut Decoder::new(value, Limits::default()), out, options)?)
+        Ok(hessian_to_json(&mut Decoder::new(value, Limits::of_whole()), out, options)?)
     }
 
     fn is_null(&self, value: &[u8]) -> bool {
@@ -114,7 +114,7 @@ impl ValueCodec for Hessian2 {
     }
 
     fn read_string<'a>(&self, value: &'a [u8]) -> Result<Option<Cow<'a, str>>, ValueError> {
-        let read = Decoder::new(value, Limits::default()).read_opt_string();
+        let read = Decoder::new(value, Limits::of_whole()).read_opt_string();
         Ok(read.map_err(hessian::transcode::TranscodeError::from)?)
     }
 
@@ -132,7 +132,7 @@ impl ValueCodec for Hessian2 {
     }
 
     fn shown(&self, bytes: &[u8], options: &JsonOptions) -> Vec<String> {
-        let mut decoder = Decoder::new(bytes, Limits::default());
+        let mut decoder = Decoder::new(bytes, Limits::of_whole());
         let mut values = Vec::new();
         while !decoder.is_at_end() {
             let mut json = Vec::new();
@@ -199,7 +199,7 @@ impl ObjectWriter for Objects<'_> {
         ty: Option<&JavaType>,
         schema: &dyn Schema,
     ) -> Result<(), ValueError> {
-        let mut reader = JsonReader::new(text, Limits::default());
+        let mut reader = JsonReader::new(text, Limits::of_whole());
         Ok(json_to_hessian_with(&mut reader, ty, &mut self.0, schema)?)
     }
 

@@ -94,7 +94,7 @@ struct Writer<'a, 's, 'o> {
 impl<'a, 's, 'o> Writer<'a, 's, 'o> {
     fn new(text: &'a [u8], known: Known<'s>, generic: Option<usize>, out: &'o mut Vec<u8>) -> Self {
         let may_have_class = memmem::find(text, b"\"class\"").is_some();
-        let json = JsonReader::new(text, Limits::default());
+        let json = JsonReader::new(text, Limits::of_whole());
         let passed = Passed::default();
         Self { json, out, known, generic, n_copied: 0, may_have_class, passed }
     }
@@ -278,7 +278,7 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
         let (ty, mut bytes) = (JavaType::class(class), Vec::new());
         json_to_hessian(&mut self.json, Some(&ty), &mut Encoder::new(&mut bytes))?;
         let (mut text, options) = (Vec::new(), JsonOptions::default());
-        let mut decoder = Decoder::new(&bytes, Limits::default());
+        let mut decoder = Decoder::new(&bytes, Limits::of_whole());
         hessian_to_json(&mut decoder, &mut text, &options)?;
         self.put(start, |out| out.extend_from_slice(&text));
         Ok(())

@@ -94,7 +94,7 @@ impl ValueCodec for JsonValues {
     ) -> Result<(), ValueError> {
         // A consumer's fastjson would make it fit, or fail.
         let mut unused = Vec::with_capacity(text.len());
-        let mut reader = JsonReader::new(text, Limits::default());
+        let mut reader = JsonReader::new(text, Limits::of_whole());
         json_to_hessian_with(&mut reader, ty, &mut Encoder::new(&mut unused), schema)?;
         reader.finish()?;
         for_fastjson::write(text, ty, Known { schema, refs: false }, out)
@@ -154,7 +154,7 @@ impl ValueCodec for JsonValues {
     }
 
     fn read_string<'a>(&self, value: &'a [u8]) -> Result<Option<Cow<'a, str>>, ValueError> {
-        let mut reader = JsonReader::new(value, Limits::default());
+        let mut reader = JsonReader::new(value, Limits::of_whole());
         match reader.peek() {
             Ok(JsonKind::Null) => Ok(None),
             _ => Ok(Some(reader.read_string()?)),
@@ -234,7 +234,7 @@ impl ArgumentTexts<'_> {
 
 /// The value, if the text is one of JSON and nothing else.
 fn whole(text: &[u8]) -> Result<&[u8], JsonError> {
-    let mut reader = JsonReader::new(text, Limits::default());
+    let mut reader = JsonReader::new(text, Limits::of_whole());
     let value = reader.skip_value()?;
     reader.finish()?;
     Ok(value)
@@ -262,7 +262,7 @@ fn write_arg(
         // A provider's fastjson makes every value fit, or takes it for null, and unboxes that. We
         // look first, by what the other serializations take.
         let mut unused = Vec::with_capacity(16);
-        let mut reader = JsonReader::new(&text, Limits::default());
+        let mut reader = JsonReader::new(&text, Limits::of_whole());
         json_to_hessian_by(&mut reader, ty, &mut Encoder::new(&mut unused), options)
             .map_err(|error| wrong(error.into()))?;
     }
@@ -293,10 +293,10 @@ fn write_anew(text: &[u8], ty: Option<&JavaType>, options: ReadOptions<'_>, out:
     let style = JsonOptions { number_classes: false, ..options.json.clone() };
     let write = |ty: Option<&JavaType>, schema: &dyn Schema| {
         let (mut value, mut json) = (Vec::with_capacity(text.len()), Vec::new());
-        let mut reader = JsonReader::new(text, Limits::default());
+        let mut reader = JsonReader::new(text, Limits::of_whole());
         let input = InputOptions { schema, keeps_zeros: true, ..InputOptions::default() };
         json_to_hessian_by(&mut reader, ty, &mut Encoder::new(&mut value), &input).ok()?;
-        let mut decoder = Decoder::new(&value, Limits::default());
+        let mut decoder = Decoder::new(&value, Limits::of_whole());
         hessian_to_json_with(&mut decoder, ty, &mut json, &style, schema).ok()?;
         Some(json)
     };

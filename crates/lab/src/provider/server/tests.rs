@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream as StdStream;
 
+use dubbo_proto::DEFAULT_PAYLOAD_LIMIT;
 use dubbo_proto::frame::{self, Frame};
 
 use super::*;
@@ -20,6 +21,7 @@ fn start(work: Duration) -> (Provider, StdStream) {
         threads: NonZeroUsize::MIN,
         work: work..=work,
         workers: NonZeroUsize::new(2).unwrap(),
+        payload_limit: DEFAULT_PAYLOAD_LIMIT,
     })
     .unwrap();
     let stream = StdStream::connect(provider.addr()).unwrap();

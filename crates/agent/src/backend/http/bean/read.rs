@@ -180,7 +180,7 @@ fn key(name: &str) -> Result<Cow<'_, str>, CallError> {
 }
 
 pub(super) fn string_of(text: &[u8]) -> Option<Cow<'_, str>> {
-    JsonReader::new(text, Limits::default()).read_string().ok()
+    JsonReader::new(text, Limits::of_whole()).read_string().ok()
 }
 
 /// The names of an object's members, with the texts of their values.
@@ -192,7 +192,7 @@ pub(super) fn members(text: &[u8]) -> Result<Members<'_>, JsonError> {
     if text.first() != Some(&b'{') {
         return Ok(members);
     }
-    let mut reader = JsonReader::new(text, Limits::default());
+    let mut reader = JsonReader::new(text, Limits::of_whole());
     let mut object = reader.begin_object()?;
     while let Some(name) = reader.next_key(&mut object)? {
         members.push((name, reader.skip_value()?));

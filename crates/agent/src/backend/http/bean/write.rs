@@ -42,7 +42,7 @@ pub fn describe(
     own_class: &str,
     out: &mut dyn ObjectWriter,
 ) -> Result<(), BeanError> {
-    let json = JsonReader::new(text, Limits::default());
+    let json = JsonReader::new(text, Limits::of_whole());
     Descriptors { json, out, classes, own_class }.value(ty)
 }
 
@@ -147,7 +147,7 @@ impl Descriptors<'_, '_> {
             }
             let mut quoted = Vec::new();
             json::write_string(&mut quoted, &name);
-            let json = JsonReader::new(&quoted, Limits::default());
+            let json = JsonReader::new(&quoted, Limits::of_whole());
             let (classes, own_class) = (self.classes, self.own_class);
             Descriptors { json, out: &mut *self.out, classes, own_class }.value(key)?;
             self.value(value)?;
@@ -200,9 +200,9 @@ impl Descriptors<'_, '_> {
     fn leaf(&mut self, ty: Option<&JavaType>) -> Result<(), BeanError> {
         let text = self.json.skip_value()?;
         let mut value = Vec::with_capacity(text.len() + 16);
-        let mut reader = JsonReader::new(text, Limits::default());
+        let mut reader = JsonReader::new(text, Limits::of_whole());
         json_to_hessian_with(&mut reader, ty, &mut Encoder::new(&mut value), self.classes)?;
-        let decoded = Decoder::new(&value, Limits::default()).read_value();
+        let decoded = Decoder::new(&value, Limits::of_whole()).read_value();
         let class = match (decoded.map_err(TranscodeError::from)?, ty) {
             (Value::Bool(_), None) => "java.lang.Boolean".to_owned(),
             (Value::Int(_), None) => "java.lang.Integer".to_owned(),

@@ -36,6 +36,7 @@ fn with_form<T>(
         returns: returns.as_ref(),
         errors,
         classes: &Classes::default(),
+        max_len: dubbo_proto::DEFAULT_PAYLOAD_LIMIT,
     })
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{FramePace, HttpSession, LAST_READ, prepared_answers};
 use crate::error::{CallError, Code};
 use crate::ingress::http::prepared_answers::PreparedAnswer;
-use crate::ingress::http::{HttpListener, note_path};
+use crate::ingress::http::{HttpListener, SOURCE, note_path};
 use crate::worker::Worker;
 
 const REFUSED_STREAM: &str = "a request of HTTP/2 was refused: its head is broken or over the \
@@ -66,7 +66,7 @@ impl HttpSession {
         }
         for _ in 0..self.pace(FramePace::take_refused_heads) {
             count(worker, listener, Duration::ZERO, Code::BadRequest);
-            let Some(entry) = worker.journal.begin("http", Some(self.peer()), Instant::now())
+            let Some(entry) = worker.journal.begin(SOURCE, Some(self.peer()), Instant::now())
             else {
                 continue;
             };
@@ -93,7 +93,7 @@ impl HttpSession {
         });
         let Some(RefusedHead { answer, path, came }) = refusal else { return };
         count(worker, listener, came.elapsed(), answer.code);
-        let Some(mut entry) = worker.journal.begin("http", Some(self.peer()), came) else { return };
+        let Some(mut entry) = worker.journal.begin(SOURCE, Some(self.peer()), came) else { return };
         if let Some(path) = path.filter(|_| entry.is_told()) {
             note_path(&mut entry, &path, 0, |_| None);
         }
