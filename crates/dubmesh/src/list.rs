@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::{ArgGroup, Args};
-use registry::{Catalogue, Level, ListedEndpoint, ListedService, Protocol, Registry, Unasked};
+use registry::{Catalogue, Level, ListedEndpoint, ListedService, Registry, Unasked};
 use serde_json::{Value, json};
 
 use crate::Exit;
@@ -177,7 +177,7 @@ fn json_of(listed: &ListedService) -> Value {
             "application": param("application"),
             "release": param("release"),
             "agentOf": stands_for,
-            "isAgent": stands_for.is_some() || endpoint.protocol == Protocol::Link,
+            "isAgent": stands_for.is_some() || endpoint.protocol.is_of_agents(),
             "level": joined(levels),
             "parameters": endpoint.params,
         })

@@ -35,7 +35,7 @@ pub(crate) fn listing(url: DubboUrl) -> Option<Listing> {
     let mut params = url.params;
     let stands_for = params.get(FOR).map(str::to_owned);
     // An agent has no path of its own: that of the app shows through.
-    let has_path = protocol == Protocol::Dubbo && stands_for.is_none() && !url.path.is_empty();
+    let has_path = !protocol.is_of_agents() && stands_for.is_none() && !url.path.is_empty();
     if has_path && params.get(PATH) != Some(&url.path) {
         params = params.with(PATH, &url.path);
     }

@@ -53,6 +53,33 @@ impl RegistryConfig {
         }
     }
 
+    /// The files for TLS, if it has any.
+    #[must_use]
+    pub fn tls(&self) -> Option<&RegistryTls> {
+        match self {
+            Self::Etcd(config) => config.tls.as_ref(),
+            Self::ZooKeeper(config) => config.tls.as_ref(),
+            Self::Nacos(config) => config.tls.as_ref(),
+            Self::Kubernetes(config) => Some(&config.tls),
+            Self::Memory(_) | Self::File { .. } | Self::Static(_) | Self::Several(_) => None,
+        }
+    }
+
+    /// The settings of its application level, if it has one.
+    #[must_use]
+    pub fn applications(&self) -> Option<&ApplicationConfig> {
+        match self {
+            Self::Etcd(config) => Some(&config.applications),
+            Self::ZooKeeper(config) => Some(&config.applications),
+            Self::Nacos(config) => Some(&config.applications),
+            Self::Memory(_)
+            | Self::File { .. }
+            | Self::Static(_)
+            | Self::Kubernetes(_)
+            | Self::Several(_) => None,
+        }
+    }
+
     /// Whether both say the same. All registries in memory count as the same: they have no
     /// settings.
     #[must_use]

@@ -21,7 +21,29 @@ pub enum Protocol {
     Dubbo,
 }
 
+/// Where registries have endpoints of apps, as Dubbo does.
+pub(crate) const PROVIDERS: &str = "providers";
+/// Where they have those of agents.
+pub(crate) const AGENTS: &str = "agents";
+
 impl Protocol {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Link, Self::Dubbo];
+
+    /// Whether an agent speaks it in the place of its app. Otherwise an app speaks it itself.
+    #[must_use]
+    pub fn is_of_agents(self) -> bool {
+        match self {
+            Self::Link => true,
+            Self::Dubbo => false,
+        }
+    }
+
+    /// The folder, or the part of a name, that registries have its endpoints in.
+    pub(crate) fn category(self) -> &'static str {
+        if self.is_of_agents() { AGENTS } else { PROVIDERS }
+    }
+
     /// The scheme in URLs.
     #[must_use]
     pub fn scheme(self) -> &'static str {
@@ -34,7 +56,7 @@ impl Protocol {
     /// The protocol of a URL's scheme, if it is one that we speak.
     #[must_use]
     pub fn from_scheme(scheme: &str) -> Option<Self> {
-        [Self::Link, Self::Dubbo].into_iter().find(|protocol| protocol.scheme() == scheme)
+        Self::ALL.into_iter().find(|protocol| protocol.scheme() == scheme)
     }
 }
 
@@ -128,7 +150,7 @@ impl Endpoint {
         let warm_up = started_at.filter(|_| !period.is_zero());
         let says = |name| url.param(name).is_some();
         let knows_serializations =
-            protocol == Protocol::Dubbo || says("serialization") || says("prefer.serialization");
+            !protocol.is_of_agents() || says("serialization") || says("prefer.serialization");
         Self {
             protocol,
             host: host.into(),

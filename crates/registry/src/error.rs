@@ -144,7 +144,7 @@ pub enum RegistryError {
     /// Somebody wants to register in a file.
     #[error(
         "{} is a file registry, and services cannot register in a file: write the endpoint into \
-         the file, or use etcd",
+         the file, or use a registry that takes registrations, such as etcd",
         path.display()
     )]
     ReadOnly {
@@ -154,7 +154,7 @@ pub enum RegistryError {
     /// Services cannot be registered in a list that never changes.
     #[error(
         "this registry is a list in the configuration, and services cannot register in it: use \
-         etcd or ZooKeeper"
+         one that takes registrations, such as etcd"
     )]
     Fixed,
     /// A registry that is made of others was opened without them.
@@ -211,4 +211,11 @@ pub enum RegistryError {
         /// How long we waited.
         after: Duration,
     },
+}
+
+impl RegistryError {
+    /// Whether it says that the registry takes no registrations at all.
+    pub(crate) fn refuses_all(&self) -> bool {
+        matches!(self, Self::Fixed | Self::ReadOnly { .. } | Self::KubernetesRegisters)
+    }
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
 
-use crate::endpoint::{Endpoint, EndpointKey, Level, MAX_UNUSED, Protocol, Unused};
+use crate::endpoint::{Endpoint, EndpointKey, Level, MAX_UNUSED, Unused};
 
 /// As a version or a group: any.
 pub(crate) const ANY: &str = "*";
@@ -145,10 +145,10 @@ pub(crate) fn resolve<'a>(
     let apps: HashMap<String, &Endpoint> = plain
         .values()
         .map(|listing| &listing.endpoint)
-        .filter(|endpoint| has_agents && endpoint.protocol == Protocol::Dubbo)
+        .filter(|endpoint| has_agents && !endpoint.protocol.is_of_agents())
         .map(|endpoint| (endpoint.address(), endpoint))
         .collect();
-    let is_link = |agent: &Listing| agent.endpoint.protocol == Protocol::Link;
+    let is_link = |agent: &Listing| agent.endpoint.protocol.is_of_agents();
     let linked: HashSet<&str> =
         agents.iter().filter(|(_, agent)| is_link(agent)).map(|(app, _)| *app).collect();
     agents.retain(|(app, agent)| is_link(agent) || !linked.contains(app));
@@ -166,7 +166,7 @@ pub(crate) fn resolve<'a>(
     let replaced: HashSet<&str> = agents.iter().map(|(app, _)| *app).collect();
     for (key, listing) in plain {
         let is_replaced =
-            has_agents && key.protocol == Protocol::Dubbo && replaced.contains(&*key.address());
+            has_agents && !key.protocol.is_of_agents() && replaced.contains(&*key.address());
         if !is_replaced {
             endpoints.entry(key).or_insert_with(|| shown(listing.endpoint.clone(), listing));
         }

@@ -143,11 +143,7 @@ impl Store for Several {
         for registry in self.registries() {
             match registry.register(registration) {
                 Ok(one) => registered.push(one),
-                Err(
-                    RegistryError::Fixed
-                    | RegistryError::ReadOnly { .. }
-                    | RegistryError::KubernetesRegisters,
-                ) => {}
+                Err(error) if error.refuses_all() => {}
                 Err(error) => return Err(error),
             }
         }

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use registry::{RegistryConfig, RegistryTls};
 use wire::tls::read_file;
 use wire::tls::rustls::RootCertStore;
 use wire::tls::rustls::pki_types::CertificateDer;
@@ -85,7 +84,7 @@ impl Config {
     /// are read again for each connection.
     #[must_use]
     pub fn registry_certificates(&self) -> BTreeSet<PathBuf> {
-        let tls = self.registries.iter().filter_map(|entry| registry_tls(&entry.config));
+        let tls = self.registries.iter().filter_map(|entry| entry.config.tls());
         tls.filter_map(|tls| tls.cert_file.clone()).collect()
     }
 
@@ -208,19 +207,6 @@ impl Chains {
         if known.is_none_or(|known| new.expires_s().is_some_and(|new| new < known)) {
             self.0.insert(file.to_owned(), new);
         }
-    }
-}
-
-fn registry_tls(config: &RegistryConfig) -> Option<&RegistryTls> {
-    match config {
-        RegistryConfig::Etcd(it) => it.tls.as_ref(),
-        RegistryConfig::ZooKeeper(it) => it.tls.as_ref(),
-        RegistryConfig::Nacos(it) => it.tls.as_ref(),
-        RegistryConfig::Kubernetes(it) => Some(&it.tls),
-        RegistryConfig::Memory(_)
-        | RegistryConfig::File { .. }
-        | RegistryConfig::Static(_)
-        | RegistryConfig::Several(_) => None,
     }
 }
 

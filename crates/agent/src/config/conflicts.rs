@@ -1,5 +1,6 @@
 //! What contradicts itself between the sections of a file.
 
+use std::iter::once;
 use std::net::{IpAddr, SocketAddr};
 
 use dubbo_proto::ServiceKey;
@@ -7,7 +8,7 @@ use wire::ListenAddress;
 
 use super::AppCapacity;
 use super::error::{KeyPlace, Problems};
-use super::registries::{RegistryDraft, RegistryKind};
+use super::registries::{Registrations, RegistryDraft, RegistryKind, kinds_where};
 use crate::own_ingresses::is_reached_at;
 
 /// What was found where, for the checks that look at more than one section.
@@ -210,54 +211,47 @@ fn export_and_registry(
     let Some(draft) = export.registry.and_then(|index| registries.get(index)) else {
         return;
     };
-    let name = &draft.name;
-    let of = |index: &usize| registries.get(*index);
-    let refuses = |kind: Option<RegistryKind>| {
-        matches!(kind, Some(RegistryKind::File | RegistryKind::Static | RegistryKind::Kubernetes))
-    };
-    match (draft.kind, &export.qualifier_place) {
-        (Some(RegistryKind::Several), _)
-            if registers && draft.members.iter().filter_map(of).all(|it| refuses(it.kind)) =>
-        {
-            let problem = format!("no registry that \"{name}\" is made of takes registrations");
-            let remedy = "add one of kind \"etcd\", \"zookeeper\" or \"nacos\"";
-            problems.add(&export.registry_place, problem, remedy);
-        }
-        (Some(RegistryKind::Several), Some(place)) => {
-            let is_contest = |it: &&RegistryDraft| it.kind == Some(RegistryKind::EtcdContest);
-            if let Some(member) = draft.members.iter().filter_map(of).find(is_contest) {
-                let name = &member.name;
-                let problem = format!("layout \"contest\" of registry \"{name}\" cannot store it");
-                problems.add(place, problem, "remove it, or use layout = \"dubbo\"");
-            }
-        }
-        (Some(RegistryKind::File), _) if registers => {
-            let problem = format!(
-                "registry \"{name}\" is a file; services cannot be registered \
-                in a file"
-            );
-            let remedy = "export into a registry of kind \"etcd\", \"zookeeper\" or \"nacos\"; for \
-                          a file, write the endpoint into it by hand";
-            problems.add(&export.registry_place, problem, remedy);
-        }
-        (Some(RegistryKind::Static), _) if registers => {
-            let problem =
-                format!("registry \"{name}\" is a list; services cannot be registered in it");
-            let remedy = "export into a registry of kind \"etcd\", \"zookeeper\" or \"nacos\"";
-            problems.add(&export.registry_place, problem, remedy);
-        }
-        (Some(RegistryKind::Kubernetes), _) if registers => {
-            let problem = format!("registry \"{name}\" is Kubernetes, which registers pods itself");
-            let remedy = "export into a registry of kind \"memory\", and name the agent's port \
-                          \"link\" in the Service";
-            problems.add(&export.registry_place, problem, remedy);
-        }
-        (Some(RegistryKind::EtcdContest), Some(place)) => {
-            let problem = format!("layout \"contest\" of registry \"{name}\" cannot store it");
-            problems.add(place, problem, "remove it, or use layout = \"dubbo\"");
-        }
-        _ => {}
+    if registers && let Some((problem, remedy)) = refusal(draft, registries) {
+        problems.add(&export.registry_place, problem, remedy);
+        return;
     }
+    let Some(place) = &export.qualifier_place else {
+        return;
+    };
+    if let Some(contest) = contest_layout(draft, registries) {
+        let problem =
+            format!("layout \"contest\" of registry \"{}\" cannot store it", contest.name);
+        problems.add(place, problem, "remove it, or use layout = \"dubbo\"");
+    }
+}
+
+/// Why a registry takes no registrations, and what to do about it, if it takes none.
+fn refusal(draft: &RegistryDraft, registries: &[RegistryDraft]) -> Option<(String, String)> {
+    let name = &draft.name;
+    match draft.kind?.registrations() {
+        Registrations::Shared | Registrations::OwnProcess => None,
+        Registrations::Refused { problem, remedy } => {
+            Some((format!("registry \"{name}\" {problem}"), remedy()))
+        }
+        Registrations::OfMembers => {
+            let mut members = draft.members.iter().filter_map(|index| registries.get(*index));
+            let refuses_all = members.all(|it| refusal(it, registries).is_some());
+            let shared = kinds_where(|it| matches!(it, Registrations::Shared));
+            refuses_all.then(|| {
+                let problem = format!("no registry that \"{name}\" is made of takes registrations");
+                (problem, format!("add one of kind {shared}"))
+            })
+        }
+    }
+}
+
+/// The registry with the contest's layout among a registry and its members.
+fn contest_layout<'r>(
+    draft: &'r RegistryDraft,
+    registries: &'r [RegistryDraft],
+) -> Option<&'r RegistryDraft> {
+    let members = draft.members.iter().filter_map(|index| registries.get(*index));
+    once(draft).chain(members).find(|it| it.kind == Some(RegistryKind::EtcdContest))
 }
 
 /// The contest's layout lists agents only, and Dubbo's consumers do not read it.
@@ -266,27 +260,18 @@ fn dubbo_and_contest(places: &Places, registries: &[RegistryDraft], problems: &P
         return;
     };
     let used = places.exports.iter().filter_map(|export| export.registry);
-    let mut used = used.flat_map(|index| with_members(index, registries));
-    if let Some(draft) = used.find(|draft| draft.kind == Some(RegistryKind::EtcdContest)) {
+    let mut used = used.filter_map(|index| registries.get(index));
+    if let Some(draft) = used.find_map(|draft| contest_layout(draft, registries)) {
         let problem = format!("layout \"contest\" of registry \"{}\" cannot store it", draft.name);
         problems.add(place, problem, "remove [dubbo], or use layout = \"dubbo\"");
     }
 }
 
-/// A registry, and those that it is made of.
-fn with_members(
-    index: usize,
-    registries: &[RegistryDraft],
-) -> impl Iterator<Item = &RegistryDraft> {
-    let draft = registries.get(index);
-    let members = draft.into_iter().flat_map(|draft| &draft.members);
-    draft.into_iter().chain(members.filter_map(|index| registries.get(*index)))
-}
-
 /// What is in memory is seen by this process alone, so it has to write and read it.
 fn memory_registries(places: &Places, registries: &[RegistryDraft], problems: &Problems<'_>) {
+    let is_own = |kind: RegistryKind| matches!(kind.registrations(), Registrations::OwnProcess);
     for (index, draft) in registries.iter().enumerate() {
-        if draft.kind != Some(RegistryKind::Memory) {
+        if !draft.kind.is_some_and(is_own) {
             continue;
         }
         let uses = |used: Option<usize>| {
@@ -302,15 +287,21 @@ fn memory_registries(places: &Places, registries: &[RegistryDraft], problems: &P
                 &draft.place,
                 "no ingress of this process uses this registry in memory, so no agent finds what \
                  is exported here",
-                "use kind = \"etcd\", \"zookeeper\" or \"nacos\", unless callers know this agent's \
-                 address",
+                format!(
+                    "use kind = {}, unless callers know this agent's address",
+                    kinds_where(|it| matches!(it, Registrations::Shared))
+                ),
             ),
             (false, true) => problems.add(
                 &draft.place,
                 "no export of this process uses this registry in memory, so nothing is ever found \
                  here",
-                "use kind = \"etcd\", \"zookeeper\", \"nacos\" or \"kubernetes\", or list \
-                 endpoints in kind = \"static\" or \"file\"",
+                format!(
+                    "use kind = {}",
+                    kinds_where(|it| {
+                        matches!(it, Registrations::Shared | Registrations::Refused { .. })
+                    })
+                ),
             ),
             _ => {}
         }

@@ -18,24 +18,11 @@ use super::error::{KeyPlace, Problems};
 use super::section::Section;
 use super::tls::{TLS_KEYS, registry_tls, tls_files, warn_if_open};
 
+mod kinds;
 mod kubernetes;
 mod nacos;
 mod several;
 mod zookeeper;
-
-/// What kind a registry is of, as far as other sections have to know.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum RegistryKind {
-    Memory,
-    File,
-    Static,
-    EtcdDubbo,
-    EtcdContest,
-    Kubernetes,
-    ZooKeeper,
-    Nacos,
-    Several,
-}
 
 /// A registry as far as it could be read.
 pub(super) struct RegistryDraft {
@@ -52,44 +39,7 @@ pub(super) struct RegistryDraft {
     pub(super) entry: Option<RegistryEntry>,
 }
 
-/// The kinds of registries, with the keys that not all of them have.
-const KINDS: [(&str, RegistryKind, &[&str]); 8] = [
-    ("memory", RegistryKind::Memory, &[]),
-    ("file", RegistryKind::File, &FILE_KEYS),
-    ("static", RegistryKind::Static, &STATIC_KEYS),
-    ("etcd", RegistryKind::EtcdDubbo, &ETCD_KEYS),
-    ("zookeeper", RegistryKind::ZooKeeper, &zookeeper::KEYS),
-    ("nacos", RegistryKind::Nacos, &nacos::KEYS),
-    ("kubernetes", RegistryKind::Kubernetes, &kubernetes::KEYS),
-    ("several", RegistryKind::Several, &several::KEYS),
-];
-
-const FILE_KEYS: [&str; 1] = ["path"];
-
-const STATIC_KEYS: [&str; 1] = ["service"];
-
-const ETCD_KEYS: [&str; 20] = [
-    "snapshot",
-    "endpoints",
-    "layout",
-    "root",
-    "user",
-    "password",
-    "password_file",
-    "ca_file",
-    "cert_file",
-    "key_file",
-    "server_name",
-    "lease_ttl_s",
-    "connect_timeout_ms",
-    "request_timeout_ms",
-    "grace_ms",
-    "metadata_root",
-    "instances_root",
-    "provided_by",
-    "register_mode",
-    "metadata_type",
-];
+pub(super) use self::kinds::{KINDS, Registrations, RegistryKind, kinds_where};
 
 /// As Dubbo's `register-mode`.
 pub(super) const REGISTER_MODES: [(&str, RegisterMode); 3] = [

@@ -194,8 +194,8 @@ impl Exports {
                 n_workers: self.workers.len(),
                 leave: leave.subscribe(),
                 after: self.leaving.get(&service).cloned(),
-                leaves_after: (protocol == Protocol::Link).then(|| dubbo_ends.clone()),
-                _stays: dubbo_stays.take_if(|_| protocol == Protocol::Dubbo),
+                leaves_after: protocol.is_of_agents().then(|| dubbo_ends.clone()),
+                _stays: dubbo_stays.take_if(|_| !protocol.is_of_agents()),
                 readiness: self.readiness.clone(),
             };
             if blocks {
@@ -221,7 +221,7 @@ impl Exports {
         self.farewells.spawn(async move {
             while keepers.join_next().await.is_some() {}
             withdrawn.send_replace(true);
-            for protocol in [Protocol::Link, Protocol::Dubbo] {
+            for protocol in Protocol::ALL {
                 readiness.clear(&part(&service, protocol));
             }
             tokio::time::sleep(FAREWELL).await;
@@ -372,7 +372,7 @@ impl Keeper {
             AppConfig::Http(app) => app.methods.names(),
             AppConfig::Dubbo { .. } => Vec::new(),
         };
-        if self.protocol == Protocol::Dubbo {
+        if !self.protocol.is_of_agents() {
             let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             let preferred = endpoint.serializations.first().copied();
             endpoint.params =

@@ -218,7 +218,7 @@ fn push(
     let both = [(Protocol::Dubbo, ports.dubbo), (Protocol::Link, ports.link)];
     for (protocol, port) in both {
         let Some(port) = port else { continue };
-        let stands_for = app.clone().filter(|_| protocol == Protocol::Link);
+        let stands_for = app.clone().filter(|_| protocol.is_of_agents());
         let endpoint = Endpoint::of_params(protocol, &host, port, params.clone());
         let url = endpoint.key().to_string();
         let (version, group) = (service.version.clone(), service.group.clone());

@@ -9,14 +9,11 @@ use dubbo_proto::url::{decode_key, encode_key};
 
 use crate::address;
 use crate::directory::Directory;
-use crate::endpoint::{Protocol, Registration};
+use crate::endpoint::{AGENTS, PROVIDERS, Registration};
 use crate::error::RegistryError;
 use crate::listing::Leftover;
 
 use super::{BadEntry, Placed, Read, Value};
-
-const PROVIDERS: &str = "providers";
-const AGENTS: &str = "agents";
 
 /// The protocol of the URL by which Dubbo says that there is no provider.
 const EMPTY: &str = "empty";
@@ -61,16 +58,12 @@ pub(super) fn read(name: &str) -> Read {
 
 pub(super) fn place(root: &str, registration: &Registration) -> Result<Placed, RegistryError> {
     let endpoint = &registration.endpoint;
-    let category = match endpoint.protocol {
-        Protocol::Link => AGENTS,
-        Protocol::Dubbo => PROVIDERS,
-    };
     let url = address::url(registration);
     let text = url.to_string();
     if text.parse() != Ok(url) {
         return Err(RegistryError::BadParameter { address: endpoint.key().to_string() });
     }
-    let folder = folder(root, &registration.service.interface, category);
+    let folder = folder(root, &registration.service.interface, endpoint.protocol.category());
     let path = format!("{folder}/{}", encode_key(&text));
     Ok(Placed { path, value: Value::SessionId })
 }

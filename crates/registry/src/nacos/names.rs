@@ -7,9 +7,7 @@
 use dubbo_proto::ServiceKey;
 
 use crate::directory::Directory;
-
-pub(super) const PROVIDERS: &str = "providers";
-pub(super) const AGENTS: &str = "agents";
+use crate::endpoint::{AGENTS, PROVIDERS};
 
 /// The parts of a service's name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

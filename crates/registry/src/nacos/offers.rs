@@ -9,13 +9,13 @@ use nacos_proto::{BadHost, Host, Instance, MAX_METADATA_LEN, ServiceInfo, Servic
 use parameters::Parameters;
 
 use crate::address;
-use crate::endpoint::{DEFAULT_WEIGHT, NotUsed, Registration, Unused};
+use crate::endpoint::{DEFAULT_WEIGHT, NotUsed, PROVIDERS, Registration, Unused};
 use crate::error::RegistryError;
 use crate::layout::{BadEntry, Entry, Placed, Value};
 use crate::listing::Leftover;
 use crate::store::{EntryKey, Item};
 
-use super::names::{self, AGENTS, PROVIDERS};
+use super::names;
 
 /// The protocol of an instance that says none.
 const DUBBO: &str = "dubbo";
@@ -212,10 +212,7 @@ pub(super) fn place(
     cluster: &str,
 ) -> Result<Placed, RegistryError> {
     let url = address::url(registration);
-    let category = match registration.endpoint.protocol {
-        crate::endpoint::Protocol::Link => AGENTS,
-        crate::endpoint::Protocol::Dubbo => PROVIDERS,
-    };
+    let category = registration.endpoint.protocol.category();
     let service: &ServiceKey = &registration.service;
     let mut instance = Instance::new(&url.host, url.port);
     instance.cluster_name = Some(cluster.to_owned());

@@ -12,10 +12,11 @@ use nacos_proto::{Ask, ConfigKey, ServiceInfo, ServiceName};
 use tokio::time::timeout;
 
 use crate::definitions::{Allowance, Away, DefinitionOrigin, Document, Unread};
+use crate::endpoint::PROVIDERS;
 
 use super::connection::{Live, NacosError, SharedConnection};
 use super::index::list_names;
-use super::names::{self, PROVIDERS};
+use super::names;
 use super::rule::{self, MAPPING};
 
 /// The most documents of one interface: its variants, and the applications that offer them.

@@ -37,17 +37,7 @@ pub(super) fn registry(entry: &RegistryEntry) -> Value {
         RegistryConfig::Nacos(nacos) => nacos_shown(nacos),
         RegistryConfig::Several(several) => several_shown(several),
     };
-    let applications = match config {
-        RegistryConfig::Etcd(etcd) => Some(&etcd.applications),
-        RegistryConfig::ZooKeeper(zookeeper) => Some(&zookeeper.applications),
-        RegistryConfig::Nacos(nacos) => Some(&nacos.applications),
-        RegistryConfig::Memory(_)
-        | RegistryConfig::File { .. }
-        | RegistryConfig::Static(_)
-        | RegistryConfig::Kubernetes(_)
-        | RegistryConfig::Several(_) => None,
-    };
-    if let Some(applications) = applications {
+    if let Some(applications) = config.applications() {
         let ApplicationConfig { instances_root, metadata_root: _, provided_by, register, metadata } =
             applications;
         let storage = METADATA_TYPES.iter().find(|(_, storage)| storage == metadata);
@@ -62,7 +52,7 @@ pub(super) fn registry(entry: &RegistryEntry) -> Value {
     shown["kind"] = entry.kind().into();
     let folder = definitions.folder.as_ref();
     shown["definitions"] = folder.map(|path| path.display().to_string()).into();
-    if applications.is_some() {
+    if config.applications().is_some() {
         shown["metadata_root"] = definitions.report_root.clone().into();
     }
     shown["ask_providers"] = definitions.ask_providers.into();
