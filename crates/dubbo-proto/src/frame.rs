@@ -10,6 +10,16 @@ use bytes::{Bytes, BytesMut};
 
 use crate::{FrameError, Serialization};
 
+/// The protocol version that requests announce. Providers from 2.6.3 on may then send attachments
+/// with their replies.
+pub const PROTOCOL_VERSION: &str = "2.0.2";
+
+/// The longest body that Dubbo sends or takes unless `payload` says otherwise.
+pub const DEFAULT_PAYLOAD_LIMIT: usize = 8 << 20;
+
+/// The longest body that a frame can have for Java, which reads its length as an `int`.
+pub const MAX_PAYLOAD_LIMIT: usize = i32::MAX as usize;
+
 /// The length of a header.
 pub const HEADER_LEN: usize = 16;
 

@@ -57,6 +57,7 @@ pub use client::{
 pub use credentials::{is_secret_parameter, without_credentials};
 pub use definition::ServiceDefinition;
 pub use error::{FrameError, ProtoError};
+pub use frame::{DEFAULT_PAYLOAD_LIMIT, MAX_PAYLOAD_LIMIT, PROTOCOL_VERSION};
 pub use pending_calls::RequestId;
 pub use reply::{
     Outcome, Reply, ReplyKind, ReplyTo, encode_error, encode_reply, error_text, is_broken_reply,
@@ -73,16 +74,6 @@ pub use values::{
     Argument, ArgumentError, Arguments, GenericHead, JsonTexts, ObjectWriter, ReadOptions,
     ThrownTexts, ValueCodec, ValueError, text_of,
 };
-
-/// The protocol version that requests announce. Providers from 2.6.3 on may then send attachments
-/// with their replies.
-pub const PROTOCOL_VERSION: &str = "2.0.2";
-
-/// The longest body that Dubbo sends or takes unless `payload` says otherwise.
-pub const DEFAULT_PAYLOAD_LIMIT: usize = 8 << 20;
-
-/// The longest body that a frame can have for Java, which reads its length as an `int`.
-pub const MAX_PAYLOAD_LIMIT: usize = i32::MAX as usize;
 
 /// The one clock that this crate's tests read: an instant to count from.
 #[cfg(test)]

@@ -22,6 +22,7 @@ mod describe;
 #[cfg(target_os = "linux")]
 mod doctor;
 mod duration;
+mod exit;
 mod explain;
 mod from_one;
 mod list;
@@ -47,33 +48,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
-
-/// How a command ended, for the shell.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Exit {
-    /// All went well.
-    Ok,
-    /// What was asked for is right, but could not be done.
-    Failure,
-    /// The arguments or the configuration are wrong. clap exits with the same status.
-    Usage,
-    /// A call was refused before it began.
-    Refused,
-    /// A call was not answered in time.
-    Timeout,
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Ok => 0,
-            Exit::Failure => 1,
-            Exit::Usage => 2,
-            Exit::Refused => 3,
-            Exit::Timeout => 4,
-        })
-    }
-}
+use crate::exit::Exit;
 
 fn main() -> ExitCode {
     match Cli::try_parse() {

@@ -17,6 +17,7 @@
 mod answer;
 mod ask;
 mod auth;
+mod digest;
 #[cfg(feature = "fuzzing")]
 pub mod exercise;
 mod heard;
@@ -27,6 +28,7 @@ mod payload;
 pub use answer::{Answer, ConfigAnswer, Handshake, Refusal, ServiceNames};
 pub use ask::{Ask, Listened, Module};
 pub use auth::{Credentials, Resource, Secret};
+pub use digest::md5;
 pub use heard::{Heard, HeardKind};
 pub use instance::{
     BadHost, Host, Instance, MAX_HOSTS, MAX_METADATA, MAX_METADATA_LEN, MAX_NAMES, ServiceInfo,
@@ -42,10 +44,3 @@ pub const STREAM_PATH: &str = "/BiRequestStream/requestBiStream";
 
 /// How far the port of gRPC is above that of HTTP.
 pub const GRPC_PORT_OFFSET: u16 = 1000;
-
-/// The MD5 of a document, as Nacos compares it: in hexadecimal digits.
-#[must_use]
-pub fn md5(text: &str) -> String {
-    use md5::{Digest, Md5};
-    Md5::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
-}

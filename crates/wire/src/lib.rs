@@ -62,10 +62,3 @@ pub use slow_reader::{MIN_TAKEN_LEN, Taking, Watched};
 pub use socket::{ListenOptions, SocketOptions};
 pub use tcp_info::TcpInfo;
 pub use worker_loads::{Assigned, Loads};
-
-/// How many of `n_waiting` things that cost time are done in one turn of an event loop: a few, and
-/// of a long queue more, so that it shrinks quickly, too.
-#[must_use]
-pub fn per_turn(n_waiting: usize) -> usize {
-    n_waiting.min(4 + n_waiting / 128)
-}

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::Ended;
-use crate::per_turn;
 
 /// Where the connections of one event loop go when they end. A clone is another handle to the
 /// same.
@@ -51,6 +50,12 @@ impl Departures {
     fn lock(&self) -> MutexGuard<'_, VecDeque<Ended>> {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How many of `n_waiting` connections are closed in one turn of the event loop: a few, and of
+/// a long queue more, so that it shrinks quickly, too.
+fn per_turn(n_waiting: usize) -> usize {
+    n_waiting.min(4 + n_waiting / 128)
 }
 
 #[cfg(test)]
