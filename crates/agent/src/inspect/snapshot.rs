@@ -52,7 +52,7 @@ pub struct Page<T> {
 }
 
 /// A connection, of either direction.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct ConnectionSnapshot {
     /// Its number in this process, as in the log.
     pub id: u64,
@@ -157,7 +157,7 @@ impl Snapshot for ConnectionSnapshot {
 }
 
 /// A service that is called.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct ServiceSnapshot {
     /// Its key, `GROUP/INTERFACE:VERSION`.
     pub service: String,
@@ -197,7 +197,7 @@ pub struct ServiceSnapshot {
 }
 
 /// How calls to a service are made: the `[[cluster]]` that is in force.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct PolicySnapshot {
     /// How an endpoint is chosen.
     pub balance: String,
@@ -250,7 +250,7 @@ impl Snapshot for ServiceSnapshot {
 }
 
 /// An endpoint of a service.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct EndpointSnapshot {
     /// The service.
     pub service: String,
@@ -402,7 +402,7 @@ impl CallsSnapshot {
 }
 
 /// An app behind our exports, and the gate before it.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct AppSnapshot {
     /// Where it is.
     pub app: String,

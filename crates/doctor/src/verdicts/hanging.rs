@@ -73,8 +73,6 @@ mod tests {
                 capacity: 200,
                 source: "configured".to_owned(),
                 in_flight: 4,
-                waiting: 0,
-                shed: 0,
                 ok,
                 failed: [
                     ("exception", refused),
@@ -84,6 +82,7 @@ mod tests {
                 ]
                 .map(|(name, n)| (name.to_owned(), n))
                 .into(),
+                ..AppSnapshot::default()
             };
             AgentLook { apps: vec![app], ..AgentLook::default() }
         };

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use agent::inspect::snapshot::{
-    CallsSnapshot, ConnectionSnapshot, EndpointSnapshot, PolicySnapshot, ServiceSnapshot,
-    TcpSnapshot,
+    CallsSnapshot, ConnectionSnapshot, EndpointSnapshot, ServiceSnapshot, TcpSnapshot,
 };
 
 use super::Finding;
@@ -27,36 +26,17 @@ pub(super) fn endpoint(ok: u64, each_ms: f64, failed: &[(&str, u64)]) -> Endpoin
     EndpointSnapshot {
         service: "com.acme.Orders".to_owned(),
         registry: "r".to_owned(),
-        listed_by: None,
         address: "10.0.0.7:20880".to_owned(),
         protocol: "dubbo".to_owned(),
-        application: None,
-        release: None,
         standing: [("ready".to_owned(), 2)].into(),
-        why: Vec::new(),
-        held: false,
         weight: 100,
-        capacity: None,
-        capacity_source: None,
         calls,
+        ..EndpointSnapshot::default()
     }
 }
 
 /// A service with one endpoint, of which so many calls have failed before it was chosen.
 pub(super) fn service(failed_without_endpoint: BTreeMap<String, u64>) -> ServiceSnapshot {
-    let policy = PolicySnapshot {
-        balance: "least-in-flight".to_owned(),
-        timeout_ms: None,
-        max_timeout_ms: 60_000,
-        connect_timeout_ms: 1_000,
-        serialization: "hessian2".to_owned(),
-        max_attempts: 3,
-        max_in_flight: 1_000,
-        endpoint_capacity: None,
-        max_reply_bytes: 8_388_608,
-        hold_ms: 0,
-        hold_percent: 0,
-    };
     ServiceSnapshot {
         service: "com.acme.Orders".to_owned(),
         registry: "r".to_owned(),
@@ -64,14 +44,9 @@ pub(super) fn service(failed_without_endpoint: BTreeMap<String, u64>) -> Service
         workers: 1,
         endpoints: 1,
         ready: 1,
-        weightless: 0,
-        held: 0,
-        unused: Vec::new(),
-        waiting: 0,
         in_flight: 2,
         failed_without_endpoint,
-        calls: None,
-        policy,
+        ..ServiceSnapshot::default()
     }
 }
 
@@ -82,15 +57,12 @@ fn connection(rtt_us: u32) -> ConnectionSnapshot {
         direction: "upstream".to_owned(),
         protocol: "dubbo".to_owned(),
         peer: "10.0.0.7:20880".to_owned(),
-        peer_name: None,
         age_ms: 1,
         doing: "serving".to_owned(),
         in_flight: 3,
-        held_bytes: 0,
-        bytes_read: 0,
-        bytes_written: 0,
         in_message_ms: Some(0),
         tcp: Some(TcpSnapshot { rtt_us: Some(rtt_us), ..TcpSnapshot::default() }),
+        ..ConnectionSnapshot::default()
     }
 }
 

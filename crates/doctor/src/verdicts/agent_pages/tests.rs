@@ -12,8 +12,7 @@ fn app(in_flight: u64, shed: u64) -> AppSnapshot {
         in_flight,
         waiting: 17,
         shed,
-        ok: 0,
-        failed: BTreeMap::new(),
+        ..AppSnapshot::default()
     }
 }
 

@@ -122,9 +122,7 @@ fn app(service: &str, in_flight: u64, waiting: u64) -> AppSnapshot {
         source: "configured".to_owned(),
         in_flight,
         waiting,
-        shed: 0,
-        ok: 0,
-        failed: BTreeMap::new(),
+        ..AppSnapshot::default()
     }
 }
 
@@ -140,18 +138,14 @@ fn calls_that_stand_in_line_are_named_whatever_the_means_say() {
     let endpoint = EndpointSnapshot {
         service: "com.acme.Orders".to_owned(),
         registry: "r".to_owned(),
-        listed_by: None,
         address: "10.0.0.7:20880".to_owned(),
         protocol: "dubbo".to_owned(),
-        application: None,
-        release: None,
         standing: [("ready".to_owned(), 1)].into(),
-        why: Vec::new(),
-        held: false,
         weight: 100,
         capacity: Some(2),
         capacity_source: Some("configured".to_owned()),
         calls,
+        ..EndpointSnapshot::default()
     };
     let well = |_| [("wait", 0.1), ("network", 0.4), ("app", 2.0), ("decode", 0.1)];
     let looks_with = |waiting: fn(usize) -> usize| {
