@@ -347,8 +347,8 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
     }
 
     /// The statistics of one endpoint, unless it has gone.
-    #[must_use]
-    pub fn stats_of(&self, slot: Slot) -> Option<EndpointStats<'_, K>> {
+    #[cfg(test)]
+    fn stats_of(&self, slot: Slot) -> Option<EndpointStats<'_, K>> {
         self.entry(slot).map(|entry| entry.stats(slot))
     }
 

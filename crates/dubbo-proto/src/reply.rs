@@ -184,12 +184,6 @@ impl<'a> Outcome<'a> {
         self.has_attachments
     }
 
-    /// Where in the body the value begins.
-    #[must_use]
-    pub const fn value_offset(&self) -> usize {
-        self.value_start
-    }
-
     /// The value and, where there are any, the attachments behind it. A decoder that reads one
     /// value from it needs to know no more, and this costs nothing.
     #[must_use]

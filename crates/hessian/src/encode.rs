@@ -206,26 +206,6 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Begins a list of unknown length; the elements follow, then [`Encoder::list_end`].
-    /// Returns the list's reference number. hessian-lite writes this form for iterators only, and
-    /// its collections (up to 4.0.4 at least) fail to read it: [`Encoder::list_open`] is the
-    /// way to send Java a list.
-    pub fn list_begin_variable(&mut self, ty: Option<&str>) -> u32 {
-        match ty {
-            None => self.out.push(tag::LIST_VARIABLE_UNTYPED),
-            Some(ty) => {
-                self.out.push(tag::LIST_VARIABLE);
-                self.type_name(ty);
-            }
-        }
-        self.next_ref()
-    }
-
-    /// Ends a list of unknown length.
-    pub fn list_end(&mut self) {
-        self.out.push(tag::END);
-    }
-
     /// Begins a map; keys and values follow in turn, then [`Encoder::map_end`]. Without a type it
     /// is a `java.util.HashMap`. Returns the map's reference number.
     pub fn map_begin(&mut self, ty: Option<&str>) -> u32 {

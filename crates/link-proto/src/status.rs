@@ -50,11 +50,6 @@ impl Status {
     /// The server itself failed.
     pub const SERVER_ERROR: Self = Self(64);
 
-    /// Whether the payload is the app's, rather than a text of the link.
-    pub fn is_app_answer(self) -> bool {
-        self.0 < 16
-    }
-
     /// Whether the call certainly was not begun, so that even a call that must not be done twice
     /// may be sent again elsewhere.
     pub fn is_not_begun(self) -> bool {
@@ -174,6 +169,5 @@ mod tests {
             assert!(!status.is_not_begun(), "{status}");
         }
         assert!(Status::REFUSED.is_not_begun());
-        assert!(Status::DUBBO_STATUS.is_app_answer() && !Status::BAD_REQUEST.is_app_answer());
     }
 }

@@ -129,8 +129,8 @@ impl Serving {
     }
 
     /// Transfers that are open.
-    #[must_use]
-    pub fn n_transfers(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn n_transfers(&self) -> usize {
         self.sessions.n_open()
     }
 

@@ -98,6 +98,7 @@ impl Sessions {
     }
 
     /// How many transfers are open.
+    #[cfg(test)]
     pub(crate) fn n_open(&self) -> usize {
         self.table().open.len()
     }

@@ -52,9 +52,8 @@ impl Wait {
     }
 
     /// Whether something is waited for.
-    #[inline]
-    #[must_use]
-    pub fn is_going_on(&self) -> bool {
+    #[cfg(test)]
+    pub(super) fn is_going_on(&self) -> bool {
         self.since.is_some()
     }
 
