@@ -110,7 +110,7 @@ impl EtcdRegistry {
             })),
         };
         let mappings = applications.as_ref().map(|it| it.paths.mappings());
-        let index = EtcdIndex::new(paths.clone(), mappings, connection.clone());
+        let index = index::index(paths.clone(), mappings, connection.clone());
         let runtime = runtime.clone();
         Ok(Self { paths, settings, connection, registrar, index, applications, runtime, connector })
     }

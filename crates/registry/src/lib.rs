@@ -20,8 +20,8 @@
 //! Begin to read at `registry.rs`. `store.rs` has what a store has to do, `stores.rs` the list of
 //! stores; `layout.rs` what is written in them; `entry_list.rs` the lists that subscriptions
 //! share; `kept.rs` and `registrar.rs` what is common to all when a store goes away;
-//! `application.rs` discovery at application level; `lent.rs` and `on_demand.rs` what stores with
-//! a connection have in common. [`listing`] has the rules by which endpoints match and replace
+//! `application.rs` discovery at application level; `lent.rs` and `index.rs` what stores with a
+//! connection have in common. [`listing`] has the rules by which endpoints match and replace
 //! each other.
 
 mod address;
@@ -38,6 +38,7 @@ pub mod etcd;
 pub mod file;
 mod fixed;
 mod follow;
+mod index;
 mod kept;
 pub mod kubernetes;
 mod layout;

@@ -44,7 +44,7 @@ use crate::store::{Applications, RuleWatch, Store, Wait, Watch, Withdraw};
 
 use applications::NacosApplications;
 use connection::SharedConnection;
-use index::NacosIndex;
+use index::{NacosIndex, NacosReader};
 use login::Login;
 use rule::{NacosRule, RULES};
 use session::NacosSession;
@@ -94,7 +94,10 @@ impl NacosRegistry {
             documents: documents.clone(),
             registrar: registrar.clone(),
         });
-        let index = NacosIndex::new(&settings.group, naming.clone(), documents.clone());
+        let index = NacosIndex::new(
+            NacosReader { group: settings.group.clone(), documents: documents.clone() },
+            naming.clone(),
+        );
         let runtime = runtime.clone();
         Ok(Self { settings, naming, documents, registrar, index, applications, runtime })
     }

@@ -6,11 +6,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use wire::Backoff;
 
 use crate::directory::Presence;
-use crate::follow::new_backoff;
-use crate::lent::{Lent, Lost};
 
 /// Without a question for so long, nothing is read or watched any more.
 const IDLE: Duration = Duration::from_secs(60);
@@ -94,52 +91,7 @@ impl LastAsked {
         }
     }
 
-    fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.idle_at() <= Instant::now()
     }
-}
-
-/// What such a task does.
-pub(crate) trait Reader<L>: Send + Sync {
-    type Error: std::fmt::Display + Send;
-
-    /// Reads everything, and follows the changes until nobody asks any more. Resets the back-off
-    /// once it has read all.
-    fn read_and_watch(
-        &self,
-        live: &Arc<L>,
-        backoff: &mut Backoff,
-    ) -> impl Future<Output = Result<(), Self::Error>> + Send;
-
-    /// The store is away, or refuses.
-    fn set_stale(&self);
-}
-
-/// Reads and watches until nobody asks any more.
-pub(crate) async fn run<L: Send + Sync>(
-    reader: impl Reader<L>,
-    lent: Lent<L>,
-    asked: Arc<LastAsked>,
-) {
-    let mut backoff = new_backoff();
-    while !asked.is_idle() {
-        let Some(live) = lent.live_within_timeout().await else {
-            reader.set_stale();
-            continue;
-        };
-        let read = async { Ok::<_, Lost>(reader.read_and_watch(&live, &mut backoff).await) };
-        match lent.while_live(&live, read).await {
-            Ok(Ok(())) => break,
-            Ok(Err(error)) => {
-                // Whoever waits for the list is told why there is none.
-                lent.report(&error.to_string());
-                tracing::debug!(%error, "cannot list the services, trying again");
-                reader.set_stale();
-            }
-            // The status has the reason.
-            Err(Lost) => reader.set_stale(),
-        }
-        tokio::time::sleep(backoff.next_wait()).await;
-    }
-    tracing::debug!("nobody asks for unknown services any more");
 }

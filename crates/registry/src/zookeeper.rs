@@ -53,7 +53,7 @@ use crate::store::{Applications, RuleWatch, Store, Wait, Watch, Withdraw};
 
 use applications::ZooKeeperApplications;
 use connection::SharedConnection;
-use index::ZooKeeperIndex;
+use index::{ZooKeeperIndex, ZooKeeperReader};
 use rule::ZooKeeperRule;
 use session::ZooKeeperSession;
 use settings::ZooKeeperSettings;
@@ -98,8 +98,9 @@ impl ZooKeeperRegistry {
             connection: connection.clone(),
             registrar: registrar.clone(),
         });
-        let index =
-            ZooKeeperIndex::new(paths.clone(), applications.paths.mappings(), connection.clone());
+        let mappings = applications.paths.mappings();
+        let reader = ZooKeeperReader { paths: paths.clone(), mappings };
+        let index = ZooKeeperIndex::new(reader, connection.clone());
         let runtime = runtime.clone();
         Ok(Self { paths, settings, connection, registrar, index, applications, runtime })
     }

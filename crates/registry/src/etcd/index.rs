@@ -1,22 +1,18 @@
-//! The services that etcd holds, read and watched as a whole while somebody asks for names that
-//! may be made up.
+//! The services that etcd holds, read and watched as a whole.
 //!
-//! A watch for each such name would cost etcd as much as callers like. This one costs a range of
-//! keys and one watch, whatever they ask for. It begins with the first question, and ends when
-//! there was none for a while.
+//! This costs a range of keys and one watch, whatever callers ask for.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
 use etcd_client::{EventType, GetOptions, WatchFilterType, WatchOptions};
-use tokio::runtime::Handle;
-use tokio::sync::watch;
 use wire::Backoff;
 
-use crate::definitions::Away;
 use crate::directory::{Directory, Presence};
+use crate::index::{IndexReader, IndexTask, ServiceIndex, ServiceList};
 use crate::layout::Paths;
-use crate::on_demand::{self, LastAsked, OnDemand, Progress};
+use crate::on_demand::Progress;
 
 use super::connection::{EtcdError, Live, SharedConnection};
 use super::stream::{MAX_MESSAGE_LEN, Range};
@@ -28,102 +24,62 @@ const PAGE_LEN: i64 = 4000;
 const MAX_KEYS: usize = 500_000;
 
 /// A handle on the task.
-#[derive(Debug)]
-pub(super) struct EtcdIndex {
+pub(super) type EtcdIndex = ServiceIndex<EtcdReader, Live>;
+
+/// The services of all keys.
+#[derive(Default)]
+pub(super) struct EtcdServices(Directory);
+
+impl ServiceList for EtcdServices {
+    type Answer = Infallible;
+
+    fn is_full(&self) -> bool {
+        self.0.is_full()
+    }
+
+    fn presence(&self, wanted: &ServiceKey, progress: Progress) -> Option<Presence> {
+        Some(if self.0.offers(wanted) { Presence::Offered } else { progress.denied() })
+    }
+
+    fn offers(answer: &Infallible, _: &ServiceKey) -> bool {
+        match *answer {}
+    }
+
+    fn interfaces(&self) -> Vec<String> {
+        self.0.interfaces()
+    }
+}
+
+/// Reads keys.
+#[derive(Clone)]
+pub(super) struct EtcdReader {
     paths: Paths,
-    /// The folder of mappings, if there are any.
+    /// What the keys of mappings begin with, if there are any.
     mappings: Option<String>,
     connection: SharedConnection,
-    state: watch::Sender<KnownServices>,
-    task: OnDemand,
 }
 
-#[derive(Debug, Default)]
-struct KnownServices {
-    progress: Progress,
-    directory: Directory,
-}
-
-impl EtcdIndex {
-    pub(super) fn new(
-        paths: Paths,
-        mappings: Option<String>,
-        connection: SharedConnection,
-    ) -> Self {
-        let (state, task) = Default::default();
-        Self { paths, mappings, connection, state, task }
-    }
-
-    /// What is known of a service now.
-    pub(super) fn presence(&self, wanted: &ServiceKey, runtime: &Handle) -> Presence {
-        self.keep_running(runtime);
-        let state = self.state.borrow();
-        match state.progress {
-            Progress::Reading => Presence::Asking,
-            _ if state.directory.is_full() => Presence::Unknown,
-            _ if state.directory.offers(wanted) => Presence::Offered,
-            Progress::Current => Presence::Absent,
-            Progress::Stale => Presence::Unknown,
-        }
-    }
-
-    /// Waits until [`presence`](Self::presence) need not say that it is asking.
-    pub(super) async fn settled(&self) {
-        let mut state = self.state.subscribe();
-        let _ends_with_the_registry =
-            state.wait_for(|state| state.progress != Progress::Reading).await;
-    }
-
-    /// The interfaces that etcd has.
-    pub(super) async fn interfaces(&self, runtime: &Handle) -> Result<Vec<String>, Away> {
-        self.keep_running(runtime);
-        self.settled().await;
-        let state = self.state.borrow();
-        match state.progress {
-            _ if state.directory.is_full() => Err(Away("it has too many services".to_owned())),
-            Progress::Current => Ok(state.directory.interfaces()),
-            Progress::Reading | Progress::Stale => Err(self.connection.lent.away()),
-        }
-    }
-
-    fn keep_running(&self, runtime: &Handle) {
-        self.task.keep_running(runtime, |asked| {
-            let _ = self.state.send_replace(KnownServices::default());
-            let reader = IndexReader {
-                paths: self.paths.clone(),
-                mappings: self.mappings.as_ref().map(|folder| format!("{folder}/")),
-                connection: self.connection.clone(),
-                state: self.state.clone(),
-                asked: Arc::clone(&asked),
-            };
-            on_demand::run(reader, self.connection.lent.clone(), asked)
-        });
-    }
-}
-
-struct IndexReader {
+/// The index of the services below `paths`, and of the `mappings` in that folder.
+pub(super) fn index(
     paths: Paths,
-    /// What the keys of mappings begin with.
     mappings: Option<String>,
     connection: SharedConnection,
-    state: watch::Sender<KnownServices>,
-    asked: Arc<LastAsked>,
+) -> EtcdIndex {
+    let (mappings, lent) = (mappings.map(|folder| format!("{folder}/")), connection.lent.clone());
+    ServiceIndex::new(EtcdReader { paths, mappings, connection }, lent)
 }
 
-impl on_demand::Reader<Live> for IndexReader {
+impl IndexReader<Live> for EtcdReader {
+    type List = EtcdServices;
     type Error = EtcdError;
-
-    fn set_stale(&self) {
-        let stale = Progress::Stale;
-        self.state.send_if_modified(|state| std::mem::replace(&mut state.progress, stale) != stale);
-    }
 
     async fn read_and_watch(
         &self,
         live: &Arc<Live>,
+        index: &IndexTask<EtcdServices>,
         backoff: &mut Backoff,
     ) -> Result<(), EtcdError> {
-        let revision = self.read(live).await?;
+        let revision = self.read(live, index).await?;
         backoff.reset();
         let options = WatchOptions::new().with_prefix().with_start_revision(revision + 1);
         let options = options.with_filters([WatchFilterType::NoDelete]).with_fragment();
@@ -133,19 +89,19 @@ impl on_demand::Reader<Live> for IndexReader {
         loop {
             let message = tokio::select! {
                 message = open.message() => message?,
-                () = self.asked.idle() => return Ok(()),
+                () = index.idle() => return Ok(()),
             };
             let puts = message.events().iter().filter(|it| it.event_type() == EventType::Put);
-            self.state.send_modify(|state| {
+            index.change(|EtcdServices(directory)| {
                 for kv in puts.filter_map(|event| event.kv()) {
-                    self.note(kv.key(), &mut state.directory);
+                    self.note(kv.key(), directory);
                 }
             });
         }
     }
 }
 
-impl IndexReader {
+impl EtcdReader {
     /// What all keys begin with.
     fn prefix(&self) -> String {
         format!("{}/", self.paths.root())
@@ -166,12 +122,12 @@ impl IndexReader {
     }
 
     /// Reads all keys at one revision, and returns it.
-    async fn read(&self, live: &Live) -> Result<i64, EtcdError> {
+    async fn read(&self, live: &Live, index: &IndexTask<EtcdServices>) -> Result<i64, EtcdError> {
         let (mut revision, mut directory) = (0, Directory::default());
         for prefix in [Some(&*self.prefix()), self.other_prefix()].into_iter().flatten() {
             revision = self.read_below(live, prefix, revision, &mut directory).await?;
         }
-        self.state.send_replace(KnownServices { progress: Progress::Current, directory });
+        index.take(EtcdServices(directory));
         Ok(revision)
     }
 
