@@ -45,8 +45,8 @@ mod doubts;
 mod format;
 
 pub use format::Doubt;
-pub(crate) use format::parse_endpoint;
 use format::{Content, doubts_of};
+pub(crate) use format::{FileService, FileText, parse_endpoint};
 
 /// The safety net below the file system's events: network file systems have none, and a link's
 /// target may lie in a folder that we do not watch.

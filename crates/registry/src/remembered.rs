@@ -13,14 +13,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dubbo_proto::{DubboUrl, ServiceKey};
-use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use wire::file::FileWork;
 
 use crate::endpoint::{DEFAULT_WEIGHT, Endpoint, Freshness, Snapshot};
-use crate::file::parse_text;
+use crate::file::{FileService, FileText, parse_text};
 use crate::patience::Patience;
 use crate::status::RegistryStatus;
 
@@ -212,26 +211,11 @@ async fn write_changes(path: PathBuf, lists: Arc<Mutex<Lists>>, changed: Arc<Not
     }
 }
 
-#[derive(Serialize)]
-struct FileText {
-    service: Vec<ServiceText>,
-}
-
-#[derive(Serialize)]
-struct ServiceText {
-    interface: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    version: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    group: String,
-    endpoints: Vec<String>,
-}
-
 fn text(lists: &Lists) -> String {
     let of_service = |(service, endpoints): (&ServiceKey, &Arc<[Endpoint]>)| {
         let ServiceKey { interface, version, group } = service.clone();
         let endpoints = endpoints.iter().map(url).collect();
-        ServiceText { interface, version, group, endpoints }
+        FileService { interface, version, group, endpoints }
     };
     let file = FileText { service: lists.iter().map(of_service).collect() };
     // Texts and lists of texts can always be written.

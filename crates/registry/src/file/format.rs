@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dubbo_proto::{DubboUrl, ProtoError, ServiceKey, without_credentials};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use wire::MAX_SOCKET_PATH_LEN;
 use wire::address::unix_path;
@@ -17,22 +17,24 @@ use crate::table::Row;
 /// Stands between the protocol and the path of a Unix socket.
 const UNIX: &str = "+unix:";
 
-#[derive(Deserialize)]
+/// A whole file. `T` is a text: with its place where a file is read.
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct FileText {
-    #[serde(default)]
-    service: Vec<ServiceText>,
+pub(crate) struct FileText<T> {
+    #[serde(default = "Vec::new")]
+    pub(crate) service: Vec<FileService<T>>,
 }
 
-#[derive(Deserialize)]
+/// A service in it.
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct ServiceText {
-    interface: Spanned<String>,
-    #[serde(default)]
-    version: String,
-    #[serde(default)]
-    group: String,
-    endpoints: Vec<Spanned<String>>,
+pub(crate) struct FileService<T> {
+    pub(crate) interface: T,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) version: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) group: String,
+    pub(crate) endpoints: Vec<T>,
 }
 
 /// Where in the text, and what is wrong there.
@@ -77,7 +79,7 @@ fn content(text: &str) -> Result<Content, Mistake> {
         let reason = "the file is empty: to list no service at all, write `service = []`";
         return Err(Mistake { offset: 0, reason: reason.into() });
     }
-    let file: FileText = toml::from_str(text).map_err(|error| {
+    let file: FileText<Spanned<String>> = toml::from_str(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
         Mistake { offset, reason: explain(text, offset, error.message().trim()) }
     })?;
