@@ -13,6 +13,7 @@
 
 mod document;
 mod folder;
+mod room;
 mod telnet;
 mod warnings;
 
@@ -20,7 +21,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -34,10 +35,13 @@ use wire::{Backoff, jitter};
 use crate::endpoint::Snapshot;
 use crate::list_counts::ListCounts;
 
+use room::MAX_TOTAL_LEN;
+use telnet::Told;
 use warnings::Warnings;
 
 pub(crate) use document::{Allowance, Document, Unread};
 pub(crate) use folder::DocumentFolder;
+pub(crate) use room::Room;
 
 /// How old a definition becomes before it is looked for again.
 const MAX_AGE: Duration = Duration::from_secs(60);
@@ -47,8 +51,6 @@ const MAX_AGE_OF_TOLD: Duration = Duration::from_secs(600);
 const FIRST_RETRY: Duration = Duration::from_secs(5);
 /// The least time between two looks, whoever asks for one.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
-/// All documents of a registry together. One has some ten KiB as a rule.
-const MAX_TOTAL_LEN: usize = 64 << 20;
 
 /// Where definitions are looked for.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -413,7 +415,7 @@ impl Seeker {
             return None;
         }
         match telnet::ask(&snapshot, &self.service.interface).await {
-            Ok((service, address, len)) => {
+            Ok(Told { service, address, len }) => {
                 self.refused = None;
                 self.definition(service, DefinitionOrigin::Provider(address), len)
             }
@@ -480,27 +482,6 @@ pub(crate) async fn own_documents(folder: &DocumentFolder, service: &ServiceKey)
         ServiceDefinition::parse(text).is_ok_and(|document| matches(&document, service))
     };
     documents.into_iter().filter_map(|document| document.text.ok()).filter(is_ours).collect()
-}
-
-/// A share of [`MAX_TOTAL_LEN`], given back when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Room {
-    total_len: Arc<AtomicUsize>,
-    len: usize,
-}
-
-impl Room {
-    pub(crate) fn take(total_len: &Arc<AtomicUsize>, len: usize) -> Option<Self> {
-        let add = |total: usize| total.checked_add(len).filter(|total| *total <= MAX_TOTAL_LEN);
-        total_len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
-        Some(Self { total_len: Arc::clone(total_len), len })
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.total_len.fetch_sub(self.len, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]

@@ -320,14 +320,7 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, C
     let one_way = args.one_way.then_some(ONE_WAY);
     let attachments: Vec<_> = args.all_attachments().chain(one_way).collect();
     let invocation = Invocation {
-        name: RouteName {
-            interface: &service.interface,
-            version: &service.version,
-            group: &service.group,
-            method: &args.method,
-            types: args.types.as_deref(),
-            generic: args.generic,
-        },
+        name: route_name(args, &service),
         args: list,
         timeout,
         timeout_key: "--timeout-ms",
@@ -366,6 +359,17 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, C
         let reason = is_away.then(|| status.borrow().last_error.clone()).flatten();
         CallFailure::Call(error, reason)
     })
+}
+
+fn route_name<'a>(args: &'a CallArgs, service: &'a ServiceKey) -> RouteName<'a> {
+    RouteName {
+        interface: &service.interface,
+        version: &service.version,
+        group: &service.group,
+        method: &args.method,
+        types: args.types.as_deref(),
+        generic: args.generic,
+    }
 }
 
 /// An error without what it says of an agent: there is none here.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use agent::inspect::snapshot::VersionSnapshot;
 use doctor::Finding;
 use doctor::processes::Owners;
 use doctor::sock_diag;
@@ -79,24 +80,15 @@ async fn watch_all(wanted: &Wanted) -> Result<WatchResult, String> {
     for pid in &pids {
         owners.add(*pid).map_err(|error| unseen_process(*pid, &error))?;
     }
-    let mut agent_pid = None;
-    if let Some(admin) = &wanted.admin {
-        let agent = admin_pages::version(admin).await?;
-        // Only an agent of this machine has sockets here. A local port may also be forwarded to
-        // another machine, where other processes have other numbers.
-        let is_here = is_local(admin) && owners.add(agent.pid).is_ok();
-        if is_here && listens(admin, agent.pid, &owners) {
-            pids.insert(agent.pid);
-            agent_pid = Some(agent.pid);
-        } else {
-            let note = format!(
-                "the sockets of {} (pid {}) cannot be seen from here; run this on its machine, as \
-                 its user or root",
-                agent.agent, agent.pid
-            );
-            seen.notes.push(note);
+    let agent_pid = match &wanted.admin {
+        Some(admin) => {
+            let agent = admin_pages::version(admin).await?;
+            let here = pid_here(admin, &agent, &mut owners);
+            here.map_err(|note| seen.notes.push(note)).ok()
         }
-    }
+        None => None,
+    };
+    pids.extend(agent_pid);
     seen.notes.extend(pids.iter().filter_map(|pid| other_namespace(*pid)));
     let mut watching = Watching::new(wanted, pids, owners);
     watching.set_agent(agent_pid);
@@ -143,6 +135,21 @@ async fn watch_all(wanted: &Wanted) -> Result<WatchResult, String> {
     watching.finish(&mut seen);
     seen.notes.extend(few(seen.n_looks));
     Ok(seen)
+}
+
+/// The process of an agent whose sockets are seen here; otherwise what to say of that.
+fn pid_here(admin: &str, agent: &VersionSnapshot, owners: &mut Owners) -> Result<u32, String> {
+    let VersionSnapshot { agent: name, pid, .. } = agent;
+    // Only an agent of this machine has sockets here. A local port may also be forwarded to
+    // another machine, where other processes have other numbers.
+    let is_here = is_local(admin) && owners.add(*pid).is_ok();
+    match is_here && listens(admin, *pid, owners) {
+        true => Ok(*pid),
+        false => Err(format!(
+            "the sockets of {name} (pid {pid}) cannot be seen from here; run this on its machine, \
+             as its user or root"
+        )),
+    }
 }
 
 /// Says so if what was seen shows little.

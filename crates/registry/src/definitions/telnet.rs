@@ -19,16 +19,22 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Nobody has told.
 pub(super) struct NotTold;
 
-/// The definition, who told it, and how long the answer was.
-pub(super) async fn ask(
-    snapshot: &Snapshot,
-    interface: &str,
-) -> Result<(ServiceDefinition, String, usize), NotTold> {
+/// What a provider has told.
+pub(super) struct Told {
+    pub(super) service: ServiceDefinition,
+    /// Who told it.
+    pub(super) address: String,
+    /// The length of the answer, in bytes.
+    pub(super) len: usize,
+}
+
+/// Asks one provider after the other.
+pub(super) async fn ask(snapshot: &Snapshot, interface: &str) -> Result<Told, NotTold> {
     for endpoint in snapshot.endpoints.iter().filter(|known| may_list(known)).take(MAX_ASKED) {
         let address = endpoint.address();
         let told = match timeout(PATIENCE, ask_one(endpoint, interface)).await {
             Ok(Ok(answer)) => match ServiceDefinition::from_telnet(interface, &answer) {
-                Ok(service) => return Ok((service, address, answer.len())),
+                Ok(service) => return Ok(Told { service, address, len: answer.len() }),
                 Err(error) => error.to_string(),
             },
             Ok(Err(error)) => error.to_string(),

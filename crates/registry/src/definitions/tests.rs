@@ -274,15 +274,3 @@ async fn providers_of_dubbo_2_are_asked() {
     assert_eq!(method_of(&lookup), "add(int, int)");
     assert_eq!(lookup.found().unwrap().origin, DefinitionOrigin::Provider(addr.to_string()));
 }
-
-#[test]
-fn all_definitions_together_are_bounded() {
-    let total = Arc::new(AtomicUsize::new(0));
-    let first = Room::take(&total, MAX_TOTAL_LEN - 10).unwrap();
-    assert!(Room::take(&total, 11).is_none());
-    let second = Room::take(&total, 10).unwrap();
-    drop(first);
-    assert!(Room::take(&total, 11).is_some());
-    drop(second);
-    assert_eq!(total.load(Ordering::Relaxed), 0);
-}

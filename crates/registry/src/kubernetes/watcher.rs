@@ -66,6 +66,15 @@ pub(super) struct Watcher {
 /// Nobody wants to know any more.
 struct Unwanted;
 
+/// All pages of a list.
+struct WholeList {
+    /// From where its changes are watched.
+    version: String,
+    objects: Vec<Object>,
+    /// How many more could not be read.
+    n_bad: usize,
+}
+
 impl Watcher {
     pub(super) fn new(
         kind: ObjectKind,
@@ -144,9 +153,9 @@ impl Watcher {
     async fn round(&mut self) -> Result<Result<(), ApiError>, Unwanted> {
         if self.version.is_none() {
             match self.list().await {
-                Ok((listed, objects, n_bad)) => {
+                Ok(WholeList { version, objects, n_bad }) => {
                     self.tell(News::Whole { objects, n_bad }).await?;
-                    self.version = Some(listed);
+                    self.version = Some(version);
                 }
                 Err(error) => return Ok(Err(error)),
             }
@@ -154,7 +163,7 @@ impl Watcher {
         self.watch().await
     }
 
-    async fn list(&self) -> Result<(String, Vec<Object>, usize), ApiError> {
+    async fn list(&self) -> Result<WholeList, ApiError> {
         let (mut objects, mut n_bad, mut rest) = (Vec::new(), 0, None::<String>);
         for _ in 0..MAX_PAGES {
             let mut params = vec![("limit", PAGE)];
@@ -167,7 +176,7 @@ impl Watcher {
             n_bad += page.n_bad;
             rest = page.rest;
             if rest.is_none() {
-                return Ok((page.version, objects, n_bad));
+                return Ok(WholeList { version: page.version, objects, n_bad });
             }
         }
         Err(ApiError::TooLong)
