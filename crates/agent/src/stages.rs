@@ -180,6 +180,17 @@ pub fn enter(clock: Option<&Rc<StageClock>>, stage: Stage) {
     }
 }
 
+/// Where the time of a service's calls went.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ServiceStages {
+    /// On which side of a call.
+    pub place: CallSide,
+    /// The service key.
+    pub service: String,
+    /// What the clocks of its calls have shown.
+    pub totals: StageTotals,
+}
+
 /// What the clocks of some calls have shown together.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct StageTotals {
@@ -216,11 +227,15 @@ impl StageTable {
 
     /// All of it, in the order of places and names.
     #[must_use]
-    pub fn all(&self) -> Vec<(CallSide, String, StageTotals)> {
+    pub fn all(&self) -> Vec<ServiceStages> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_place = |place: CallSide| {
             let of_place = all[place as usize].iter();
-            of_place.map(move |(name, totals)| (place, name.to_string(), *totals))
+            of_place.map(move |(name, totals)| ServiceStages {
+                place,
+                service: name.to_string(),
+                totals: *totals,
+            })
         };
         [CallSide::Ingress, CallSide::Export].into_iter().flat_map(of_place).collect()
     }
@@ -272,8 +287,9 @@ mod tests {
         drop(clock);
         assert_eq!(table.all(), []);
         drop(other);
-        let [(CallSide::Export, name, totals)] = &table.all()[..] else { panic!("{table:?}") };
-        assert_eq!((name.as_str(), totals.n_calls), ("a.B", 1));
+        let [timed] = &table.all()[..] else { panic!("{table:?}") };
+        assert_eq!((timed.place, &*timed.service), (CallSide::Export, "a.B"));
+        assert_eq!(timed.totals.n_calls, 1);
     }
 
     #[test]
@@ -291,10 +307,10 @@ mod tests {
         }
         let all = table.all();
         assert_eq!(all.len(), MAX_SERVICES);
-        assert_eq!(all.iter().map(|(.., totals)| totals.n_calls).sum::<u64>(), 2000);
+        assert_eq!(all.iter().map(|timed| timed.totals.n_calls).sum::<u64>(), 2000);
         // A known service counts however its call has ended.
         call("real.R1", false);
-        let known = table.all().into_iter().find(|(_, name, _)| name == "real.R1");
-        assert_eq!(known.map(|(.., totals)| totals.n_calls), Some(2));
+        let known = table.all().into_iter().find(|timed| timed.service == "real.R1");
+        assert_eq!(known.map(|timed| timed.totals.n_calls), Some(2));
     }
 }

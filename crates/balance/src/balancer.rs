@@ -23,6 +23,7 @@ use crate::outlier::{Change, Ejection, OutlierPolicy, Verdict};
 use crate::policy::Policy;
 use crate::ring::Affinity;
 use crate::score::Usual;
+use ejecting::Absence;
 use entry::{Entry, ReusableEntry};
 
 mod choice;
@@ -310,7 +311,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
             entry.progress_at = Some(now);
         }
         if verdict != Verdict::Answered || entry.outlier.is_touched(policy) {
-            let before = (entry.outlier.is_out(), entry.outlier.is_counted());
+            let before = Absence::of(&entry.outlier);
             let may_eject = self.n_counted < policy.max_ejected(self.live.len());
             let change = entry.outlier.ended(policy, now, verdict, began_out, may_eject, rng);
             if change != Change::None {

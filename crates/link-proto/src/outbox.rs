@@ -87,6 +87,13 @@ pub(crate) struct Head {
     pub(crate) fields: Option<[u8; 8]>,
 }
 
+/// An answer that is too long to be written in place.
+pub(crate) struct LongAnswer {
+    pub(crate) status: Status,
+    pub(crate) codec: u8,
+    pub(crate) payload: Bytes,
+}
+
 impl Outbox {
     pub(crate) fn new() -> Self {
         Self {
@@ -179,15 +186,14 @@ impl Outbox {
     }
 
     /// Appends an answer whose payload `answer` appends; it says status and codec, or that there
-    /// is none. A payload of more than `max_len` bytes is not sent but given back, with the other
-    /// two.
+    /// is none. A payload of more than `max_len` bytes is not sent but given back.
     #[inline]
     pub(crate) fn reply_in_place(
         &mut self,
         id: u64,
         max_len: usize,
         answer: impl FnOnce(&mut BytesMut) -> Option<(Status, u8)>,
-    ) -> Option<Result<(), (Status, u8, Bytes)>> {
+    ) -> Option<Result<(), LongAnswer>> {
         self.note_progress();
         let start = self.out.len();
         self.out.extend_from_slice(&[0; HEADER_LEN]);
@@ -199,7 +205,7 @@ impl Outbox {
         if len > max_len {
             let payload = self.out.split_off(start + HEADER_LEN).freeze();
             self.out.truncate(start);
-            return Some(Err((status, codec, payload)));
+            return Some(Err(LongAnswer { status, codec, payload }));
         }
         let body_len = u32::try_from(len).unwrap_or(u32::MAX);
         let (kind, status) = (Kind::Response as u8, status.0);

@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use registry::Registry;
 use tokio::sync::Semaphore;
 
+use super::NamedRegistry;
 use crate::description::{self, Description};
 use crate::inspect::MAX_LIMIT;
 use crate::inspect::snapshot::Page;
@@ -20,7 +21,7 @@ const MAX_LOOKS: usize = 2;
 /// Looks for services, a few at a time.
 #[derive(Clone, Debug)]
 pub struct Describer {
-    registries: Arc<[(String, &'static str, Registry)]>,
+    registries: Arc<[NamedRegistry]>,
     seats: Arc<Semaphore>,
 }
 
@@ -36,7 +37,7 @@ pub(super) enum DescribeRefusal {
 impl Describer {
     /// One that looks in these registries.
     #[must_use]
-    pub fn new(registries: Arc<[(String, &'static str, Registry)]>) -> Self {
+    pub fn new(registries: Arc<[NamedRegistry]>) -> Self {
         Self { registries, seats: Arc::new(Semaphore::new(MAX_LOOKS)) }
     }
 
@@ -49,8 +50,7 @@ impl Describer {
             return Err(DescribeRefusal::Busy(message));
         };
         let registries = self.registries.iter();
-        let looks: Vec<_> =
-            registries.map(|(name, _, registry)| look(registry, name, &service)).collect();
+        let looks: Vec<_> = registries.map(|it| look(&it.registry, &it.name, &service)).collect();
         let mut items = join_all(looks).await;
         if items.iter().any(Description::is_known) {
             items.retain(Description::is_known);
@@ -98,7 +98,11 @@ mod tests {
                 Registration { service, endpoint, methods: Vec::new(), app_address: None };
             registered.push(registry.register(&registration).unwrap());
         }
-        let describer = Describer::new(Arc::from([("main".to_owned(), "memory", registry)]));
+        let describer = Describer::new(Arc::from([NamedRegistry {
+            name: "main".to_owned(),
+            kind: "memory",
+            registry,
+        }]));
         let page = describer.answer("service=a.B").await.unwrap();
         let [description] = &page.items[..] else { panic!("{page:?}") };
         assert_eq!((description.endpoints.len(), description.endpoints_left_out), (MAX_LIMIT, 3));

@@ -57,6 +57,17 @@ const MAX_CONNECTION_AGE: Duration = Duration::from_secs(120);
 /// How long that last answer may take.
 const LAST_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A registry of the configuration.
+#[derive(Clone, Debug)]
+pub struct NamedRegistry {
+    /// Its name.
+    pub name: String,
+    /// What kind of registry it is, as the configuration has it.
+    pub kind: &'static str,
+    /// The registry.
+    pub registry: Registry,
+}
+
 /// What the admin listener shows.
 #[derive(Clone)]
 pub struct AdminState {
@@ -69,7 +80,7 @@ pub struct AdminState {
     /// What workers are asked by.
     pub inspector: Inspector,
     /// The registries and what they are, in the order of the configuration.
-    pub registries: Arc<[(String, &'static str, Registry)]>,
+    pub registries: Arc<[NamedRegistry]>,
     /// Looks for services in them.
     pub describer: Describer,
     /// The configuration in force.

@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use serde::Serialize;
 
 use super::tap::{self, TapBody};
-use super::{AdminState, LogLevel, describe};
+use super::{AdminState, LogLevel, NamedRegistry, describe};
 use crate::config::ShownChain;
 use crate::error::{Code, clip};
 use crate::gate::GateFigures;
@@ -25,7 +25,7 @@ use crate::inspect::snapshot::{
 };
 use crate::inspect::{Filter, MAX_LIMIT, Query, Question};
 use crate::metrics::{self, CallTotals, CertificateExpiry, ServiceFigures};
-use crate::stages::{CallSide, Stage, StageTotals};
+use crate::stages::{ServiceStages, Stage};
 
 /// Longest filter of what is logged, in bytes.
 const MAX_FILTER_LEN: usize = 1024;
@@ -262,7 +262,7 @@ fn stages(state: &AdminState, query: &str) -> PageResponse {
         Ok(filter) => filter,
         Err(problem) => return text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
     };
-    let describe = |(place, service, totals): (CallSide, String, StageTotals)| StagesSnapshot {
+    let describe = |ServiceStages { place, service, totals }| StagesSnapshot {
         place: place.name().to_owned(),
         service,
         calls: totals.n_calls,
@@ -273,7 +273,7 @@ fn stages(state: &AdminState, query: &str) -> PageResponse {
             .collect(),
     };
     let mut all = state.hub.stages();
-    all.retain(|(_, name, _)| {
+    all.retain(|ServiceStages { service: name, .. }| {
         name.parse::<ServiceKey>().is_ok_and(|service| filter.has_service(&service, name))
     });
     let total = all.len();
@@ -286,20 +286,22 @@ fn registries(state: &AdminState, query: &str) -> PageResponse {
         Ok(filter) => filter,
         Err(problem) => return text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
     };
-    let all = state.registries.iter().take(filter.limit).map(|(name, kind, registry)| {
-        let (status, activity) = (registry.status().borrow().clone(), registry.activity());
-        let shorten = |error: String| error[..error.floor_char_boundary(MAX_ERROR_LEN)].to_owned();
-        RegistrySnapshot {
-            name: name.clone(),
-            kind: (*kind).to_owned(),
-            connected: status.connected,
-            since_unix_s: unix_s(status.since),
-            last_error: status.last_error.map(shorten),
-            watched_services: activity.subscriptions,
-            changes: activity.changes,
-            last_change_unix_s: activity.last_change.map(unix_s),
-        }
-    });
+    let all =
+        state.registries.iter().take(filter.limit).map(|NamedRegistry { name, kind, registry }| {
+            let (status, activity) = (registry.status().borrow().clone(), registry.activity());
+            let shorten =
+                |error: String| error[..error.floor_char_boundary(MAX_ERROR_LEN)].to_owned();
+            RegistrySnapshot {
+                name: name.clone(),
+                kind: (*kind).to_owned(),
+                connected: status.connected,
+                since_unix_s: unix_s(status.since),
+                last_error: status.last_error.map(shorten),
+                watched_services: activity.subscriptions,
+                changes: activity.changes,
+                last_change_unix_s: activity.last_change.map(unix_s),
+            }
+        });
     let (items, total): (Vec<_>, _) = (all.collect(), state.registries.len());
     json(&Page { total, truncated: items.len() < total, silent_workers: Vec::new(), items })
 }

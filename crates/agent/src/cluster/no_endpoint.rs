@@ -43,7 +43,7 @@ impl Cluster {
         }
         let (service, registry) = (&self.service, &self.registry_name);
         if let Some(reason) = allowed.and_then(Allowed::nobody) {
-            let (_, out_of_use, _) = self.obstacles(&balancer, allowed);
+            let OutOfReach { out_of_use, .. } = self.out_of_reach(&balancer, allowed);
             let reasons = [Some(reason.to_owned()), out_of_use.say("out of use")];
             let reasons: Vec<String> = reasons.into_iter().flatten().collect();
             let message = format!(
@@ -87,10 +87,20 @@ impl Cluster {
     }
 }
 
+/// Which endpoints a call cannot reach, and why.
+#[derive(Default)]
+struct OutOfReach {
+    down: ToldSome,
+    /// Without weight.
+    out_of_use: ToldSome,
+    /// How many others rules removed.
+    n_removed: usize,
+}
+
 impl Cluster {
     /// What keeps a call from each endpoint, in words.
     fn unreachable(&self, balancer: &Balancer<Member>, allowed: Option<&Allowed>) -> String {
-        let (down, out_of_use, n_removed) = self.obstacles(balancer, allowed);
+        let OutOfReach { down, out_of_use, n_removed } = self.out_of_reach(balancer, allowed);
         let removals = allowed.map(Allowed::removed_by).unwrap_or_default();
         let by: Vec<String> = removals.iter().take(MAX_TOLD).map(ToString::to_string).collect();
         let removed = format!("removed by routing rules: {n_removed} ({})", by.join("; "));
@@ -101,25 +111,19 @@ impl Cluster {
         format!("no endpoint of {} can be reached; {}", self.service, parts.join("; "))
     }
 
-    /// The endpoints that are down, those without weight, and how many others rules removed.
-    fn obstacles(
-        &self,
-        balancer: &Balancer<Member>,
-        allowed: Option<&Allowed>,
-    ) -> (ToldSome, ToldSome, usize) {
-        let (mut down, mut out_of_use, mut n_removed) =
-            (ToldSome::default(), ToldSome::default(), 0);
+    fn out_of_reach(&self, balancer: &Balancer<Member>, allowed: Option<&Allowed>) -> OutOfReach {
+        let mut found = OutOfReach::default();
         for stats in balancer.stats().filter(|stats| !stats.leaving) {
             let member = stats.key;
             if stats.weight == 0 {
-                out_of_use.add(|| self.why_without_weight(member));
+                found.out_of_use.add(|| self.why_without_weight(member));
             } else if allowed.is_some_and(|allowed| !allowed.has(member)) {
-                n_removed += 1;
+                found.n_removed += 1;
             } else {
-                down.add(|| member.0.trouble());
+                found.down.add(|| member.0.trouble());
             }
         }
-        (down, out_of_use, n_removed)
+        found
     }
 
     /// The failure of calls whose endpoints all have no weight.

@@ -20,7 +20,6 @@ use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::join_all;
-use registry::Registry;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tracing::{debug, error, info, warn};
@@ -32,7 +31,7 @@ use self::exports::Exports;
 use self::listeners::BoundListener;
 pub use self::listeners::{Bound, free_addresses};
 pub use self::start_error::StartError;
-use crate::admin::{AdminState, Describer, LogLevel, Readiness};
+use crate::admin::{AdminState, Describer, LogLevel, NamedRegistry, Readiness};
 use crate::certificate_files::CertificateFiles;
 use crate::config::{Config, ReloadPlan};
 use crate::error::Code;
@@ -115,7 +114,7 @@ struct Control {
     exports: Exports,
     readiness: Readiness,
     /// What the registries are, for those who ask.
-    registries: Arc<[(String, &'static str, Registry)]>,
+    registries: Arc<[NamedRegistry]>,
     /// The configuration in force, for those who ask.
     shown: watch::Sender<Arc<Config>>,
     certificate_files: CertificateFiles,
@@ -305,7 +304,7 @@ impl Control {
             let _ = worker.inbox.send(ToWorker::Rules(Arc::clone(&rules)));
         }
         for (index, wanted) in self.config.list_changes(&new) {
-            let (name, _, registry) = &self.registries[index];
+            let NamedRegistry { name, registry, .. } = &self.registries[index];
             match registry.reconfigure(&wanted.config) {
                 Ok(_) => self.config.registries[index].config = wanted.config.clone(),
                 Err(error) => warn!(registry = name, %error, "the list stays as it was"),
@@ -375,7 +374,7 @@ impl Control {
 
     /// Ends our sessions there, which are empty by now: they would outlive the process.
     async fn close_registries(&self) {
-        let close = join_all(self.registries.iter().map(|(.., registry)| registry.close()));
+        let close = join_all(self.registries.iter().map(|it| it.registry.close()));
         if tokio::time::timeout(LAST_WORDS, close).await.is_err() {
             debug!("a registry cannot be reached; our session there ends by itself");
         }

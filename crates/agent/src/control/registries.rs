@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::StartError;
-use crate::admin::Readiness;
+use crate::admin::{NamedRegistry, Readiness};
 use crate::config::{Config, RegistryEntry};
 use crate::metrics::Hub;
 
@@ -32,11 +32,14 @@ pub(super) fn open(config: &Config) -> Result<Vec<(String, Registry)>, StartErro
 pub(super) fn with_kinds(
     config: &Config,
     registries: &[(String, Registry)],
-) -> Arc<[(String, &'static str, Registry)]> {
+) -> Arc<[NamedRegistry]> {
     let registries = config.registries.iter().zip(registries);
-    registries
-        .map(|(entry, (name, registry))| (name.clone(), entry.kind(), registry.clone()))
-        .collect()
+    let named = |(entry, (name, registry)): (&RegistryEntry, &(String, Registry))| NamedRegistry {
+        name: name.clone(),
+        kind: entry.kind(),
+        registry: registry.clone(),
+    };
+    registries.map(named).collect()
 }
 
 fn is_several(entry: &RegistryEntry) -> bool {

@@ -323,8 +323,9 @@ mod tests {
                 false => drop(entry),
             }
         }
-        let [(CallSide::Ingress, name, totals)] = &journal.stages().all()[..] else { panic!() };
-        assert_eq!((name.as_str(), totals.n_calls), ("a.B", 2));
+        let [timed] = &journal.stages().all()[..] else { panic!() };
+        assert_eq!((timed.place, &*timed.service), (CallSide::Ingress, "a.B"));
+        assert_eq!(timed.totals.n_calls, 2);
         let tap = journal.tap(TapFilter::default()).unwrap();
         assert!(journal.begin(SOURCE, None, Instant::now()).unwrap().is_told());
         drop(tap);

@@ -84,14 +84,28 @@ impl Ejections {
         *all.entry(service.to_owned()).or_default().counts.entry(reason).or_default() += 1;
     }
 
-    /// How many endpoints are out now, and how often any was ejected, by service.
-    pub(super) fn counts(&self) -> Vec<(String, u64, BTreeMap<EjectReason, u64>)> {
+    /// What is shown, by service.
+    pub(super) fn counts(&self) -> Vec<EjectionCounts> {
         let all = self.lock();
         let n_out = |service: &ServiceEjections| {
             service.endpoints.values().filter(|out| out.n_workers != 0).count() as u64
         };
-        all.iter().map(|(name, it)| (name.clone(), n_out(it), it.counts.clone())).collect()
+        let of_service = |(service, it): (&String, &ServiceEjections)| EjectionCounts {
+            service: service.clone(),
+            n_out: n_out(it),
+            by_reason: it.counts.clone(),
+        };
+        all.iter().map(of_service).collect()
     }
+}
+
+/// The ejections of a service.
+pub(super) struct EjectionCounts {
+    pub(super) service: String,
+    /// How many endpoints are out now.
+    pub(super) n_out: u64,
+    /// How often any was ejected.
+    pub(super) by_reason: BTreeMap<EjectReason, u64>,
 }
 
 impl ServiceEjections {
@@ -148,7 +162,7 @@ mod tests {
             ejections.add(&format!("s{n}"), "h:1")
         };
         let lasting: Vec<_> = (0..5).map(out).collect();
-        let names = || ejections.counts().into_iter().map(|it| it.0).collect::<Vec<_>>();
+        let names = || ejections.counts().into_iter().map(|it| it.service).collect::<Vec<_>>();
         assert_eq!(names(), [OTHER, "s0", "s1", "s2"]);
         assert!(lasting[4].is_to_be_told());
         drop(lasting);
@@ -165,15 +179,17 @@ mod tests {
         let of_two_workers = [ejections.add("a.B", "h:1"), ejections.add("a.B", "h:1")];
         ejections.count("a.B", EjectReason::Silent);
         ejections.count("a.B", EjectReason::Silent);
-        let [(name, n_out, counts)] = &ejections.counts()[..] else { panic!("one service") };
-        assert_eq!((&**name, *n_out, counts[&EjectReason::Silent]), ("a.B", 1, 2));
+        let [EjectionCounts { service, n_out, by_reason }] = &ejections.counts()[..] else {
+            panic!("one service")
+        };
+        assert_eq!((&**service, *n_out, by_reason[&EjectReason::Silent]), ("a.B", 1, 2));
         let [first, second] = of_two_workers;
         assert!(first.is_to_be_told() && !second.is_to_be_told());
         assert!(!first.was_told(), "the other worker has it ejected still");
         drop(first);
         assert!(second.was_told());
         drop(second);
-        assert_eq!(ejections.counts()[0].1, 0);
+        assert_eq!(ejections.counts()[0].n_out, 0);
         assert!(!ejections.add("a.B", "h:1").is_to_be_told(), "it was told of just now");
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 
+use super::ejections::EjectionCounts;
 use super::render::{counter, gauge};
 use super::{Hub, ServiceFigures};
 
@@ -67,14 +68,14 @@ pub(super) fn ejections(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Resu
     let help = "Endpoints that take no calls because of how their calls ended";
     let name = "dubmesh_endpoints_ejected";
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (service, n_out, _) in &services {
+    for EjectionCounts { service, n_out, .. } in &services {
         metric.encode_family(&[("service", service.as_str())])?.encode_gauge(n_out)?;
     }
     let help = "How often a worker ejected an endpoint";
     let name = "dubmesh_endpoint_ejections";
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for (service, _, counts) in &services {
-        for (reason, count) in counts {
+    for EjectionCounts { service, by_reason, .. } in &services {
+        for (reason, count) in by_reason {
             let labels = vec![("service", service.as_str()), ("reason", reason.name())];
             counter(&mut metric, &labels, *count)?;
         }

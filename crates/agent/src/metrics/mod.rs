@@ -36,7 +36,7 @@ use self::limiters::Limiters;
 use self::process::Process;
 use crate::gate::{DirectGates, GateFigures, SharedGate};
 use crate::journal::Journal;
-use crate::stages::{CallSide, StageTotals};
+use crate::stages::ServiceStages;
 use crate::traffic::Traffic;
 
 pub use self::calls::{CallStats, CallTotals};
@@ -251,7 +251,7 @@ impl Hub {
 
     /// Where the time of calls went that had their stages' time stopped.
     #[must_use]
-    pub fn stages(&self) -> Vec<(CallSide, String, StageTotals)> {
+    pub fn stages(&self) -> Vec<ServiceStages> {
         self.0.journal.get().map(|journal| journal.stages().all()).unwrap_or_default()
     }
 

@@ -16,7 +16,7 @@ use super::gauges::unix_seconds;
 use super::process::Process;
 use super::{Hub, ServiceFigures};
 use crate::gate::GateFigures;
-use crate::stages::Stage;
+use crate::stages::{ServiceStages, Stage};
 
 /// The media type of [`Hub::render`]'s text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -400,14 +400,14 @@ fn stages(out: &mut DescriptorEncoder<'_>, hub: &Hub) -> fmt::Result {
     let help = "Calls whose stages were timed";
     let name = "dubmesh_stage_calls";
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for (place, service, totals) in &all {
+    for ServiceStages { place, service, totals } in &all {
         let labels = vec![("place", place.name()), ("service", service.as_str())];
         counter(&mut metric, &labels, totals.n_calls)?;
     }
     let help = "Time that those calls spent in a stage, in total";
     let (name, unit) = ("dubmesh_stage_time", Some(&Unit::Seconds));
     let mut metric = out.encode_descriptor(name, help, unit, MetricType::Counter)?;
-    for (place, service, totals) in &all {
+    for ServiceStages { place, service, totals } in &all {
         for (stage, time) in Stage::ALL.into_iter().zip(totals.spent) {
             let labels =
                 [("place", place.name()), ("service", service.as_str()), ("stage", stage.name())];

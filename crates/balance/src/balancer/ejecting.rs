@@ -18,6 +18,20 @@ const LOOK_MAX: usize = 64;
 /// Changes that nobody has polled; what comes beyond is forgotten, the oldest first.
 const MAX_CHANGES: usize = 64;
 
+/// How an endpoint is out of use.
+#[derive(Clone, Copy)]
+pub(super) struct Absence {
+    is_out: bool,
+    /// Whether it counts towards those that may be out at a time.
+    is_counted: bool,
+}
+
+impl Absence {
+    pub(super) fn of(outlier: &Outlier) -> Self {
+        Self { is_out: outlier.is_out(), is_counted: outlier.is_counted() }
+    }
+}
+
 impl<K: Eq + Hash + Clone> Balancer<K> {
     /// Ejects endpoints by `policy` from now on. Those that are out for a reason that is none any
     /// more take calls again; the others stay out until their time.
@@ -27,7 +41,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
         }
         for index in (0..).take(self.places.len()) {
             let Some(entry) = self.at_mut(index) else { continue };
-            let before = (entry.outlier.is_out(), entry.outlier.is_counted());
+            let before = Absence::of(&entry.outlier);
             let change = entry.outlier.set_policy(&policy);
             if change != Change::None {
                 self.note(index, before, change);
@@ -41,15 +55,16 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
         self.changes.pop_front()
     }
 
-    /// Takes note of what has become of an endpoint that was out, and counted, as `before` says.
+    /// Takes note of what has become of an endpoint that was out as `before` says.
     #[cold]
-    pub(super) fn note(&mut self, index: u32, before: (bool, bool), change: Change) {
+    pub(super) fn note(&mut self, index: u32, before: Absence, change: Change) {
         let Some(entry) = self.at(index) else { return };
-        let after = (entry.outlier.is_out(), entry.outlier.is_counted());
+        let after = Absence::of(&entry.outlier);
         let changed =
             Changed { key: entry.key.clone(), ejection: entry.outlier.ejection().copied() };
-        self.n_out = self.n_out + usize::from(after.0) - usize::from(before.0);
-        self.n_counted = self.n_counted + usize::from(after.1) - usize::from(before.1);
+        self.n_out = self.n_out + usize::from(after.is_out) - usize::from(before.is_out);
+        self.n_counted =
+            self.n_counted + usize::from(after.is_counted) - usize::from(before.is_counted);
         if self.changes.len() == MAX_CHANGES {
             self.changes.pop_front();
         }
@@ -76,10 +91,11 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
             let may_eject = self.n_counted < policy.max_ejected(self.live.len());
             let Some(entry) = self.at_mut(index) else { continue };
             entry.score.forgive(now, step, usual);
-            let before = (entry.outlier.is_out(), entry.outlier.is_counted());
+            let before = Absence::of(&entry.outlier);
             let (in_flight, silent) = (entry.in_flight, entry.silent(now));
             let takes = latency.max(entry.score.mean().unwrap_or_default());
-            if may_eject && !before.0 && Outlier::is_silent(&policy, in_flight, silent, takes) {
+            if may_eject && !before.is_out && Outlier::is_silent(&policy, in_flight, silent, takes)
+            {
                 entry.outlier.silenced(&policy, now, || &mut *rng);
                 self.note(index, before, Change::Out);
             }

@@ -12,6 +12,7 @@ use super::core::Core;
 use super::server::ServerSide;
 use super::{Connection, Side};
 use crate::header::{HEADER_LEN, Header, Kind, MAX_PART_LEN, flags};
+use crate::outbox::LongAnswer;
 use crate::{CallId, RouteId, Status};
 
 /// Who handles calls in place, in [`Connection::handle_bytes_with`].
@@ -123,7 +124,7 @@ impl ServerSide {
         match core.outbox.reply_in_place(header.id, max.min(MAX_PART_LEN), answer) {
             None => false,
             Some(Ok(())) => true,
-            Some(Err((status, codec, payload))) => {
+            Some(Err(LongAnswer { status, codec, payload })) => {
                 self.answer_long(core, id, status, codec, payload);
                 true
             }
