@@ -364,6 +364,9 @@ fn fit(candidate: &Candidate, args: &ArgumentList<'_>, schema: Option<&Definitio
 
 /// The generic call instead of the one that a definition told of, for a provider that refused
 /// that.
+///
+/// # Errors
+/// [`Code::Overloaded`] if every route of the table has calls in flight.
 pub fn generic_instead(
     outbound: &Outbound,
     registry: usize,

@@ -15,6 +15,9 @@ const MAX_DIMENSIONS: usize = 255;
 ///
 /// After an error the iterator is finished.
 ///
+/// # Errors
+/// A part is [`ProtoError::Descriptor`] when it cannot be read.
+///
 /// ```
 /// use dubbo_proto::descriptor;
 ///

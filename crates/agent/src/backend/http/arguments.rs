@@ -156,6 +156,9 @@ impl Arguments {
 }
 
 /// The texts of the elements of a JSON array; none for null.
+///
+/// # Errors
+/// [`Code::BadArguments`] if it is neither, or has more elements than a call has arguments.
 pub fn elements(array: &[u8]) -> Result<Vec<&[u8]>, CallError> {
     let broken = |error| {
         CallError::new(Code::BadArguments, format!("the arguments are not a JSON array: {error}"))
