@@ -57,8 +57,8 @@ impl<'a> ArgumentList<'a> {
     /// Reads a JSON array of arguments, one bare value, or nothing at all.
     ///
     /// # Errors
-    /// [`Code::BadRequest`] with the place if it is not JSON, is nested too deep, or holds too many
-    /// arguments. [`Code::BodyTooLarge`] if it holds too many values.
+    /// [`Code::BadRequest`] with the place if it is not JSON, is nested too deep, or holds too
+    /// many arguments. [`Code::BodyTooLarge`] if it holds too many values.
     pub fn json(body: &'a [u8]) -> Result<Self, CallError> {
         let mut reader = JsonReader::new(body, Limits::of_whole());
         let mut values = Vec::new();

@@ -27,8 +27,8 @@ pub trait Session {
     fn move_stuck(self: Rc<Self>, _: Instant) {}
     /// A worker reaches the app behind an export, or does so no more. Links tell their peers.
     fn app_changed(&self, _: &ServiceKey) {}
-    /// Whether a call of it was answered. Who is not known has less time of the event loop. Agents,
-    /// which are few and hold their links, are known from the first.
+    /// Whether a call of it was answered. Who is not known has less time of the event loop.
+    /// Agents, which are few and hold their links, are known from the first.
     fn is_known(&self) -> bool {
         true
     }

@@ -269,8 +269,8 @@ pub fn clip(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_SHOWN_LEN)).unwrap_or_default()
 }
 
-/// Where an agent tells more of a registry that is silent. A program without a log and pages of its
-/// own leaves it out.
+/// Where an agent tells more of a registry that is silent. A program without a log and pages of
+/// its own leaves it out.
 pub const SEE_REGISTRIES: &str = "; the agent's log and its admin page /registries say why";
 
 /// How a frame of a Java stack trace begins.

@@ -38,8 +38,8 @@ pub struct Threads {
     patience: Duration,
 }
 
-/// Has the calling thread give way to others of the machine: the event loops, and the programs that
-/// call or are called. Where that is refused, it goes on as they do.
+/// Has the calling thread give way to others of the machine: the event loops, and the programs
+/// that call or are called. Where that is refused, it goes on as they do.
 pub fn give_way() {
     // Of Linux's threads each has its own niceness; that of others does not change.
     let niceness = getpriority_process(None).unwrap_or_default();

@@ -6,7 +6,8 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// Whether a terminal does something with a character other than to show it. Sources: Unicode's
-/// category Cc, and the embeddings, overrides and isolates of its bidirectional algorithm (UAX #9).
+/// category Cc, and the embeddings, overrides and isolates of its bidirectional algorithm (UAX
+/// #9).
 #[must_use]
 pub fn is_unsafe(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

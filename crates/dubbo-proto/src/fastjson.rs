@@ -16,8 +16,9 @@ const FIELD: &str = "text";
 ///
 /// Numbers lose the letter of their type, bytes become base64, dates their milliseconds, sets
 /// arrays, and keys that are numbers, booleans or null strings. A member `@type` becomes one named
-/// `class` if `class_names`, or is left out. References (`{"$ref":"$[0]"}`) stay as they are. Plain
-/// JSON comes out as it is, but for such members. Whether it is JSON otherwise is not checked.
+/// `class` if `class_names`, or is left out. References (`{"$ref":"$[0]"}`) stay as they are.
+/// Plain JSON comes out as it is, but for such members. Whether it is JSON otherwise is not
+/// checked.
 ///
 /// # Errors
 /// [`ProtoError::Json`] at a token that neither JSON nor the dialect has.

@@ -22,8 +22,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_PAGE_LEN: usize = 64 * 1024 * 1024;
 /// More of what an agent says why it refuses a question is not shown, in characters.
 const MAX_REASON_LEN: usize = 500;
-/// A page that comes line by line ends, or has a line, within this time: an agent ends it after 100
-/// seconds.
+/// A page that comes line by line ends, or has a line, within this time: an agent ends it after
+/// 100 seconds.
 const LINES_TIMEOUT: Duration = Duration::from_secs(130);
 /// A line of a page that comes line by line is shorter.
 const MAX_LINE_LEN: usize = 1024 * 1024;

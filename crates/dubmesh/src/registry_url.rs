@@ -162,8 +162,8 @@ fn unknown(parameter: &str) -> String {
     }
 }
 
-/// What the file holds that a parameter names. Who mistakes the parameter writes the secret itself,
-/// so it is not repeated.
+/// What the file holds that a parameter names. Who mistakes the parameter writes the secret
+/// itself, so it is not repeated.
 fn secret_of(parameter: &str, path: &str) -> Result<String, String> {
     let secret = wire::file::read_secret(Path::new(path));
     secret.map_err(|error| format!("cannot read the file of {parameter}: {error}"))

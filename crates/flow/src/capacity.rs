@@ -307,8 +307,8 @@ impl WorkerShare {
         self.in_flight = if self.was_rejected { n.min(self.in_flight) } else { n };
     }
 
-    /// What it has seen since the sample began. If it has not reported, it has what it had, or what
-    /// it may have by now.
+    /// What it has seen since the sample began. If it has not reported, it has what it had, or
+    /// what it may have by now.
     fn seen(&self) -> Sample {
         let max_in_flight = match (self.has_reported, self.was_rejected) {
             (true, _) => self.sample.max_in_flight,

@@ -79,7 +79,8 @@ pub struct Allocator<K> {
 const HEADROOM_PART: u32 = 2;
 /// Where each has so many, one more makes no difference, and nobody is told anything for it.
 const ONE_MORE_MATTERS: u32 = 16;
-/// Who has one more than others keeps it for so many deals: what changes hands lies idle meanwhile.
+/// Who has one more than others keeps it for so many deals: what changes hands lies idle
+/// meanwhile.
 const DEALS_WITH_MORE: u64 = 10;
 
 impl<K: Ord + Copy> Allocator<K> {
@@ -203,8 +204,8 @@ impl<K: Ord + Copy> Allocator<K> {
         is_free
     }
 
-    /// A holder may use no more than `credits`, if it may use more now. What it does not use of the
-    /// others is free as it is [`returned`](Self::returned).
+    /// A holder may use no more than `credits`, if it may use more now. What it does not use of
+    /// the others is free as it is [`returned`](Self::returned).
     pub fn recall(&mut self, holder: K, credits: u32) {
         if self.holders.get(&holder).is_some_and(|it| credits < it.told) {
             self.tell(holder, credits);

@@ -150,8 +150,8 @@ impl<T> Gate<T> {
         self.reach = reach.max(f64::from(limit));
     }
 
-    /// Lets only so many of them in without a credit, until [`Gate::set_limit`]. Those who wait may
-    /// hope for one place even if they have none now.
+    /// Lets only so many of them in without a credit, until [`Gate::set_limit`]. Those who wait
+    /// may hope for one place even if they have none now.
     pub fn set_own_limit(&mut self, limit: u32) {
         self.limit = limit;
         self.reach = limit.max(1).into();
@@ -314,8 +314,8 @@ impl<T> Gate<T> {
         match left {
             Left::Answered(latency) => self.note_answer(latency),
             Left::Rejected => {
-                // What there is now says less: answers that came before this one may have been read
-                // together with it.
+                // What there is now says less: answers that came before this one may have been
+                // read together with it.
                 self.sample.rejected(n_others);
                 // Or calls would run into the full pool until somebody has looked at the sample.
                 // One call may always find out whether it is still full.

@@ -7,29 +7,29 @@
 //! that refuses calls to measure it: once in a span of the window the limit gives up its allowance
 //! for a queue, grows back, and so sees the app without a queue.
 //!
-//! Answers may be late for a reason that has nothing to do with how many calls there are, such as a
-//! busy machine. So latency does not lower the limit below what the app has proven lately to need:
-//! its best throughput times its least latency (Little's law). Without that, calls would be refused
-//! that the app can take, whoever has no patience would ask at once again, and the machine would
-//! become busier.
+//! Answers may be late for a reason that has nothing to do with how many calls there are, such as
+//! a busy machine. So latency does not lower the limit below what the app has proven lately to
+//! need: its best throughput times its least latency (Little's law). Without that, calls would be
+//! refused that the app can take, whoever has no patience would ask at once again, and the machine
+//! would become busier.
 //!
 //! An app of which nothing is known yet may have a small pool, and many callers. So the limit
 //! begins low, and opens: it doubles every few milliseconds while more calls wait than it lets in,
 //! until the app rejects one. A rejection comes back much sooner than an answer.
 //!
-//! What the app rejects tells how much it had then. A limit above that falls there at once, however
-//! often, as long as the app rejects most calls. Where it has rejected a few, the limit falls to a
-//! little below what the app takes otherwise, and stays there for a while: each try to get more
-//! costs calls.
+//! What the app rejects tells how much it had then. A limit above that falls there at once,
+//! however often, as long as the app rejects most calls. Where it has rejected a few, the limit
+//! falls to a little below what the app takes otherwise, and stays there for a while: each try to
+//! get more costs calls.
 //!
 //! An app may also reject a call for a reason of that call, such as the quota of one caller. It
 //! says nothing of the pool if the app has much less to do than it has just been seen to take. It
 //! has to reject many calls then, before the limit falls. If the pool is full after all, these
 //! calls are what it costs to find that out; it takes milliseconds where callers are many.
 //!
-//! Others may have filled the pool, and go again. A limit that fell far is opened again once a call
-//! is answered and none is rejected. Each time that this was too early, it waits longer, and one
-//! that is only measured aims lower.
+//! Others may have filled the pool, and go again. A limit that fell far is opened again once a
+//! call is answered and none is rejected. Each time that this was too early, it waits longer, and
+//! one that is only measured aims lower.
 //!
 //! A known capacity is a limit, too. Only rejections lower it: others may use the app as well.
 //!

@@ -27,8 +27,8 @@ pub struct LinePolicy {
 }
 
 impl LinePolicy {
-    /// For callers of an app whose capacity is measured. It may be able to take more calls, so they
-    /// have time to find that out.
+    /// For callers of an app whose capacity is measured. It may be able to take more calls, so
+    /// they have time to find that out.
     pub const PATIENT: Self = Self {
         max_waiting: 4096,
         burst: Duration::from_secs(1),
@@ -168,8 +168,8 @@ impl<T> Line<T> {
         };
         let n_ahead = self.queue.n_ahead(&entry, n_within(pace, patience).max(n_allowed + 1));
         let wait = expected_wait(pace, n_ahead);
-        // When room that goes round comes back is a guess. One slow call would spoil it for ever if
-        // nobody called any more because of it. So the first in line finds out.
+        // When room that goes round comes back is a guess. One slow call would spoil it for ever
+        // if nobody called any more because of it. So the first in line finds out.
         let is_guess = n_ahead == 0 && pace.reach < 1.0;
         if !is_guess && until.saturating_duration_since(now) < wait {
             return Err((Shed::Late, item));

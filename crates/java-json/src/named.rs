@@ -171,9 +171,9 @@ impl<'n> Named<'n> {
         }
     }
 
-    /// Whether a value of this class may stand where a class of the table is declared. Boxes, texts
-    /// and times have no subclasses: a `Long` for an `Integer` would lose what an int cannot hold,
-    /// and Java takes an `Integer` for null where it wants a `Date`.
+    /// Whether a value of this class may stand where a class of the table is declared. Boxes,
+    /// texts and times have no subclasses: a `Long` for an `Integer` would lose what an int cannot
+    /// hold, and Java takes an `Integer` for null where it wants a `Date`.
     #[must_use]
     pub fn may_stand_for(&self, declared: &ClassType, schema: &dyn Schema) -> bool {
         let Some(builtin) = declared.builtin() else { return true };

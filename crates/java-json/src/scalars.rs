@@ -306,8 +306,8 @@ pub fn char_array(json: &mut JsonReader<'_>) -> Result<String, Misfit> {
     Ok(text)
 }
 
-/// Checks the text of a class of which Java reads only some texts. Its reader of Hessian takes null
-/// for most others.
+/// Checks the text of a class of which Java reads only some texts. Its reader of Hessian takes
+/// null for most others.
 ///
 /// # Errors
 /// What the text should be.

@@ -23,9 +23,9 @@ pub enum Unreadable {
     /// fields are: it may be a map with keys that are no texts.
     Misread,
     /// An object that names a class other than the declared one, one that may be a constant of an
-    /// enum, an object of a collection or an `Optional` that is no field, and one, or a constant, in a
-    /// field whose type only a type argument tells: a reader that knows only the classes of parameters makes
-    /// others of them.
+    /// enum, an object of a collection or an `Optional` that is no field, and one, or a constant,
+    /// in a field whose type only a type argument tells: a reader that knows only the classes of
+    /// parameters makes others of them.
     Elements,
 }
 

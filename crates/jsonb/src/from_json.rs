@@ -234,8 +234,8 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         Ok(())
     }
 
-    /// A number where an enum is declared whose values are known: fastjson2 writes the fields of an
-    /// object so.
+    /// A number where an enum is declared whose values are known: fastjson2 writes the fields of
+    /// an object so.
     fn enum_number(&mut self, class: &str, place: ReaderType) -> Result<(), JsonbError> {
         let Some(names) = self.schema.enum_names(class) else {
             return Err(self.wrong_kind(class));

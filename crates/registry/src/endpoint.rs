@@ -214,7 +214,8 @@ impl Endpoint {
         !url.is_enabled()
     }
 
-    /// The longest body of a request that a Dubbo provider there takes, by its parameter `payload`.
+    /// The longest body of a request that a Dubbo provider there takes, by its parameter
+    /// `payload`.
     #[must_use]
     pub fn payload_limit(&self) -> usize {
         DubboUrl { params: self.params.clone(), ..DubboUrl::default() }.payload()

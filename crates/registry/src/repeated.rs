@@ -1,5 +1,6 @@
-//! What a server says, without the secret that it was sent and has repeated. A proxy or a server of
-//! another kind may answer with the whole request, and what is said of a registry goes into logs.
+//! What a server says, without the secret that it was sent and has repeated. A proxy or a server
+//! of another kind may answer with the whole request, and what is said of a registry goes into
+//! logs.
 
 use form_urlencoded::byte_serialize;
 

@@ -60,8 +60,8 @@ impl Files {
     /// Has the kernel make room for so many connections, beside what is kept.
     ///
     /// Its table of descriptors grows by doubling. In a process of several threads, who needs the
-    /// place has to wait each time until no core reads the old table (`expand_fdtable` of Linux, by
-    /// `synchronize_rcu`). That took 13 to 20 ms on 2 cores, in which nothing was accepted.
+    /// place has to wait each time until no core reads the old table (`expand_fdtable` of Linux,
+    /// by `synchronize_rcu`). That took 13 to 20 ms on 2 cores, in which nothing was accepted.
     ///
     /// # Errors
     /// What the operating system says. The table then grows as it is used.

@@ -107,8 +107,8 @@ impl Default for FileWork {
 }
 
 impl FileWork {
-    /// Does the work on a thread of its own, and waits for it. What has begun goes on when the time
-    /// is over, and its result is dropped.
+    /// Does the work on a thread of its own, and waits for it. What has begun goes on when the
+    /// time is over, and its result is dropped.
     ///
     /// # Errors
     /// [`io::ErrorKind::TimedOut`] if it has not ended within `timeout`; or there is no thread.

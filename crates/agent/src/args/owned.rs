@@ -37,8 +37,8 @@ impl ArgumentList<'_> {
         self.owned_by(Bytes::copy_from_slice)
     }
 
-    /// The same arguments for another thread, which needs them for a moment: what they are parts of
-    /// is kept as a whole, if it can be shared.
+    /// The same arguments for another thread, which needs them for a moment: what they are parts
+    /// of is kept as a whole, if it can be shared.
     pub fn for_thread(&self) -> OwnedArguments {
         match self.source {
             Some(source) => self.owned_by(|text| source.slice_ref(text)),

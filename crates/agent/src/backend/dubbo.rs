@@ -1,8 +1,8 @@
 //! An app that is a Dubbo provider, and whether it offers the service yet.
 //!
-//! A provider that starts opens its port before all of its services are exported, and refuses their
-//! calls until then. So an app that was away is asked first, by the `$echo` that every exported
-//! service answers (`EchoFilter`). One that was there from the beginning is not.
+//! A provider that starts opens its port before all of its services are exported, and refuses
+//! their calls until then. So an app that was away is asked first, by the `$echo` that every
+//! exported service answers (`EchoFilter`). One that was there from the beginning is not.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,7 +22,8 @@ use crate::route::{Parameters, Plan, Route, RoutePlace};
 use crate::upstream::dubbo::{self, DubboPeer};
 use crate::upstream::{CallForm, Lanes, SetupShare, Standing};
 
-/// How long an answer is waited for. An app that gives none is taken for one that knows no `$echo`.
+/// How long an answer is waited for. An app that gives none is taken for one that knows no
+/// `$echo`.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long until an app is asked again that does not offer the service yet.
 const MIN_PAUSE: Duration = Duration::from_millis(50);

@@ -90,8 +90,8 @@ impl Ejections {
 }
 
 impl Cluster {
-    /// Tells the rules which endpoints are ejected, and not due for a trial: a destination of which
-    /// all are is not drawn. One that is due has to be, or it would never come back.
+    /// Tells the rules which endpoints are ejected, and not due for a trial: a destination of
+    /// which all are is not drawn. One that is due has to be, or it would never come back.
     pub(super) fn tell_rules_of_ejected(&self) {
         let (balancer, now) = (self.balancer.borrow(), Instant::now());
         if !balancer.has_ejected() {

@@ -130,8 +130,8 @@ impl Cluster {
         self.rules.switched_off_by(listed.endpoints.get(at)?)
     }
 
-    /// Who would get how many percent of calls that come at once, if those who are not full now had
-    /// room for all of them: how soon calls end, and who else is waiting, would be guessed.
+    /// Who would get how many percent of calls that come at once, if those who are not full now
+    /// had room for all of them: how soon calls end, and who else is waiting, would be guessed.
     /// `balancer` is copied. It is asked in `n_ways`.
     fn shares(
         &self,

@@ -445,7 +445,8 @@ mod tests {
         assert!(!Rc::ptr_eq(&before, &look("a", "b")));
     }
 
-    /// Callers make attachments up: what is remembered of them has a bound in number and in length.
+    /// Callers make attachments up: what is remembered of them has a bound in number and in
+    /// length.
     #[test]
     fn few_and_short_kinds_of_calls_are_remembered() {
         let rules = rules();

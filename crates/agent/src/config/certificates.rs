@@ -80,8 +80,8 @@ impl ShownChain {
 }
 
 impl Config {
-    /// The files with certificates for registries, each once. What they have now counts, since they
-    /// are read again for each connection.
+    /// The files with certificates for registries, each once. What they have now counts, since
+    /// they are read again for each connection.
     #[must_use]
     pub fn registry_certificates(&self) -> BTreeSet<PathBuf> {
         let tls = self.registries.iter().filter_map(|entry| entry.config.tls());

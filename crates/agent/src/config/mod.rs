@@ -1,8 +1,8 @@
 //! The checked configuration of an agent: every value here is known to be good.
 //!
 //! A file is read by [`load()`] (or text by [`parse`]): TOML into plain structs, then one check
-//! that builds these types and names file, line, key and remedy of whatever is wrong. Nobody checks
-//! a value a second time.
+//! that builds these types and names file, line, key and remedy of whatever is wrong. Nobody
+//! checks a value a second time.
 
 mod access_log;
 mod app;

@@ -1,5 +1,5 @@
-//! Says now and then which of the agent's certificates have expired, or will soon: an agent may run
-//! for longer than a certificate lasts.
+//! Says now and then which of the agent's certificates have expired, or will soon: an agent may
+//! run for longer than a certificate lasts.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,8 +12,8 @@ use crate::config::{Config, OutOfDate};
 /// Often enough to be seen, and no line that fills a log.
 pub(super) const EVERY: Duration = Duration::from_secs(24 * 3600);
 
-/// Tells what is out of date `every` so often, for the first time after that time: what was read at
-/// the start or by a reload has been checked then.
+/// Tells what is out of date `every` so often, for the first time after that time: what was read
+/// at the start or by a reload has been checked then.
 pub(super) async fn watch(
     config: watch::Receiver<Arc<Config>>,
     files: CertificateFiles,

@@ -77,7 +77,8 @@ impl RefusableCall<'_> {
     async fn without_definition(self, error: CallError, mut rewrites: Rewrites) -> Outcome {
         let Self { invocation, route, times, .. } = self;
         match error.code {
-            // A generic call was sent with these types, and without them Java would cut values off.
+            // A generic call was sent with these types, and without them Java would cut values
+            // off.
             Code::BadArguments if route.parameters.is_generic() => return Err(error),
             // The arguments do not fit the types: they were not sent.
             Code::BadArguments => check_scalars(route, invocation)?,

@@ -61,8 +61,8 @@ pub struct ReadyLane<P: PeerProtocol> {
 }
 
 impl<P: PeerProtocol> Lanes<P> {
-    /// Begins to connect, as `setup` says. `start` makes each connection, and `traffic` is what all
-    /// workers have there. Must be called on a worker's runtime.
+    /// Begins to connect, as `setup` says. `start` makes each connection, and `traffic` is what
+    /// all workers have there. Must be called on a worker's runtime.
     pub(super) fn start(
         setup: Rc<SharedSetup>,
         traffic: Arc<EndpointTraffic>,

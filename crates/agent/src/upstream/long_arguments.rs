@@ -37,9 +37,9 @@ pub(super) async fn encoded_offloaded<M: Buffers>(
     Ok(bytes)
 }
 
-/// What counts a copy of arguments, where they are copied, and what is made of them, which is about
-/// as long. That is made in any case. Where there is no room it is not counted, which is no more
-/// than one of each thread. Nor is a body that is shared, once its caller has left.
+/// What counts a copy of arguments, where they are copied, and what is made of them, which is
+/// about as long. That is made in any case. Where there is no room it is not counted, which is no
+/// more than one of each thread. Nor is a body that is shared, once its caller has left.
 ///
 /// # Errors
 /// There is no room for a copy.

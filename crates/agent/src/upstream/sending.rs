@@ -33,8 +33,8 @@ impl Sending {
         self.not_sent != 0
     }
 
-    /// For how much of the `time` since `before` messages waited for those before them. A peer that
-    /// takes nothing at all has stopped, and another connection to it would help nobody.
+    /// For how much of the `time` since `before` messages waited for those before them. A peer
+    /// that takes nothing at all has stopped, and another connection to it would help nobody.
     pub(super) fn busy_since(&self, before: &Self, time: Duration) -> Duration {
         if self.acked <= before.acked {
             return Duration::ZERO;

@@ -1,7 +1,7 @@
 //! How the connections to an address are set up, where several clusters may share it.
 //!
-//! Invariant: what counts for a new connection depends on who uses the address, and not on who came
-//! first, but for the options of its socket.
+//! Invariant: what counts for a new connection depends on who uses the address, and not on who
+//! came first, but for the options of its socket.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

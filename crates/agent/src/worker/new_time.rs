@@ -1,9 +1,9 @@
 //! How much of the event loop's time those have used who were never answered.
 //!
-//! They are a crowd that has just come, hostile peers, or a client that connects anew. All together
-//! they have a part of the time that passes. When it is used, those origins have to rest that have
-//! used more than a little themselves: who connects from elsewhere meanwhile goes on at once.
-//! Nobody has to rest unless others call from elsewhere who are known.
+//! They are a crowd that has just come, hostile peers, or a client that connects anew. All
+//! together they have a part of the time that passes. When it is used, those origins have to rest
+//! that have used more than a little themselves: who connects from elsewhere meanwhile goes on at
+//! once. Nobody has to rest unless others call from elsewhere who are known.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -163,8 +163,8 @@ fn one_way_calls_are_made_and_not_answered() {
     }
 }
 
-/// Numbers and booleans that a Dubbo consumer attaches reach the app as what they are, straight and
-/// over a link.
+/// Numbers and booleans that a Dubbo consumer attaches reach the app as what they are, straight
+/// and over a link.
 #[test]
 fn an_app_gets_attachments_that_are_no_texts() {
     let app = TestApp::start(|_| Does::json("1"));
@@ -181,7 +181,8 @@ fn an_app_gets_attachments_that_are_no_texts() {
     }
 }
 
-/// A timeout that the app, or its agent, speaks of is told as it came: the caller's own is another.
+/// A timeout that the app, or its agent, speaks of is told as it came: the caller's own is
+/// another.
 #[test]
 fn a_timeout_that_comes_as_a_reply_is_told_as_it_is() {
     let app = TestApp::start(|request| match &*request.path {

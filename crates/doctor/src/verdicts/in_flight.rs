@@ -1,4 +1,5 @@
-//! Over which connections anybody waits for answers, as an agent says that is at one of their ends.
+//! Over which connections anybody waits for answers, as an agent says that is at one of their
+//! ends.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,8 +1,8 @@
 //! Connections over which something has stopped: what came is not read, what was sent is not
 //! confirmed, or not answered. And processes that have stopped altogether.
 //!
-//! A pause, such as that of a garbage collector, is no silence: it has to last, and to take most of
-//! the time that was watched.
+//! A pause, such as that of a garbage collector, is no silence: it has to last, and to take most
+//! of the time that was watched.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -75,8 +75,8 @@ impl Metadata {
     }
 
     /// The port at which an instance offers a service. Metadata may be those of another instance:
-    /// revisions of dubbo-go do not cover the port. They are if none of their ports is the one that
-    /// the instance has by this protocol.
+    /// revisions of dubbo-go do not cover the port. They are if none of their ports is the one
+    /// that the instance has by this protocol.
     fn port(&self, service: &OfferedService, instance: &Instance) -> u16 {
         let own = instance.port_of(&service.protocol);
         if service.port == 0 {

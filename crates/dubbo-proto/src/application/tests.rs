@@ -59,7 +59,8 @@ fn reads_what_it_writes() {
     assert_ne!(Metadata::new("orders", own.services[1..].to_vec()).revision, own.revision);
 }
 
-/// Instances of dubbo-go share a revision whatever their ports, and so the metadata of one of them.
+/// Instances of dubbo-go share a revision whatever their ports, and so the metadata of one of
+/// them.
 #[test]
 fn the_ports_of_another_instance_are_not_taken() {
     let service = |interface: &str, port| OfferedService {

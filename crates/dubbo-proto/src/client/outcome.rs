@@ -43,8 +43,9 @@ pub enum ClientEvent<T> {
         /// What the caller gave with the call.
         token: T,
     },
-    /// The sign of life has come that [`ClientConfig::asks_first`](crate::ClientConfig::asks_first)
-    /// asks for, or the time for it is over: calls are taken from now on.
+    /// The sign of life has come that
+    /// [`ClientConfig::asks_first`](crate::ClientConfig::asks_first) asks for, or the time for it
+    /// is over: calls are taken from now on.
     Alive,
     /// The provider wants no new calls; those in flight will be answered.
     ReadOnly,

@@ -11,8 +11,8 @@ use crate::{ProtoError, RequestTemplate, Serialization};
 const SHORT_LEN: usize = 4 << 10;
 
 impl<T> ClientConnection<T> {
-    /// Writes a call. Its token comes back with the reply, or when `deadline` passes: an `Instant`,
-    /// or one that the provider is not told.
+    /// Writes a call. Its token comes back with the reply, or when `deadline` passes: an
+    /// `Instant`, or one that the provider is not told.
     ///
     /// # Errors
     /// The token and a [`SendError`] when the call was not accepted.

@@ -204,8 +204,8 @@ pub(super) fn read_field<'a>(
     Ok(text.unwrap_or_default())
 }
 
-/// The attachments of a hessian2 body, those of them whose name and value are strings; and how many
-/// there are of all kinds.
+/// The attachments of a hessian2 body, those of them whose name and value are strings; and how
+/// many there are of all kinds.
 #[inline]
 pub(super) fn read_attachments(
     decoder: &mut Decoder<'_>,

@@ -332,8 +332,8 @@ struct EarlyErrors<'a> {
     most: Option<&'a str>,
 }
 
-/// Whether two looks were at the same process: another one has begun to count anew. In a container,
-/// each has the same number.
+/// Whether two looks were at the same process: another one has begun to count anew. In a
+/// container, each has the same number.
 fn is_same_process(now: &VersionSnapshot, before: &VersionSnapshot) -> bool {
     now.pid == before.pid && before.uptime_s <= now.uptime_s
 }

@@ -350,8 +350,8 @@ pub(super) fn reason_line(
 }
 
 /// How wide columns are that together may take `width` cells of a terminal, with a space between
-/// them. Columns of words share what numbers leave, by what stands in them. `None` for those at the
-/// right that a narrow terminal has no room for: without its name a line says nothing.
+/// them. Columns of words share what numbers leave, by what stands in them. `None` for those at
+/// the right that a narrow terminal has no room for: without its name a line says nothing.
 pub(super) fn widths(view: View, lines: &[TableLine], width: usize) -> Vec<Option<usize>> {
     let columns: Vec<&Column> = view.columns().collect();
     let wanted = |nth: usize| wanted(columns[nth], nth, lines);

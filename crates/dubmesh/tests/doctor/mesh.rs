@@ -163,8 +163,8 @@ fn a_caller_that_is_slow_itself_makes_no_verdict() {
     assert_eq!((status, &causes[..]), (0, &[][..]), "{report:#}");
 }
 
-/// They are decoded beside the event loops. If these are late all the same, because others need the
-/// processors, that is said instead.
+/// They are decoded beside the event loops. If these are late all the same, because others need
+/// the processors, that is said instead.
 #[test]
 fn large_replies_that_take_long_to_decode_are_named() {
     let mut mesh = Mesh::start(0);

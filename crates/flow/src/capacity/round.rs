@@ -4,8 +4,8 @@
 //! given room least recently, whatever it has: a slow call must not keep the other callers of its
 //! worker waiting. So each worker that waits has its turn.
 //!
-//! Slow calls of one worker must not take everything either. A worker that has its equal share, and
-//! was given room beyond that, comes last for as long as that turn took, once it is over.
+//! Slow calls of one worker must not take everything either. A worker that has its equal share,
+//! and was given room beyond that, comes last for as long as that turn took, once it is over.
 //!
 //! Invariant: room is granted only while there is some.
 

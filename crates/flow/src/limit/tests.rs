@@ -112,8 +112,8 @@ fn latency_says_nothing_about_an_app_that_is_hardly_used() {
     assert_eq!(limiter.limit(), 1000);
 }
 
-/// All calls become late, as on a machine that others keep busy, and the app rejects some at first.
-/// It can take as many calls as before.
+/// All calls become late, as on a machine that others keep busy, and the app rejects some at
+/// first. It can take as many calls as before.
 #[test]
 fn a_busy_machine_refuses_no_calls_that_the_app_can_take() {
     let start = crate::test_start();

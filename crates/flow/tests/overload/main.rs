@@ -175,8 +175,8 @@ fn capacity_goes_round_where_there_are_more_workers() {
     assert!(shares.iter().all(|share| 0.2 < *share), "{shares:.2?}");
 }
 
-/// Many callers at once come to an app that rejects what it has no thread for, and of which nothing
-/// is known. It gets few calls too many, and soon as many as it can take.
+/// Many callers at once come to an app that rejects what it has no thread for, and of which
+/// nothing is known. It gets few calls too many, and soon as many as it can take.
 #[test]
 fn an_app_that_rejects_is_found_out_fast() {
     let (app, direct) = (LimitPolicy::default(), LimitPolicy::direct());

@@ -3,9 +3,9 @@
 //! leaves in a list what is no element of it.
 //!
 //! Types are known where they are declared, and where an object names a class that the schema
-//! knows, or a class with type arguments. An argument that is an array, an object or a scalar where
-//! its type is another of the three is passed over, but for the objects in it that name their
-//! class: types that tell so may be out of date. What is inside of an argument has to fit.
+//! knows, or a class with type arguments. An argument that is an array, an object or a scalar
+//! where its type is another of the three is passed over, but for the objects in it that name
+//! their class: types that tell so may be out of date. What is inside of an argument has to fit.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! Tests of JSON to JSONB by type. examples/jsonb_java_check.rs lets Java read what comes out here.
+//! Tests of JSON to JSONB by type. examples/jsonb_java_check.rs lets Java read what comes out
+//! here.
 
 use super::*;
 use crate::{Decoder, check, jsonb_to_json};

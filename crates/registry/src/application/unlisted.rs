@@ -1,4 +1,5 @@
-//! The interfaces of applications, where the store has no list of them: all applications are asked.
+//! The interfaces of applications, where the store has no list of them: all applications are
+//! asked.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

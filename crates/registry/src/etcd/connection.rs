@@ -142,8 +142,8 @@ impl SharedConnection {
         bounded(what, self.lent.request_timeout(), request).await
     }
 
-    /// The same for what is read at the beginning of each watch. An agent with hundreds of services
-    /// has thousands of these: etcd is not asked for all of them at once.
+    /// The same for what is read at the beginning of each watch. An agent with hundreds of
+    /// services has thousands of these: etcd is not asked for all of them at once.
     pub(super) async fn read<T>(
         &self,
         what: &'static str,

@@ -345,8 +345,8 @@ async fn send(
     }
 }
 
-/// Whether a stream that says nothing is alive. An etcd before 3.4 does not answer to the question,
-/// and so a missing answer counts only once there has been one.
+/// Whether a stream that says nothing is alive. An etcd before 3.4 does not answer to the
+/// question, and so a missing answer counts only once there has been one.
 struct Quiet {
     heard_at: Instant,
     asked_at: Option<Instant>,

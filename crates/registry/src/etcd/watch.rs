@@ -193,7 +193,8 @@ mod tests {
         assert_eq!(whole_len(&mut watch).await, 3);
     }
 
-    /// An agent with hundreds of services has thousands of watches, and each rests in one of these.
+    /// An agent with hundreds of services has thousands of watches, and each rests in one of
+    /// these.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_watch_that_rests_is_small() {
         let etcd = Etcd::start().unwrap();

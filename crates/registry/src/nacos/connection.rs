@@ -47,8 +47,8 @@ const SETUP_PAUSE: Duration = Duration::from_millis(100);
 const MAX_REPLIES: usize = 1024;
 
 /// How often a user logs in again on a connection that is told that it may not do something: its
-/// token may not be taken any more, or the user may really not. Source: `NacosNamingService`, whose
-/// login is looked at this often.
+/// token may not be taken any more, or the user may really not. Source: `NacosNamingService`,
+/// whose login is looked at this often.
 const LOG_IN_EVERY: Duration = Duration::from_secs(5);
 
 /// How often a server may send us elsewhere before we wait.

@@ -1,7 +1,7 @@
 //! The services that Nacos holds.
 //!
-//! The names of all services are listed every few seconds while somebody asks. Whether an application
-//! offers an interface is asked for each interface that is not among them.
+//! The names of all services are listed every few seconds while somebody asks. Whether an
+//! application offers an interface is asked for each interface that is not among them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -62,8 +62,8 @@ pub(super) async fn join(live: &Live, key: &ConfigKey, name: &str) -> Result<(),
 }
 
 /// Changes a document that others may write at the same time. `new` makes the text that it should
-/// have, and nothing of one that is right: only then is it done, since some servers do not compare,
-/// and others say what they had before for a while.
+/// have, and nothing of one that is right: only then is it done, since some servers do not
+/// compare, and others say what they had before for a while.
 async fn change(
     live: &Live,
     key: &ConfigKey,

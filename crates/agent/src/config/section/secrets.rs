@@ -29,7 +29,8 @@ impl Section<'_> {
         self.wrong(key, format!("cannot read {shown}: {error}"), remedy);
     }
 
-    /// Whether the value of `key` is a path: it leads to something, or says a folder that is there.
+    /// Whether the value of `key` is a path: it leads to something, or says a folder that is
+    /// there.
     fn names_file(&self, key: &str, path: &Path) -> bool {
         let text = self.entry(key).and_then(|(_, value)| value.get_ref().as_str());
         // `/` is always there, and says nothing.

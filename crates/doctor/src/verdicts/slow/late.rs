@@ -16,7 +16,8 @@ enum Arrival {
 }
 
 impl Arrival {
-    /// Of what was sent over the connections to an endpoint. Whoever confirms what was sent has it.
+    /// Of what was sent over the connections to an endpoint. Whoever confirms what was sent has
+    /// it.
     fn of(looks: &[AgentLook], seen: &EndpointLooks<'_>) -> Self {
         let Some(last) = looks.last() else { return Self::Unknown };
         let unacked = |it: &ConnectionSnapshot| it.tcp.as_ref()?.unacked_segments;

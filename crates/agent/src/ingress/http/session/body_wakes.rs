@@ -5,7 +5,8 @@
 //! nothing to do. Most bodies are one piece that came with their head, so that this would cost
 //! every call a turn: the polls of all that a call passes, and two reads of the clock.
 //!
-//! Invariant: only a wake that comes while a whole body is taken is dropped. All else is passed on.
+//! Invariant: only a wake that comes while a whole body is taken is dropped. All else is passed
+//! on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

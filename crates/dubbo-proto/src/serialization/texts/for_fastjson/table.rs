@@ -1,5 +1,5 @@
-//! What fastjson reads less of than the other serializations: a `Number`, and objects where a class
-//! of the mapping's table is declared.
+//! What fastjson reads less of than the other serializations: a `Number`, and objects where a
+//! class of the mapping's table is declared.
 
 use java_json::ClassType;
 use java_json::named::{Named, ObjectForm};
