@@ -466,6 +466,31 @@ fn requests_of_dubbo_consumers_are_copied_with_another_version_and_a_mark() {
     assert_eq!(providers[0].n_requests(), 3);
 }
 
+/// Copies that nobody has the tag for must not be carried out where the calls are.
+#[test]
+fn a_copy_for_a_tag_that_nobody_has_fails() {
+    let hub = MemoryHub::new();
+    let (providers, _registered) = registered_providers(&hub, [Behaviour::Good]);
+    let keys = "mirror_percent = 100\nmirror_tag = \"shadow\"\n";
+    let http = agent(&hub, keys);
+    assert_eq!(echo(&http).status, 200);
+    wait_until("the copy fails", || (n_events(&http, "mirror_failed") == 1).then_some(()));
+    assert_eq!(providers[0].n_requests(), 1);
+
+    let dubbo = dubbo_consumer(&hub, &format!("[[defaults.method]]\n{keys}"));
+    let mut consumer = DubboConsumer::to(&dubbo);
+    assert_eq!(consumer.call("echo", "a", &[]).status, Status::Ok);
+    // Copies for a tag that somebody has get there, so that they are on their way.
+    let tagged = FakeProvider::start(Behaviour::Good);
+    let _tagged = register_with(&hub, tagged.addr, &[("dubbo.tag", "shadow")]);
+    wait_until("a copy is there", || {
+        assert_eq!(consumer.call("echo", "a", &[]).status, Status::Ok);
+        (0 < tagged.n_requests()).then_some(())
+    });
+    let asked = |it: &FakeProvider| it.last_request().attachment("dubmesh.mirror").is_some();
+    assert!(asked(&tagged) && !asked(&providers[0]));
+}
+
 /// As Dubbo's `MockInvoker`: an exception of the class, or an `RpcException` where none is named.
 #[test]
 fn mocks_throw_for_http_and_for_dubbo_consumers() {
