@@ -10,7 +10,7 @@ use crate::support::{
     reload, wait_until,
 };
 use agent::Agent;
-use dubbo_proto::Status;
+use dubbo_proto::{ReplyKind, Status};
 use registry::MemoryHub;
 
 /// Nobody is left out because of how calls ended.
@@ -144,6 +144,37 @@ fn broadcast_reaches_all_and_fails_if_one_does() {
         (answer.status != 200 && 1 <= broken.n_requests()).then_some(answer)
     });
     assert!(answer.body.contains(&broken.addr.to_string()), "{}", answer.body);
+}
+
+/// What a method throws counts, whichever endpoint answers last.
+#[test]
+fn broadcast_tells_what_one_method_throws() {
+    for slow in [Behaviour::Good, Behaviour::Slow] {
+        let hub = MemoryHub::new();
+        let behaviours = [Behaviour::Throws, Behaviour::Good, slow];
+        let (providers, _registered) = registered_providers(&hub, behaviours);
+        let keys = "cluster = \"broadcast\"\n";
+        let agent = agent(&hub, keys);
+        let n_had = || providers.each_ref().map(FakeProvider::n_requests);
+        let had_all = |before: [usize; 3]| n_had() == before.map(|n| n + 1);
+        let answer = wait_until("a call that all have had", || {
+            let before = n_had();
+            let answer = echo(&agent);
+            had_all(before).then_some(answer)
+        });
+        assert_eq!(answer.code(), "exception", "{answer:?}");
+        assert!(answer.body.contains("com.acme.Oops"), "{answer:?}");
+
+        let dubbo = dubbo_consumer(&hub, &format!("{BASE}[[defaults.method]]\n{keys}"));
+        let mut consumer = DubboConsumer::to(&dubbo);
+        let answer = wait_until("a request that all have had", || {
+            let before = n_had();
+            let answer = consumer.call("echo", "a", &[]);
+            had_all(before).then_some(answer)
+        });
+        let kind = ReplyKind::of(answer.serialization, &answer.body);
+        assert_eq!((answer.status, kind), (Status::Ok, Some(ReplyKind::Exception)));
+    }
 }
 
 #[test]
