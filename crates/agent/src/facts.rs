@@ -4,10 +4,13 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::sync::LazyLock;
 
 use dubbo_proto::{BodyLimits, JsonTexts, ReadOptions, Request, Serialization, descriptor};
+use flow::rules::FORCE_TAG;
 use hessian::transcode::JsonOptions;
 use http::HeaderMap;
+use memchr::memmem::Finder;
 
 use crate::args::{join_json, member_of_json, text_of_json};
 use crate::call::{Encoded, Payload, RoutedCall, Whole};
@@ -15,6 +18,8 @@ use crate::journal::{Entry, Named};
 
 /// Dubbo's generic call: its first argument is the method that is meant.
 const GENERIC_METHOD: &str = "$invoke";
+/// The name of [`FORCE_TAG`], as a body has it.
+static FORCE_TAG_BYTES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(FORCE_TAG));
 
 /// What routing rules can see of a call.
 pub trait CallFacts {
@@ -33,6 +38,12 @@ pub trait CallFacts {
     /// The header of a name in small letters, if the call came by HTTP.
     fn header(&self, _name: &str) -> Option<Cow<'_, str>> {
         None
+    }
+
+    /// Whether the attachment [`FORCE_TAG`] has to be looked at: it may be there. Every call is
+    /// asked, so this reads no attachments.
+    fn may_force_tag(&self) -> bool {
+        self.attachment(FORCE_TAG).is_some()
     }
 }
 
@@ -75,6 +86,18 @@ impl CallFacts for RoutedCall<'_> {
 
     fn header(&self, name: &str) -> Option<Cow<'_, str>> {
         header_of(self.headers?, name)
+    }
+
+    fn may_force_tag(&self) -> bool {
+        self.attachments.iter().any(|(name, _)| *name == FORCE_TAG)
+            || matches!(&self.payload, Payload::Whole(whole) if whole.may_force_tag())
+    }
+}
+
+impl Whole<'_> {
+    /// Whether the name of the attachment is anywhere in the body.
+    fn may_force_tag(&self) -> bool {
+        FORCE_TAG_BYTES.find(self.body).is_some()
     }
 }
 
@@ -174,6 +197,10 @@ impl CallFacts for WholeFacts<'_> {
 
     fn member(&self, index: usize, path: &[String]) -> Option<Cow<'_, str>> {
         member_of_json(self.arguments()?.at(index)?, path)
+    }
+
+    fn may_force_tag(&self) -> bool {
+        self.whole.may_force_tag()
     }
 }
 

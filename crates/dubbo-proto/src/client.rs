@@ -186,10 +186,9 @@ impl<T> ClientConnection<T> {
         }
     }
 
-    /// Sends a heartbeat out of turn, unless one is unanswered: for a side that wants to know now
-    /// whether its peer answers.
+    /// Sends a heartbeat out of turn: for a side that wants to know now whether its peer answers.
     pub fn ask(&mut self, now: Instant) {
-        if !self.is_finished && self.liveness.unanswered_since().is_none() {
+        if !self.is_finished {
             self.liveness.asked(now);
             self.send_heartbeat();
         }
@@ -207,10 +206,16 @@ impl<T> ClientConnection<T> {
         self.liveness.heard_at()
     }
 
-    /// When the heartbeat was sent to which nothing has come since, if there is one.
+    /// When the first heartbeat was sent of those to which nothing has come, if there are any.
     #[must_use]
-    pub fn unanswered_since(&self) -> Option<Instant> {
+    pub const fn unanswered_since(&self) -> Option<Instant> {
         self.liveness.unanswered_since()
+    }
+
+    /// When a heartbeat was sent last; if none was, since when the connection is there.
+    #[must_use]
+    pub const fn asked_at(&self) -> Instant {
+        self.liveness.asked_at()
     }
 
     /// When [`ClientConnection::handle_timeout`] wants to be called next. It may turn out that

@@ -14,6 +14,8 @@ pub(crate) struct Liveness {
     last_read: Instant,
     last_write: Instant,
     last_heartbeat: Instant,
+    /// When the first heartbeat was sent of those to which nothing has come.
+    unanswered_since: Option<Instant>,
     next_look: Instant,
 }
 
@@ -28,11 +30,19 @@ pub(crate) enum Look {
 impl Liveness {
     pub(crate) fn new(heartbeat: Duration, now: Instant) -> Self {
         let next_look = now + heartbeat;
-        Self { heartbeat, last_read: now, last_write: now, last_heartbeat: now, next_look }
+        Self {
+            heartbeat,
+            last_read: now,
+            last_write: now,
+            last_heartbeat: now,
+            unanswered_since: None,
+            next_look,
+        }
     }
 
     pub(crate) const fn heard(&mut self, now: Instant) {
         self.last_read = now;
+        self.unanswered_since = None;
     }
 
     pub(crate) const fn wrote(&mut self, now: Instant) {
@@ -44,15 +54,24 @@ impl Liveness {
         self.last_read
     }
 
-    /// A heartbeat is sent out of turn.
-    pub(crate) const fn asked(&mut self, now: Instant) {
+    /// A heartbeat is sent, in or out of turn.
+    pub(crate) fn asked(&mut self, now: Instant) {
+        // What has come at this instant may be the answer.
+        if self.last_read < now {
+            self.unanswered_since.get_or_insert(now);
+        }
         self.last_heartbeat = now;
         self.last_write = now;
     }
 
-    /// When the heartbeat was sent to which nothing has come since, if there is one.
-    pub(crate) fn unanswered_since(&self) -> Option<Instant> {
-        (self.last_read < self.last_heartbeat).then_some(self.last_heartbeat)
+    /// When the first heartbeat was sent of those to which nothing has come, if there are any.
+    pub(crate) const fn unanswered_since(&self) -> Option<Instant> {
+        self.unanswered_since
+    }
+
+    /// When a heartbeat was sent last.
+    pub(crate) const fn asked_at(&self) -> Instant {
+        self.last_heartbeat
     }
 
     pub(crate) const fn next_look(&self) -> Instant {
@@ -72,8 +91,7 @@ impl Liveness {
         let idle_since = self.last_read.min(self.last_write).max(self.last_heartbeat);
         let due = idle_since + self.heartbeat;
         let found = if due <= now {
-            self.last_heartbeat = now;
-            self.last_write = now;
+            self.asked(now);
             Look::SendHeartbeat
         } else {
             Look::Nothing

@@ -21,6 +21,44 @@ pub fn patience(usual: Duration, in_flight: u32) -> Duration {
     QUIET.max(usual / in_flight.max(1) * TIMES_APART)
 }
 
+/// Somebody who pauses gets a call as a trial after so long, then after twice as long each time,
+/// up to the longest time: it may answer calls, and no questions.
+const FIRST_TRIAL: Duration = Duration::from_secs(5);
+const LONGEST_TRIAL: Duration = Duration::from_secs(60);
+
+/// A pause that is under way.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Pause {
+    /// When it began.
+    pub since: Instant,
+    trial_at: Instant,
+    wait: Duration,
+}
+
+impl Pause {
+    /// One that has begun then.
+    #[must_use]
+    pub fn begun(since: Instant) -> Self {
+        Self { since, trial_at: since + FIRST_TRIAL, wait: FIRST_TRIAL }
+    }
+
+    /// Whether a call may go there as a trial.
+    #[must_use]
+    pub fn is_trial_due(&self, now: Instant) -> bool {
+        self.trial_at <= now
+    }
+
+    /// A call goes there now: if it shows nothing, the next trial is due later.
+    #[must_use]
+    pub fn tried(self, now: Instant) -> Self {
+        if !self.is_trial_due(now) {
+            return self;
+        }
+        let wait = (self.wait * 2).min(LONGEST_TRIAL);
+        Self { trial_at: now + wait, wait, ..self }
+    }
+}
+
 /// What a look at somebody has shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PauseLook {
@@ -102,6 +140,24 @@ mod tests {
         assert_eq!(patience(50 * MS, 100), 10 * MS);
         assert_eq!(patience(50 * MS, 2), 50 * MS);
         assert_eq!(patience(50 * MS, 1), 100 * MS);
+    }
+
+    #[test]
+    fn a_pause_has_trials_further_and_further_apart() {
+        let since = test_start();
+        let mut pause = Pause::begun(since);
+        assert_eq!(pause.tried(since + MS), pause, "calls that nobody else can take are none");
+        let mut trials = Vec::new();
+        for second in 0..200 {
+            let now = since + second * 1000 * MS;
+            if pause.is_trial_due(now) {
+                pause = pause.tried(now);
+                assert!(!pause.is_trial_due(now), "one call at a time");
+                trials.push(second);
+            }
+        }
+        assert_eq!(trials, [5, 15, 35, 75, 135, 195]);
+        assert_eq!(pause.since, since);
     }
 
     #[test]

@@ -269,7 +269,8 @@ impl<T> Connection<T> {
         self.core.last_heard
     }
 
-    /// When the PING was sent to which nothing has come since, if there is one.
+    /// When the PING was sent to which nothing has come since, if there is one. There is one at a
+    /// time: every peer answers it.
     pub fn unanswered_since(&self) -> Option<Instant> {
         self.core.ping_sent.then_some(self.core.pinged_at)
     }

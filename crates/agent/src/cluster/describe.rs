@@ -116,6 +116,7 @@ impl Cluster {
         if state.standing != Standing::Down {
             why.extend(member.upstream.unwell(Instant::now()).explain());
         }
+        why.extend(self.why_paused(stats.key));
         if held {
             let reason = "the registry no longer lists it, but it still answers";
             why.push(reason.to_owned());

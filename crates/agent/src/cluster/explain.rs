@@ -101,6 +101,7 @@ impl Cluster {
         };
         let (standing, why) = state.explain(|| member.0.upstream.trouble(&member.0.service_name));
         let mut why: Vec<String> = why.into_iter().collect();
+        why.extend(self.why_paused(member));
         self.say_who_switched_off(member, state.weight, &mut why);
         for (of, state) in self.broken(member, now).iter().filter(|(of, _)| **of == *method) {
             why.push(format!("circuit of method {of}: {state}"));

@@ -4,9 +4,10 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dubbo_proto::{Serialization, ServiceKey};
+use flow::pause::Pause;
 use registry::listing::listed_variant;
 use registry::{Endpoint, Protocol};
 use tokio::sync::Notify;
@@ -64,8 +65,8 @@ pub(super) struct MemberState {
     pub(super) refused_serializations: RefusedSerializations,
     /// Whether its replies are read whole before they count.
     pub(super) distrust: Distrust,
-    /// Since when it has calls and gives no sign of life.
-    pub(super) pauses_since: Cell<Option<Instant>>,
+    /// While it has calls and gives no sign of life.
+    pub(super) pause: Cell<Option<Pause>>,
     /// While nobody hears from the endpoint: how long a call is left there.
     pub(super) silence: Cell<Option<Duration>>,
     /// Has the calls look that are there, every now and then while it is silent.
@@ -199,7 +200,7 @@ impl Cluster {
             is_gate_due: Cell::default(),
             refused_serializations,
             distrust: Distrust::default(),
-            pauses_since: Cell::default(),
+            pause: Cell::default(),
             silence: Cell::default(),
             looks: Notify::new(),
         };

@@ -223,8 +223,9 @@ impl Cluster {
         Ended { attempt, outcome, is_hedge }
     }
 
-    /// Makes a call at all endpoints. The first failure is its outcome, or else the last answer. A
-    /// failure after which nobody would have begun the call is told as such only if nobody has.
+    /// Makes a call at all endpoints. The first failure is its outcome, or else the last answer. An
+    /// exception that the method throws is a failure here, as in Dubbo's `BroadcastClusterInvoker`.
+    /// A failure after which nobody would have begun the call is told as such only if nobody has.
     async fn broadcast(self: &Rc<Self>, call: &RoutedCall<'_>, caller: CallerId) -> Outcome {
         let deadline = call.times.deadline;
         self.budget.borrow_mut().call();
@@ -244,27 +245,29 @@ impl Cluster {
         let calls = members.iter().map(|it| self.call_at(it, is_behind, call, caller));
         let mut running: FuturesUnordered<_> = calls.collect();
         let (mut failure, mut last, mut doubt) = (None, None, Doubt::default());
-        let mut is_any_begun = false;
+        let (mut is_any_begun, mut is_answered) = (false, false);
         while let Some(begun) = running.next().await {
             is_any_begun |= begun.is_ok();
-            match begun.unwrap_or_else(Err) {
-                Ok(reply) => last = Some(reply),
-                Err(error) => {
-                    doubt.note(&error);
-                    failure = failure.or(Some(error));
+            let outcome = begun.unwrap_or_else(Err);
+            is_answered |= outcome.is_ok();
+            match outcome {
+                Ok(reply) if reply.failure.is_none() => last = Some(reply),
+                outcome => {
+                    outcome.as_ref().err().into_iter().for_each(|error| doubt.note(error));
+                    failure = failure.or(Some(outcome));
                 }
             }
         }
         match (failure, last) {
-            (Some(error), None) => {
+            (Some(Err(error)), _) if !is_answered => {
                 // What waited in vain was counted when its time was over.
                 if !is_any_begun && error.code == Code::NoEndpoint {
                     self.count_without_endpoint(now, error.code);
                 }
                 Err(doubt.told(error))
             }
-            (Some(error), Some(_)) if error.retry().is_unbegun() => Err(only_there(error)),
-            (Some(error), Some(_)) => Err(error),
+            (Some(Err(error)), _) if error.retry().is_unbegun() => Err(only_there(error)),
+            (Some(outcome), _) => outcome,
             (None, Some(reply)) => Ok(reply),
             (None, None) => {
                 let error = self.no_endpoint(allowed.as_deref());

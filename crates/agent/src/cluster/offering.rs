@@ -383,6 +383,7 @@ impl Cluster {
         let max = self.policy.borrow().max_in_flight;
         let occupancy = Occupancy { n_others, max };
         let ticket = Some(balancer.begin(slot));
+        self.note_trial(&member, now);
         // There is room, or it would not have been chosen.
         let leave = match &*member.0.gate.borrow() {
             // It will not be sent.

@@ -2,18 +2,23 @@
 //! connection stays open. That takes milliseconds to find out, long before a call is late.
 //!
 //! New calls go to others meanwhile. If there is no other one that takes calls, they go there all
-//! the same: most pauses are short, such as those of a garbage collector.
+//! the same: most pauses are short, such as those of a garbage collector. The question is put again
+//! now and then, and a call goes there as a trial.
 
 use std::cell::Cell;
 use std::time::Instant;
 
 use balance::{Balancer, Slot};
-use flow::pause::{self, PauseLook};
+use flow::pause::{self, Pause, PauseLook};
 
-use super::{Cluster, Member};
+use super::{Cluster, Member, Standing};
 
 /// As many endpoints are looked at in one step; where there are more they take turns.
 const LOOK_MAX: usize = 64;
+/// What is said of an endpoint that pauses.
+const PAUSES: &str = "it pauses: it has calls, and leaves a question for a sign of life open; new \
+                      calls go to others until something comes from it, but for a trial call now \
+                      and then";
 
 impl Cluster {
     /// Asks endpoints that have calls for a sign of life, if none came lately, and takes note of
@@ -43,13 +48,14 @@ impl Cluster {
         for stats in balancer.stats_from(from).take(LOOK_MAX) {
             let member = &stats.key.0;
             // One that pauses may have no calls any more when they have timed out.
-            let has_calls = stats.in_flight != 0 || member.pauses_since.get().is_some();
+            let has_calls = stats.in_flight != 0 || member.pause.get().is_some();
             let quiet = pause::patience(usual, stats.in_flight);
             let look = match has_others && has_calls {
                 true => member.upstream.look_for_pause(&member.service_name, now, quiet),
                 false => PauseLook::works(now),
             };
-            member.pauses_since.set(look.since);
+            let before = member.pause.get();
+            member.pause.set(look.since.map(|since| before.unwrap_or(Pause::begun(since))));
             if n_listed <= LOOK_MAX {
                 due = due.min(look.due);
             }
@@ -67,6 +73,21 @@ impl Cluster {
         }
     }
 
+    /// A call goes to an endpoint: if that pauses, it may be a trial.
+    #[inline]
+    pub(super) fn note_trial(&self, member: &Member, now: Instant) {
+        if self.pauses.is_any.get() {
+            let pause = &member.0.pause;
+            pause.set(pause.get().map(|pause| pause.tried(now)));
+        }
+    }
+
+    /// Why an endpoint that is up gets hardly any calls, if it pauses.
+    pub(super) fn why_paused(&self, member: &Member) -> Option<String> {
+        let is_up = matches!(self.standing(member), Standing::Ready | Standing::Full);
+        (is_up && member.0.pause.get().is_some()).then(|| PAUSES.to_owned())
+    }
+
     /// Chooses an endpoint for a call, one that does not pause if there is one.
     #[inline]
     pub(super) fn pick(
@@ -77,7 +98,9 @@ impl Cluster {
         usable: impl Fn(&Member) -> bool,
     ) -> Option<Slot> {
         if self.pauses.is_any.get() {
-            let works = |member: &Member| member.0.pauses_since.get().is_none() && usable(member);
+            let pauses = |pause: Pause| !pause.is_trial_due(now);
+            let works =
+                |member: &Member| !member.0.pause.get().is_some_and(pauses) && usable(member);
             let slot = self.preference.pick(balancer, now, point, works);
             if let Some(slot) = slot.filter(|slot| !balancer.is_last_choice(*slot, now)) {
                 return Some(slot);

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use dubbo_proto::ServiceKey;
 use flow::Standing;
 use flow::rules::{
-    CallView, Configurators, Inputs, RuleSet, Selection, Subset, TAG, UrlView, apply_subsets,
+    CallView, Configurators, FORCE_TAG, Inputs, RuleSet, Selection, Subset, TAG, UrlView,
+    apply_subsets,
 };
 use parameters::Parameters;
 use registry::Endpoint;
@@ -34,7 +35,7 @@ const MAX_KEY_LEN: usize = 4096;
 /// The rules of one cluster.
 pub(super) struct Rules {
     service: ServiceKey,
-    /// Whether anything has to be looked at at all.
+    /// Whether every call has to be looked at.
     is_active: Cell<bool>,
     state: RefCell<RuleState>,
 }
@@ -166,8 +167,10 @@ impl Rules {
         let is_tagged =
             |placed: &Placed| placed.endpoint.params.get(TAG).is_some_and(|tag| !tag.is_empty());
         let is_split = !state.routing.splits.is_empty();
+        let is_forced = state.caller.get(FORCE_TAG).is_some();
         let mut all = state.endpoints.iter().chain(&state.switched_off);
-        self.is_active.set(is_split || !state.set.is_empty() || all.any(is_tagged));
+        let is_ruled = is_split || is_forced || !state.set.is_empty();
+        self.is_active.set(is_ruled || all.any(is_tagged));
     }
 
     /// An endpoint with what configurators make of it. One that they switch off has no weight.
@@ -198,10 +201,14 @@ impl Rules {
     /// The endpoints that a call may go to; `None` means all of them.
     #[inline]
     pub(super) fn allowed(&self, call: &dyn CallFacts, draw: CallDraw) -> Option<Rc<Allowed>> {
-        if !self.is_active.get() {
-            return None;
-        }
-        Some(self.look(call, draw))
+        self.has_to_look_at(call).then(|| self.look(call, draw))
+    }
+
+    /// Whether there is anything to look at for a call. Where nothing is tagged, a call that
+    /// insists on a tag may go nowhere.
+    #[inline]
+    fn has_to_look_at(&self, call: &dyn CallFacts) -> bool {
+        self.is_active.get() || call.may_force_tag()
     }
 
     /// What chance says of a new call: of use where there are rules.
@@ -386,6 +393,7 @@ mod tests {
     use flow::rules::ConditionRule;
 
     use super::*;
+    use crate::config::Caller;
 
     /// A call with two attachments.
     struct CallWithAttachments<'a>(&'a str, &'a str);
@@ -466,5 +474,10 @@ mod tests {
         let rules = rules();
         rules.set_registry(RegistryRules::default());
         assert!(rules.allowed(&CallWithAttachments("no", ""), CallDraw::default()).is_none());
+        // Unless the caller insists on a tag by itself.
+        let params = [(FORCE_TAG, "true")].into_iter().collect();
+        let caller = Caller { host: "127.0.0.1".to_owned(), params };
+        rules.set_routing(&Arc::new(RoutingPolicy { caller, ..RoutingPolicy::default() }));
+        assert!(rules.allowed(&CallWithAttachments("no", ""), CallDraw::default()).is_some());
     }
 }

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use balance::EjectReason;
+use flow::pause::Pause;
 use flow::{Attempts, Next, Retry};
 
 use super::offering::Choice;
@@ -49,9 +50,9 @@ impl Cluster {
         for stats in balancer.stats() {
             let member = &stats.key.0;
             let is_ejected = stats.ejection.is_some_and(|it| it.reason == EjectReason::Silent);
-            let is_over = |since| patience <= now.saturating_duration_since(since);
+            let is_over = |pause: Pause| patience <= now.saturating_duration_since(pause.since);
             let is_silent =
-                is_ejected || !patience.is_zero() && member.pauses_since.get().is_some_and(is_over);
+                is_ejected || !patience.is_zero() && member.pause.get().is_some_and(is_over);
             member.silence.set(is_silent.then_some(patience));
             if is_silent {
                 self.has_silent.set(true);

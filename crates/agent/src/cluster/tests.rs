@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use balance::Policy;
 use bytes::Bytes;
 use dubbo_proto::{Serialization, Status};
+use flow::pause::Pause;
 use flow::{GiveUp, Next};
 use parameters::Parameters;
 use registry::{Protocol, Unused};
@@ -405,10 +406,10 @@ fn no_pause_is_remembered_of_an_endpoint_that_is_left_alone() {
         cluster.update(&list(2));
         let first = || cluster.balancer.borrow().stats_from(0).next().unwrap().key.clone();
         let now = Instant::now();
-        first().0.pauses_since.set(Some(now));
+        first().0.pause.set(Some(Pause::begun(now)));
         cluster.update(&list(1));
         cluster.check_endpoints(now + Duration::from_secs(1));
-        assert_eq!(first().0.pauses_since.get(), None);
+        assert_eq!(first().0.pause.get(), None);
         assert!(!cluster.has_pauses() && first().0.silence.get().is_none());
     });
 }

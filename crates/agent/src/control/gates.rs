@@ -63,14 +63,18 @@ impl Gates {
     }
 }
 
-/// The last word holds while the app is not listed: an agent's entry may stand in for it.
+/// Where an agent stands in for the app, its entry has what the app has registered. The last word
+/// holds while the app is not listed.
 async fn follow(gate: Arc<SharedGate>, registry: Registry, service: ServiceKey) {
     let subscription = registry.subscribe(&service);
     let mut snapshots = subscription.snapshots();
     loop {
         let endpoints = Arc::clone(&snapshots.borrow_and_update().endpoints);
-        let is_app = |endpoint: &&Endpoint| endpoint.address() == gate.app();
-        let threads = endpoints.iter().find(is_app).and_then(|endpoint| endpoint.threads);
+        let is_app = |endpoint: &&Endpoint| {
+            let (host, port) = endpoint.provider();
+            wire::address::join(host, port) == gate.app()
+        };
+        let threads = endpoints.iter().filter(is_app).find_map(|endpoint| endpoint.threads);
         if let Some(threads) = threads
             && gate.set_registered(threads)
         {

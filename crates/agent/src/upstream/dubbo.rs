@@ -235,8 +235,10 @@ impl PeerProtocol for DubboPeer {
     }
 
     fn signs(machine: &DubboClient) -> Signs {
+        // Who reads them may drop them, or answer calls and no heartbeats.
+        let asked_at = Some(machine.0.asked_at());
         let (heard_at, unanswered_since) = (machine.0.heard_at(), machine.0.unanswered_since());
-        Signs { heard_at, unanswered_since }
+        Signs { heard_at, unanswered_since, asked_at }
     }
 
     fn on_event(&self, timed: TimedEvent<ClientEvent<ReplyTo>>) -> bool {

@@ -153,6 +153,7 @@ impl<P: PeerProtocol> Upstream<P> {
 
     /// Looks whether the peer pauses: a question is open for longer than an answer takes. To be
     /// asked only while there are calls: if nothing has come for `quiet`, it puts the question.
+    /// While that is open it is put again now and then, as it may have got lost.
     pub fn look_for_pause(&self, now: Instant, quiet: Duration) -> PauseLook {
         let Some(conn) = self.ready_conn() else { return PauseLook::works(now) };
         let signs = conn.look(P::signs);
@@ -163,6 +164,9 @@ impl<P: PeerProtocol> Upstream<P> {
             conn.with(|machine| P::ask(machine, now));
             return PauseLook::works_until(now, now + PAUSE);
         };
+        if signs.need_a_further_question(now, since) {
+            conn.with(|machine| P::ask(machine, now));
+        }
         if now < since + PAUSE {
             return PauseLook::works_until(now, since + PAUSE);
         }

@@ -348,7 +348,10 @@ impl PeerProtocol for LinkPeer {
     }
 
     fn signs(machine: &LinkClient) -> Signs {
-        Signs { heard_at: machine.heard_at(), unanswered_since: machine.unanswered_since() }
+        // Every agent answers each PING.
+        let asked_at = None;
+        let (heard_at, unanswered_since) = (machine.heard_at(), machine.unanswered_since());
+        Signs { heard_at, unanswered_since, asked_at }
     }
 
     fn on_event(&self, event: Event<ReplyTo>) -> bool {

@@ -21,7 +21,7 @@ pub trait PeerProtocol: 'static {
     fn machine(&self, now: Instant) -> Self::Machine;
     /// Whether the connection takes calls.
     fn is_ready(machine: &Self::Machine) -> bool;
-    /// Asks the peer for a sign of life, unless a question is open.
+    /// Asks the peer for a sign of life.
     fn ask(machine: &mut Self::Machine, now: Instant);
     /// What the connection does just now.
     fn activity(machine: &Self::Machine) -> Activity;

@@ -99,7 +99,7 @@ impl PeerProtocol for ScriptedPeer {
     fn signs(machine: &Scripted) -> Signs {
         let is_silent = machine.script.silent.borrow().contains(&machine.index);
         let now = Instant::now();
-        Signs { heard_at: now, unanswered_since: is_silent.then_some(now) }
+        Signs { heard_at: now, unanswered_since: is_silent.then_some(now), asked_at: None }
     }
     fn on_event(&self, (): ()) -> bool {
         false

@@ -139,6 +139,38 @@ fn what_the_app_has_registered_counts() {
     block_on(agent.drain());
 }
 
+/// The agent is listed in place of its app, and the app's own entry still counts.
+#[test]
+fn what_the_app_registers_later_counts_beside_the_agents_entry() {
+    let hub = MemoryHub::new();
+    let app = PoolProvider::start(3, 10 * MS, false);
+    let register = |threads| register_with(&hub, app.addr, &[("threads", threads)]);
+    let first = register("3");
+    let agent = exporting_with_admin(
+        &hub,
+        &format!("interface = \"{SERVICE}\"\napp = \"dubbo://{}\"\n", app.addr),
+    );
+    let caller = consumer(&hub, "");
+    let passed = format!("dubmesh_export_calls_total{{service=\"{SERVICE}\",code=\"ok\"}}");
+    wait_until("a call by the agent", || {
+        let _ = call(&caller, "echo", &[STRING], "[\"a\"]");
+        (metric(&agent, &passed) != 0).then_some(())
+    });
+    let is_registered = |capacity| {
+        let found = apps(&agent).items.remove(0);
+        found.source == "registered" && found.capacity == capacity
+    };
+    wait_until("the first number", || is_registered(3).then_some(()));
+    drop(first);
+    for (text, threads) in [("2", 2), ("9", 9)] {
+        let later = register(text);
+        wait_until("the number of now", || is_registered(threads).then_some(()));
+        drop(later);
+        assert!(is_registered(threads), "the last word holds while the app is gone");
+    }
+    block_on(agent.drain());
+}
+
 fn apps(agent: &Agent) -> Page<AppSnapshot> {
     let mut http = Http::connect(agent.addresses().admin.unwrap());
     http.send("GET /apps HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");

@@ -201,6 +201,44 @@ fn a_single_call_leaves_one_that_stands_still() {
     providers[0].go_on();
 }
 
+/// A call and the question for a sign of life get lost together, and then everything works. The
+/// question is put again. Who never answers any gets a call as a trial.
+#[test]
+fn one_that_has_lost_a_call_and_a_heartbeat_is_soon_used_again() {
+    let hub = MemoryHub::new();
+    let behaviours = [Behaviour::Loses, Behaviour::LosesAndIsDeaf, Behaviour::Good];
+    let providers = behaviours.map(FakeProvider::start);
+    let _registered = providers.each_ref().map(|provider| register(&hub, provider.addr));
+    let keys = "[defaults]\nbalance = \"round-robin\"\neject_max_percent = 0\n";
+    let agent = consumer_with_metrics(&hub, keys);
+    let addresses = [providers[0].addr, providers[1].addr].map(|it| it.to_string());
+    let n_pausing = |page: &str| {
+        let mut http = Http::connect(agent.addresses().admin.unwrap());
+        http.send(format!("GET {page} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"));
+        let body = http.read().body;
+        assert!(addresses.iter().all(|address| body.contains(address)), "{body}");
+        body.matches("it pauses: ").count()
+    };
+    let echo = || call(&agent, "echo", &[STRING, "x-dubbo-timeout-ms: 200"], "[\"a\"]").status;
+    wait_until("both pause", || {
+        let _ = echo();
+        (n_pausing("/endpoints") == 2).then_some(())
+    });
+    assert_eq!(n_pausing(&format!("/explain?service={SERVICE}&method=echo")), 2);
+    providers.iter().for_each(FakeProvider::go_on);
+    for provider in &providers[..2] {
+        let addr = provider.addr;
+        wait_until("it answers", || {
+            let _ = echo();
+            (0 < n_calls(&agent, addr, "ok")).then_some(())
+        });
+    }
+    wait_until("none pauses", || {
+        assert_eq!(echo(), 200);
+        (n_pausing("/endpoints") == 0).then_some(())
+    });
+}
+
 /// The last one is never ejected: there is nobody else to ask.
 #[test]
 fn the_only_endpoint_is_asked_whatever_it_answers() {

@@ -10,7 +10,7 @@ use crate::support::{
     reload, wait_until,
 };
 use agent::Agent;
-use dubbo_proto::Status;
+use dubbo_proto::{ReplyKind, Status};
 use registry::MemoryHub;
 
 /// Nobody is left out because of how calls ended.
@@ -144,6 +144,37 @@ fn broadcast_reaches_all_and_fails_if_one_does() {
         (answer.status != 200 && 1 <= broken.n_requests()).then_some(answer)
     });
     assert!(answer.body.contains(&broken.addr.to_string()), "{}", answer.body);
+}
+
+/// What a method throws counts, whichever endpoint answers last.
+#[test]
+fn broadcast_tells_what_one_method_throws() {
+    for slow in [Behaviour::Good, Behaviour::Slow] {
+        let hub = MemoryHub::new();
+        let behaviours = [Behaviour::Throws, Behaviour::Good, slow];
+        let (providers, _registered) = registered_providers(&hub, behaviours);
+        let keys = "cluster = \"broadcast\"\n";
+        let agent = agent(&hub, keys);
+        let n_had = || providers.each_ref().map(FakeProvider::n_requests);
+        let had_all = |before: [usize; 3]| n_had() == before.map(|n| n + 1);
+        let answer = wait_until("a call that all have had", || {
+            let before = n_had();
+            let answer = echo(&agent);
+            had_all(before).then_some(answer)
+        });
+        assert_eq!(answer.code(), "exception", "{answer:?}");
+        assert!(answer.body.contains("com.acme.Oops"), "{answer:?}");
+
+        let dubbo = dubbo_consumer(&hub, &format!("{BASE}[[defaults.method]]\n{keys}"));
+        let mut consumer = DubboConsumer::to(&dubbo);
+        let answer = wait_until("a request that all have had", || {
+            let before = n_had();
+            let answer = consumer.call("echo", "a", &[]);
+            had_all(before).then_some(answer)
+        });
+        let kind = ReplyKind::of(answer.serialization, &answer.body);
+        assert_eq!((answer.status, kind), (Status::Ok, Some(ReplyKind::Exception)));
+    }
 }
 
 #[test]
@@ -464,6 +495,31 @@ fn requests_of_dubbo_consumers_are_copied_with_another_version_and_a_mark() {
     assert_eq!(consumer.call("echo", "b", &[]).status, Status::Ok);
     wait_until("the next copy is there", || (providers[1].n_requests() == 2).then_some(()));
     assert_eq!(providers[0].n_requests(), 3);
+}
+
+/// Copies that nobody has the tag for must not be carried out where the calls are.
+#[test]
+fn a_copy_for_a_tag_that_nobody_has_fails() {
+    let hub = MemoryHub::new();
+    let (providers, _registered) = registered_providers(&hub, [Behaviour::Good]);
+    let keys = "mirror_percent = 100\nmirror_tag = \"shadow\"\n";
+    let http = agent(&hub, keys);
+    assert_eq!(echo(&http).status, 200);
+    wait_until("the copy fails", || (n_events(&http, "mirror_failed") == 1).then_some(()));
+    assert_eq!(providers[0].n_requests(), 1);
+
+    let dubbo = dubbo_consumer(&hub, &format!("[[defaults.method]]\n{keys}"));
+    let mut consumer = DubboConsumer::to(&dubbo);
+    assert_eq!(consumer.call("echo", "a", &[]).status, Status::Ok);
+    // Copies for a tag that somebody has get there, so that they are on their way.
+    let tagged = FakeProvider::start(Behaviour::Good);
+    let _tagged = register_with(&hub, tagged.addr, &[("dubbo.tag", "shadow")]);
+    wait_until("a copy is there", || {
+        assert_eq!(consumer.call("echo", "a", &[]).status, Status::Ok);
+        (0 < tagged.n_requests()).then_some(())
+    });
+    let asked = |it: &FakeProvider| it.last_request().attachment("dubmesh.mirror").is_some();
+    assert!(asked(&tagged) && !asked(&providers[0]));
 }
 
 /// As Dubbo's `MockInvoker`: an exception of the class, or an `RpcException` where none is named.

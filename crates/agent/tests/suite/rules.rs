@@ -134,6 +134,38 @@ fn tags_of_providers_and_of_rules_choose() {
     assert_eq!(fixture.shares(echo(&agent, &[other, force])), (0, 10));
 }
 
+/// As Dubbo's `TagStateRouter` without a rule: none is left if the call insists.
+#[test]
+fn a_call_that_insists_on_a_tag_fails_where_nobody_has_any() {
+    let hub = MemoryHub::new();
+    let provider = FakeProvider::start(Behaviour::Good);
+    let _registered = register_with(&hub, provider.addr, &[]);
+    let agent = consumer_with_metrics(&hub, "");
+    let post = |force: &str| {
+        let tag = "x-dubbo-attachment-dubbo.tag: gray";
+        let force = format!("x-dubbo-attachment-dubbo.force.tag: {force}");
+        Http::to(&agent).post(&format!("/{SERVICE}/echo"), &[STRING, tag, &force], "[\"a\"]")
+    };
+    let answer = post("true");
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert!(answer.body.contains("dubbo.tag of endpoints"), "{answer:?}");
+    assert_eq!(post("false").status, 200, "untagged ones stand in");
+    let forced = "method=echo&attachment=dubbo.tag%3Dgray&attachment=dubbo.force.tag%3Dtrue";
+    let told = explained(&agent, forced);
+    let endpoint = &told.endpoints[&provider.addr.to_string()];
+    assert!(endpoint.removed_by.is_some() && endpoint.share_percent == 0.0, "{told:?}");
+
+    let dubbo = dubbo_consumer(&hub, "");
+    let mut consumer = DubboConsumer::to(&dubbo);
+    let mut call = |force: &str| {
+        let attached = [("dubbo.tag", "gray"), ("dubbo.force.tag", force)];
+        consumer.call("echo", "a", &attached).status
+    };
+    assert_ne!(call("true"), Status::Ok);
+    assert_eq!(call("false"), Status::Ok);
+    assert_eq!(provider.n_requests(), 2);
+}
+
 #[test]
 fn weighted_destinations_split_calls_and_callers_are_known_by_their_parameters() {
     let fixture = GrayAndPlainProviders::new();

@@ -97,6 +97,39 @@ async fn dubbo_layout_end_to_end() {
     shows(&subscription, Freshness::Current, &["dubbo://10.0.0.1:20880"]).await;
 }
 
+/// An agent is listed in place of its app, and shows what the app registers anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agents_entry_follows_its_app() {
+    let etcd = Etcd::start().unwrap();
+    let registry = dubbo(&etcd);
+    let subscription = registry.subscribe(&service("a.B"));
+    let mut agent = registration("a.B", link(1));
+    agent.app_address = Some("10.0.0.1:20880".into());
+    let _agent = registry.register(&agent).unwrap();
+    shows(&subscription, Freshness::Current, &[HERE]).await;
+    let key = |threads: u32| {
+        let url = format!("dubbo://10.0.0.1:20880/a.B?interface=a.B&threads={threads}");
+        format!("/dubbo/a.B/providers/{}", encode_key(&url))
+    };
+    let becomes = async |threads: Option<u32>| {
+        let mut snapshots = subscription.snapshots();
+        let seen = async {
+            while snapshots.borrow_and_update().endpoints[0].threads != threads {
+                snapshots.changed().await.unwrap();
+            }
+        };
+        timeout(LONG, seen).await.unwrap_or_else(|_| panic!("{threads:?} threads"));
+        let endpoints = subscription.current().endpoints.clone();
+        assert_eq!((endpoints.len(), endpoints[0].provider()), (1, ("10.0.0.1", 20880)));
+    };
+    for threads in [6, 2, 9] {
+        etcd.etcdctl(&["put", &key(threads), "x"]).unwrap();
+        becomes(Some(threads)).await;
+        etcd.etcdctl(&["del", &key(threads)]).unwrap();
+        becomes(None).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn user_and_password() {
     let mut etcd = Etcd::start().unwrap();

@@ -52,7 +52,8 @@ impl Rules {
         let (service, all_splits) = (&self.service, &*state.routing.splits);
         let views = state.views(&service.interface);
         let parts = splits::all_of_call(all_splits, call, service);
-        let of_part = |split: Option<&Split>| match self.is_active.get() {
+        let is_looked_at = self.has_to_look_at(call);
+        let of_part = |split: Option<&Split>| match is_looked_at {
             false => Chances::sure(Selection::all(views.len())),
             true => state.chances(call, split, &service.interface, &views),
         };
@@ -82,9 +83,8 @@ impl Rules {
             is_switched_off: true,
             kept_percent: 0.0,
         });
-        let allowed = |selection: &Selection| {
-            self.is_active.get().then(|| Rc::new(allowed_of(&state, selection)))
-        };
+        let allowed =
+            |selection: &Selection| is_looked_at.then(|| Rc::new(allowed_of(&state, selection)));
         let ways = chances.all().iter().map(|way| (way.percent, allowed(&way.selection)));
         let draws = drawn.as_ref().map(|drawn| drawn.draws.clone()).unwrap_or_default();
         steps.extend(drawn.into_iter().flat_map(|drawn| drawn.selection.steps));

@@ -53,6 +53,10 @@ pub enum Behaviour {
     Fails,
     /// Its methods throw at once, whatever they are called.
     Throws,
+    /// It loses whatever comes, heartbeats too, until [`FakeProvider::go_on`], and then is `Good`.
+    Loses,
+    /// The same, and it never answers a heartbeat.
+    LosesAndIsDeaf,
     /// It answers as it should, after 20 ms, one request of a connection after the other.
     Slow,
 }
@@ -64,7 +68,7 @@ pub struct FakeProvider {
     n_open: Arc<AtomicUsize>,
     connections: Arc<Mutex<Vec<TcpStream>>>,
     stopped: Arc<AtomicBool>,
-    /// Whether [`Behaviour::Jams`] or [`Behaviour::Exporting`] goes on.
+    /// Whether those go on that do something else first.
     gate: Arc<Gate>,
     last: Arc<Mutex<Option<Request>>>,
 }
@@ -152,8 +156,8 @@ impl FakeProvider {
         self.n_open.load(Ordering::SeqCst)
     }
 
-    /// Answers what [`Behaviour::Jams`] has held back, and exports what [`Behaviour::Exporting`]
-    /// has not yet.
+    /// Answers what [`Behaviour::Jams`] has held back, exports what [`Behaviour::Exporting`] has
+    /// not yet, and loses nothing any more.
     pub fn go_on(&self) {
         self.gate.open();
     }
@@ -201,14 +205,20 @@ fn serve(
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(len @ 1..) = stream.read(&mut buffer) {
         input.extend_from_slice(&buffer[..len]);
+        let may_lose = matches!(behaviour, Behaviour::Loses | Behaviour::LosesAndIsDeaf);
+        let is_heard = !may_lose || gate.is_open();
         if machine.handle_bytes(Instant::now(), &mut input).is_err() {
             return;
+        }
+        if behaviour == Behaviour::LosesAndIsDeaf || !is_heard {
+            // The answers to heartbeats.
+            machine.transmit().clear();
         }
         while let Some(event) = machine.poll_event() {
             let ServerEvent::Request { to, two_way, request } = event else { continue };
             *last.lock().unwrap() = Some((*request).clone());
             n_requests.fetch_add(1, Ordering::SeqCst);
-            if !two_way {
+            if !two_way || !is_heard {
                 continue;
             }
             if !treat(&mut stream, &mut machine, behaviour, (to, &request), gate) {
@@ -248,6 +258,8 @@ fn treat(
         | Behaviour::Jams
         | Behaviour::Exporting
         | Behaviour::Picky
+        | Behaviour::Loses
+        | Behaviour::LosesAndIsDeaf
         | Behaviour::Changed => {
             if behaviour == Behaviour::Jams && LONG_LEN <= request.args().len() {
                 gate.pass();
