@@ -32,6 +32,7 @@ use crate::route::{WHOLE, template, with_service};
 use crate::upstream::Standing;
 
 mod journal_entry;
+mod kept;
 mod pools;
 mod requests;
 
