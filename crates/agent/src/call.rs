@@ -281,6 +281,12 @@ pub struct LinkRoute {
     pub reply_len: ExpectedLen,
 }
 
+/// A request that its app's thread pool may reject, kept until it is answered.
+pub trait KeptRequest {
+    /// The app has rejected it: it is offered to the app again, or its caller is told.
+    fn rejected(self: Rc<Self>, caller: LinkCaller, error: CallError);
+}
+
 /// A call that came over a link.
 pub struct LinkCaller {
     /// The link that it came over.
@@ -291,6 +297,8 @@ pub struct LinkCaller {
     pub route: Rc<LinkRoute>,
     /// Its leave to be in the app.
     pub admitted: Admitted,
+    /// The request, if its app may reject it.
+    pub kept: Option<Rc<dyn KeptRequest>>,
     /// What is to be told of it, if anybody wants to know.
     pub entry: Option<Box<Entry>>,
 }
@@ -339,6 +347,12 @@ impl LinkCaller {
 
     /// Answers the call.
     pub fn complete(mut self, outcome: Outcome) {
+        let outcome = match (outcome, self.kept.take()) {
+            (Err(error), Some(kept)) if error.code == Code::ThreadPoolExhausted => {
+                return kept.rejected(self, error);
+            }
+            (outcome, _) => outcome,
+        };
         let now = self.count(outcome.as_ref().err(), counted_as(&outcome));
         self.admitted.ended(now, outcome.as_ref().err());
         let passed_on = self.entry.as_ref().and_then(|entry| entry.passed_on_at());

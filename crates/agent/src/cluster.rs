@@ -48,6 +48,7 @@ mod offering;
 mod pauses;
 mod preference;
 mod registered;
+mod repeating;
 mod ruled;
 mod rules;
 mod sending;

@@ -33,6 +33,7 @@ use crate::stages::{CallSide, Stage};
 use crate::upstream::Standing;
 
 mod journal_entry;
+mod kept;
 mod pools;
 mod requests;
 

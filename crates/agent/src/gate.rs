@@ -37,6 +37,7 @@ use crate::error::{CallError, Code};
 mod direct;
 mod lending;
 mod pauses;
+mod repeating;
 mod settling;
 mod shared;
 mod upkeep;

@@ -10,8 +10,8 @@
 //! Invariants:
 //! - No call is let in while as many are in the app as it can take, or more, whoever made them.
 //! - Nor is a call without a credit while as many of those are there as may be.
-//! - No call is let in after its deadline, or when not even the fastest answer seen lately would
-//!   come by then.
+//! - No call that has waited is let in after its deadline, or when not even the fastest answer
+//!   seen lately would come by then, once the pace is sure.
 //! - Each call that waits is let in, shed or cancelled, once.
 
 use std::num::NonZeroU64;
@@ -20,8 +20,9 @@ use std::time::{Duration, Instant};
 use crate::lender::Own;
 use crate::limit::Sample;
 pub use crate::line::{Arrival, Pace, Shed};
-use crate::line::{Line, LinePolicy};
+use crate::line::{Certainty, Line, LinePolicy};
 use crate::queue::Key;
+use crate::repeats::{RepeatBudget, Repeats};
 use crate::windowed_min::WindowedMin;
 
 /// Leave to have one call in the app. Give it back to [`Gate::leave`], or the call counts for
@@ -90,10 +91,14 @@ pub struct Gate<T> {
     n_lendings: u32,
     /// What a call usually takes, in nanoseconds; zero until one was answered.
     usual_ns: u64,
+    certainty: Certainty,
     floor: WindowedMin,
     /// The answers since the last look at them.
     answers: Answers,
     sample: Sample,
+    /// The most calls that were in the app at a time in the sample before.
+    max_before: u32,
+    repeats: RepeatBudget,
     max_demand: u32,
     /// Calls that have left the app since somebody asked.
     n_left: u32,
@@ -132,9 +137,12 @@ impl<T> Gate<T> {
             n_lent: 0,
             n_lendings: 0,
             usual_ns: 0,
+            certainty: Certainty::default(),
             floor: WindowedMin::new(FLOOR_WINDOW, now),
             answers: Answers::default(),
             sample: Sample::default(),
+            max_before: 0,
+            repeats: RepeatBudget::new(),
             max_demand: 0,
             n_left: 0,
             line: Line::new(policy),
@@ -209,9 +217,30 @@ impl<T> Gate<T> {
         self.capacity <= self.n_in_app()
     }
 
+    /// Whether as many calls are in the app as may be, or were lately: a thread may be late to be
+    /// back in its pool, and no other one may be free.
+    #[inline]
+    #[must_use]
+    pub fn may_be_rejected(&self) -> bool {
+        self.capacity <= self.sample.max_in_flight.max(self.max_before)
+    }
+
+    /// When the app is to be offered a call again that its pool has rejected, although it had fewer
+    /// calls than it can take; `None` if the rejection counts. The call keeps its pass.
+    pub fn repeat_at(
+        &mut self,
+        now: Instant,
+        deadline: Instant,
+        repeats: &mut Repeats,
+    ) -> Option<Instant> {
+        self.look_at_answers(now);
+        repeats.next(now, deadline, &mut self.repeats)
+    }
+
     /// What was seen of the app since the last time.
     pub fn take_sample(&mut self, now: Instant) -> Sample {
         self.look_at_answers(now);
+        self.max_before = self.sample.max_in_flight;
         let next = Sample { max_in_flight: self.in_flight + self.n_lent, ..Sample::default() };
         std::mem::replace(&mut self.sample, next)
     }
@@ -273,8 +302,12 @@ impl<T> Gate<T> {
     /// How fast calls go through the app.
     #[must_use]
     pub fn pace(&self) -> Pace {
-        let least = self.floor.least().unwrap_or_default();
-        Pace { usual: self.usual(), least, reach: self.reach }
+        let Answers { n, least_ns, .. } = self.answers;
+        // Those that were only counted yet are as good as others.
+        let counted = (0 < n).then(|| Duration::from_nanos(least_ns));
+        let least = self.floor.least().into_iter().chain(counted).min().unwrap_or_default();
+        let is_sure = self.certainty.is_sure();
+        Pace { usual: self.usual(), least, reach: self.reach, is_sure }
     }
 
     /// So many calls wait elsewhere for room in the app.
@@ -284,13 +317,14 @@ impl<T> Gate<T> {
 
     /// A call was answered after so long in the app. It counts as there until its pass comes back
     /// with [`Left::Unknown`].
-    pub fn answered(&mut self, latency: Duration) {
-        self.note_answer(latency);
+    pub fn answered(&mut self, pass: &Pass, latency: Duration) {
+        self.note_answer(pass.began, latency);
     }
 
     #[inline]
-    fn note_answer(&mut self, latency: Duration) {
+    fn note_answer(&mut self, began: Instant, latency: Duration) {
         let latency_ns = nanoseconds(latency).max(1);
+        self.certainty.note(began, latency);
         let Answers { n, sum_ns, least_ns } = &mut self.answers;
         *least_ns = if *n == 0 { latency_ns } else { latency_ns.min(*least_ns) };
         *sum_ns = sum_ns.saturating_add(latency_ns);
@@ -312,7 +346,7 @@ impl<T> Gate<T> {
         *n = n.saturating_sub(1);
         self.n_left = self.n_left.saturating_add(1);
         match left {
-            Left::Answered(latency) => self.note_answer(latency),
+            Left::Answered(latency) => self.note_answer(began, latency),
             Left::Rejected => {
                 // What there is now says less: answers that came before this one may have been
                 // read together with it.
@@ -337,17 +371,17 @@ impl<T> Gate<T> {
         if self.is_full() {
             return None;
         }
-        let item = self.line.poll_next(now)?;
+        let item = self.line.poll_next(now, &self.pace())?;
         Some((item, self.pass(now)))
     }
 
-    /// The next call that waited and is shed. Ask until there is none, before
+    /// The next call that waited and is shed. Ask until there is none, before each
     /// [`Gate::poll_admitted`].
     pub fn poll_shed(&mut self, now: Instant) -> Option<(T, Shed)> {
-        self.line.poll_shed(now)
+        self.line.poll_shed(now, &self.pace())
     }
 
-    /// After this instant [`Gate::poll_shed`] has something.
+    /// After this instant [`Gate::poll_shed`] has something, if the pace stays.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.line.poll_timeout()
@@ -369,6 +403,7 @@ impl<T> Gate<T> {
         if n == 0 {
             return;
         }
+        self.repeats.answered(n);
         self.floor.take_in(now, Duration::from_nanos(least_ns));
         let seen =
             Sample { n_answers: n, latency_sum: Duration::from_nanos(sum_ns), ..Sample::default() };

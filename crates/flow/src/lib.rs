@@ -17,6 +17,7 @@
 //! - [`connection_count`] says how many connections the calls to one endpoint need.
 //! - [`lender`] lends what a worker's gate may let in to the links that call it, and [`purse`] is
 //!   what a link holds of that.
+//! - [`Repeats`] says when a call is offered again to an app whose thread pool has rejected it.
 //! - [`pause`] says who has calls and gives no sign of life.
 //! - [`breaker`] keeps the calls of a method from an endpoint while they fail there.
 //! - [`rate_limit`] refuses calls of which more come a second than is allowed.
@@ -28,7 +29,8 @@
 //! Invariants, which `tests/simulation.rs` checks:
 //! - A call that may have begun is never sent again, unless it is idempotent.
 //! - No attempt begins after the call's deadline.
-//! - No call is offered to the same endpoint twice, and to no more endpoints than its limit says.
+//! - No call is offered to the same endpoint twice, but for [`Repeats`], and to no more endpoints
+//!   than its limit says.
 //! - Whatever an attempt comes to, its ticket is given back once.
 //!
 //! And `tests/overload`:
@@ -52,6 +54,7 @@ pub mod pause;
 pub mod purse;
 pub mod queue;
 pub mod rate_limit;
+mod repeats;
 mod retry;
 mod retry_budget;
 mod rewrites;
@@ -63,6 +66,7 @@ mod windowed_min;
 
 pub use attempt_end::AttemptEnd;
 pub use attempts::{AttemptLimits, Attempts, GiveUp, Next, has_choice};
+pub use repeats::Repeats;
 pub use retry::Retry;
 pub use retry_budget::RetryBudget;
 pub use rewrites::Rewrites;

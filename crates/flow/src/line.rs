@@ -6,8 +6,10 @@
 //!
 //! Invariants:
 //! - No call is let go on after its deadline, or when not even the fastest answer seen lately
-//!   would come by then.
+//!   would come by then, once the pace is sure.
 //! - Each call that waits is let go on, shed or cancelled, once.
+//! - Those who wait are judged again only when calls take twice as long as was known, and no more
+//!   often than every [`JUDGING_INTERVAL`].
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -79,6 +81,9 @@ pub struct Pace {
     /// How many calls may be under way at a time. Less than 1 if room is there for a part of the
     /// time only.
     pub reach: f64,
+    /// Calls were answered that began after the first answer. The first ones may have been slow
+    /// because the app or the connection had just started.
+    pub is_sure: bool,
 }
 
 impl Pace {
@@ -98,7 +103,53 @@ impl Pace {
                 Duration::try_from_secs_f64(reach / rate).unwrap_or(own)
             }
         };
-        Self { usual, least, reach }
+        let is_sure = self.is_sure_or_unknown() && other.is_sure_or_unknown();
+        Self { usual, least, reach, is_sure: is_sure && !usual.is_zero() }
+    }
+
+    fn is_sure_or_unknown(&self) -> bool {
+        self.is_sure || self.usual.is_zero()
+    }
+
+    /// Whether calls take much longer by this pace than by `before`.
+    fn is_much_slower_than(&self, before: &Self) -> bool {
+        2 * before.usual < self.usual || 2 * before.least < self.least
+    }
+
+    /// Until when a call may be begun, so that it may be answered by its deadline, or its caller
+    /// hear in time that it was not begun.
+    fn last_begin(&self, now: Instant, deadline: Instant) -> Option<Instant> {
+        let telling = TELLING_TIME.min(deadline.saturating_duration_since(now) / 4);
+        deadline.checked_sub(self.least.max(telling))
+    }
+}
+
+/// How much is known of the time that calls take.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Certainty {
+    /// Nobody has answered.
+    #[default]
+    Unknown,
+    /// The first answer came then, and all others since were to calls that had begun before.
+    FirstAnswer(Instant),
+    /// Others were answered.
+    Sure,
+}
+
+impl Certainty {
+    /// A call was answered `latency` after it began.
+    #[inline]
+    pub(crate) fn note(&mut self, began: Instant, latency: Duration) {
+        match *self {
+            Self::Unknown => *self = Self::FirstAnswer(began + latency),
+            Self::FirstAnswer(at) if at <= began => *self = Self::Sure,
+            Self::FirstAnswer(_) | Self::Sure => {}
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_sure(self) -> bool {
+        self == Self::Sure
     }
 }
 
@@ -108,6 +159,13 @@ const MOST_TURNS: usize = 64;
 /// Where there is no room yet counts as so much room.
 const LEAST_REACH: f64 = 0.01;
 
+/// A call is shed so long before its deadline at least: its caller is to hear that nobody has
+/// begun it, before the caller gives it up and cannot know.
+const TELLING_TIME: Duration = Duration::from_millis(10);
+
+/// Those who wait are judged again no more often than this.
+pub const JUDGING_INTERVAL: Duration = Duration::from_millis(20);
+
 /// Calls that wait for room.
 #[derive(Debug)]
 pub struct Line<T> {
@@ -115,7 +173,18 @@ pub struct Line<T> {
     queue: Queue<T>,
     /// Since when calls have waited without a break.
     standing_since: Option<Instant>,
-    displaced: VecDeque<T>,
+    /// How those who wait were judged. Most gates never have anybody wait.
+    judged: Option<Box<Judged>>,
+    /// Those who are to be told that they are shed.
+    gone: VecDeque<(T, Shed)>,
+}
+
+/// How those who wait were judged.
+#[derive(Debug)]
+struct Judged {
+    by: Pace,
+    /// When they were judged again.
+    at: Option<Instant>,
 }
 
 impl<T> Line<T> {
@@ -123,7 +192,8 @@ impl<T> Line<T> {
     #[must_use]
     pub fn new(policy: LinePolicy) -> Self {
         let queue = Queue::new(policy.max_waiting);
-        Self { policy, queue, standing_since: None, displaced: VecDeque::new() }
+        let (standing_since, judged, gone) = Default::default();
+        Self { policy, queue, standing_since, judged, gone }
     }
 
     /// How many calls wait.
@@ -156,9 +226,12 @@ impl<T> Line<T> {
         item: T,
     ) -> Result<Key, (Shed, T)> {
         let Arrival { caller, priority, deadline } = arrival;
-        let Some(until) = deadline.checked_sub(pace.least).filter(|until| now <= *until) else {
+        let Some(until) = pace.last_begin(now, deadline).filter(|until| now <= *until) else {
             return Err((Shed::Late, item));
         };
+        if self.queue.is_empty() {
+            self.judged.get_or_insert_with(|| Box::new(Judged { by: *pace, at: None })).by = *pace;
+        }
         let entry = QueuedCall { caller, priority, deadline, until };
         let has_others = self.queue.has_others_of(&entry);
         let patience = self.patience(now, pace, has_others);
@@ -187,16 +260,17 @@ impl<T> Line<T> {
                 Ok(key)
             }
             Pushed::Displaces(key, gone) => {
-                self.displaced.push_back(gone.item);
+                self.gone.push_back((gone.item, Shed::Full));
                 Ok(key)
             }
         }
     }
 
     /// The call whose turn it is, for which there is room now.
-    pub fn poll_next(&mut self, now: Instant) -> Option<T> {
+    pub fn poll_next(&mut self, now: Instant, pace: &Pace) -> Option<T> {
         // Those that are too late are shed first.
-        if self.queue.next_expiry().is_some_and(|until| until < now) {
+        let is_expired = self.queue.next_expiry().is_some_and(|until| until < now);
+        if is_expired || self.is_next_late(now, pace) {
             return None;
         }
         let item = self.queue.pop()?;
@@ -204,17 +278,66 @@ impl<T> Line<T> {
         Some(item)
     }
 
-    /// The next call that is shed. Ask until there is none, before [`Line::poll_next`].
-    pub fn poll_shed(&mut self, now: Instant) -> Option<(T, Shed)> {
-        if let Some(item) = self.displaced.pop_front() {
-            return Some((item, Shed::Full));
+    /// The next call that is shed. Ask until there is none, before each [`Line::poll_next`].
+    pub fn poll_shed(&mut self, now: Instant, pace: &Pace) -> Option<(T, Shed)> {
+        self.judge_again(now, pace);
+        if let Some(gone) = self.gone.pop_front() {
+            return Some(gone);
         }
-        let item = self.queue.pop_expired(now)?;
+        let late = self.queue.pop_expired(now);
+        let late = late.or_else(|| match self.is_next_late(now, pace) {
+            true => self.queue.drop_next(),
+            false => None,
+        });
+        let item = late?;
         self.look_at_queue();
         Some((item, Shed::Late))
     }
 
-    /// After this instant [`Line::poll_shed`] has something.
+    /// Whether not even the fastest answer would come in time for the call whose turn it is.
+    fn is_next_late(&self, now: Instant, pace: &Pace) -> bool {
+        let late = |deadline: Instant| deadline < now + pace.least;
+        pace.is_sure && self.queue.next_deadline().is_some_and(late)
+    }
+
+    /// Calls take much longer than was known when those who wait came. Who cannot be answered in
+    /// time hears that now, and may go elsewhere.
+    fn judge_again(&mut self, now: Instant, pace: &Pace) {
+        let Some(judged) = &mut self.judged else { return };
+        if !pace.is_sure || self.queue.is_empty() {
+            return;
+        }
+        if !pace.is_much_slower_than(&judged.by) {
+            if judged.by.is_much_slower_than(pace) {
+                judged.by = *pace;
+            }
+            return;
+        }
+        if judged.at.is_some_and(|at| now < at + JUDGING_INTERVAL) {
+            return;
+        }
+        **judged = Judged { by: *pace, at: Some(now) };
+        // The usual time may still be that of slow first answers, and room that goes round may be
+        // here for longer than it was lately.
+        let each = pace.usual.min(2 * pace.least).div_f64(pace.reach.max(1.0));
+        let mut n_ahead = 0;
+        for (key, deadline) in self.queue.in_order() {
+            let until = pace.last_begin(now, deadline);
+            match until.filter(|until| now + each.saturating_mul(n_ahead) <= *until) {
+                Some(until) => {
+                    self.queue.set_until(key, until);
+                    n_ahead += 1;
+                }
+                None => {
+                    let late = self.queue.cancel(key);
+                    self.gone.extend(late.map(|item| (item, Shed::Late)));
+                }
+            }
+        }
+        self.look_at_queue();
+    }
+
+    /// After this instant [`Line::poll_shed`] has something, if the pace stays.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.queue.next_expiry()
@@ -281,14 +404,14 @@ mod tests {
     #[test]
     fn the_first_in_line_for_room_that_goes_round_waits_for_it() {
         let ms = Duration::from_millis;
-        let pace = Pace { usual: ms(500), least: ms(500), reach: 0.5 };
+        let pace = Pace { usual: ms(500), least: ms(500), reach: 0.5, is_sure: true };
         let start = crate::test_start();
         let deadline = start + ms(1000);
         let arrival = Arrival { caller: CallerId::known(1), priority: Priority::Normal, deadline };
         let mut line = Line::new(LinePolicy::default());
         assert!(line.wait(start, &pace, arrival, 0).is_ok());
         assert_eq!(line.wait(start, &pace, arrival, 1), Err((Shed::Late, 1)));
-        assert_eq!(line.poll_next(start), Some(0));
+        assert_eq!(line.poll_next(start, &pace), Some(0));
         let own = Pace { reach: 1.0, least: ms(300), ..pace };
         let soon = Arrival { deadline: start + ms(700), ..arrival };
         assert_eq!(line.wait(start, &own, soon, 2), Err((Shed::Late, 2)), "its own room is taken");
@@ -299,7 +422,7 @@ mod tests {
     #[test]
     fn who_has_none_waiting_gets_a_turn_from_those_who_have_several() {
         let ms = Duration::from_millis;
-        let pace = Pace { usual: ms(50), least: ms(50), reach: 1.0 };
+        let pace = Pace { usual: ms(50), least: ms(50), reach: 1.0, is_sure: true };
         let start = crate::test_start();
         let arrival = |caller| Arrival {
             caller: CallerId::known(caller),
@@ -319,7 +442,8 @@ mod tests {
             let waits = line.wait(later, &pace, arrival(9), 9);
             assert_eq!(waits.is_ok(), is_let, "{n_each} of each");
             assert_eq!(line.wait(later, &pace, arrival(0), 0), Err((Shed::Busy, 0)));
-            let order: Vec<u64> = std::iter::from_fn(|| line.poll_next(later)).take(5).collect();
+            let order: Vec<u64> =
+                std::iter::from_fn(|| line.poll_next(later, &pace)).take(5).collect();
             assert_eq!(order.contains(&9), is_let, "{order:?}");
         }
     }
@@ -327,13 +451,77 @@ mod tests {
     #[test]
     fn the_pace_of_two_places_is_what_both_do_together() {
         let ms = Duration::from_millis;
-        let fast = Pace { usual: ms(50), least: ms(40), reach: 20.0 };
-        let slow = Pace { usual: ms(150), least: ms(140), reach: 20.0 };
+        let fast = Pace { usual: ms(50), least: ms(40), reach: 20.0, is_sure: true };
+        let slow = Pace { usual: ms(150), least: ms(140), ..fast };
         let both = fast.with(slow);
         // 400 and 133 calls a second.
         assert_eq!((both.usual.as_millis(), both.least, both.reach), (75, ms(40), 40.0));
         let unknown = Pace { reach: 5.0, ..Pace::default() };
         assert_eq!(unknown.with(fast), Pace { reach: 25.0, ..fast });
         assert_eq!(fast.with(unknown), Pace { reach: 25.0, ..fast });
+    }
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn arrivals(line: &mut Line<u32>, n: u32, now: Instant, pace: &Pace, deadline: Instant) {
+        for caller in 0..n {
+            let caller_id = CallerId::known(caller.into());
+            let arrival = Arrival { caller: caller_id, priority: Priority::Normal, deadline };
+            line.wait(now, pace, arrival, caller).expect("nobody knows that it is too late");
+        }
+    }
+
+    fn drain_shed(line: &mut Line<u32>, now: Instant, pace: &Pace) -> Vec<u32> {
+        let shed = std::iter::from_fn(|| line.poll_shed(now, pace));
+        shed.map(|(item, why)| (why == Shed::Late).then_some(item).unwrap()).collect()
+    }
+
+    /// Who came while nobody knew how long calls take hears at once that it will not be answered
+    /// in time.
+    #[test]
+    fn those_who_wait_are_judged_again_once_the_pace_is_sure() {
+        let start = crate::test_start();
+        let unknown = Pace { reach: 3.0, ..Pace::default() };
+        let mut line = Line::new(LinePolicy::default());
+        arrivals(&mut line, 27, start, &unknown, start + 1000 * MS);
+        let now = start + 200 * MS;
+        let first = Pace { usual: 200 * MS, least: 200 * MS, ..unknown };
+        assert!(drain_shed(&mut line, now, &first).is_empty(), "the app may have just started");
+        let sure = Pace { is_sure: true, ..first };
+        // Three begin now, three in 200 ms, and three in 400 ms.
+        assert_eq!(drain_shed(&mut line, now, &sure), (9..27).collect::<Vec<u32>>());
+        assert_eq!(line.poll_timeout(), Some(start + 800 * MS));
+        let slower = Pace { usual: 300 * MS, least: 250 * MS, ..sure };
+        assert!(drain_shed(&mut line, now, &slower).is_empty(), "that is not much slower");
+        let much_slower = Pace { usual: 500 * MS, least: 390 * MS, ..sure };
+        assert!(drain_shed(&mut line, now + 19 * MS, &much_slower).is_empty(), "it was just now");
+        assert_eq!(drain_shed(&mut line, now + 20 * MS, &much_slower), (3..9).collect::<Vec<_>>());
+        assert_eq!(line.len(), 3);
+    }
+
+    #[test]
+    fn nobody_goes_on_for_whom_even_the_fastest_answer_would_come_too_late() {
+        let start = crate::test_start();
+        let pace = Pace { usual: 30 * MS, least: 30 * MS, reach: 1.0, is_sure: true };
+        let mut line = Line::new(LinePolicy::default());
+        arrivals(&mut line, 2, start, &pace, start + 100 * MS);
+        // Not so much slower that everybody is judged again.
+        let slower = Pace { usual: 50 * MS, least: 50 * MS, ..pace };
+        assert_eq!(line.poll_next(start + 50 * MS, &slower), Some(0));
+        let now = start + 51 * MS;
+        assert_eq!(line.poll_next(now, &slower), None);
+        assert_eq!(line.poll_shed(now, &slower), Some((1, Shed::Late)));
+    }
+
+    /// Its caller would give it up, and could not know that nobody has begun it.
+    #[test]
+    fn who_waits_hears_a_moment_before_its_deadline_that_it_was_not_begun() {
+        let start = crate::test_start();
+        let mut line = Line::new(LinePolicy::default());
+        let unknown = Pace { reach: 1.0, ..Pace::default() };
+        arrivals(&mut line, 1, start, &unknown, start + 500 * MS);
+        assert_eq!(line.poll_timeout(), Some(start + 490 * MS));
+        arrivals(&mut line, 1, start, &unknown, start + 4 * MS);
+        assert_eq!(line.poll_timeout(), Some(start + 3 * MS), "a short time is not all taken");
     }
 }

@@ -11,7 +11,7 @@
 use std::time::{Duration, Instant};
 
 use crate::lender::Demand;
-use crate::line::Pace;
+use crate::line::{Certainty, Pace};
 use crate::windowed_min::WindowedMin;
 
 /// The peer is told of calls that wait no more often than this.
@@ -46,6 +46,7 @@ pub struct Purse {
     /// What the peer knows of `n_waiting`, and since when.
     told: Option<(u32, Instant)>,
     usual: Duration,
+    certainty: Certainty,
     floor: WindowedMin,
 }
 
@@ -62,6 +63,7 @@ impl Purse {
             n_waiting: 0,
             told: None,
             usual: Duration::ZERO,
+            certainty: Certainty::default(),
             floor: WindowedMin::new(FLOOR_WINDOW, now),
         }
     }
@@ -110,6 +112,7 @@ impl Purse {
         if is_answered {
             let latency = now.saturating_duration_since(began);
             self.floor.take_in(now, latency);
+            self.certainty.note(began, latency);
             self.usual = match self.usual {
                 Duration::ZERO => latency,
                 usual => usual - usual / SMOOTHING + latency / SMOOTHING,
@@ -147,7 +150,8 @@ impl Purse {
     #[must_use]
     pub fn pace(&self) -> Pace {
         let least = self.floor.least().unwrap_or_default();
-        Pace { usual: self.usual, least, reach: f64::from(self.credits.unwrap_or(1).max(1)) }
+        let reach = f64::from(self.credits.unwrap_or(1).max(1));
+        Pace { usual: self.usual, least, reach, is_sure: self.certainty.is_sure() }
     }
 }
 
@@ -170,7 +174,8 @@ mod tests {
             purse.ended(coin, now + 8 * MS, true);
         }
         assert!(purse.has_room());
-        assert_eq!(purse.pace(), Pace { usual: 8 * MS, least: 8 * MS, reach: 2.0 });
+        let pace = Pace { usual: 8 * MS, least: 8 * MS, reach: 2.0, is_sure: false };
+        assert_eq!(purse.pace(), pace);
         let old = purse.begin(now).unwrap();
         purse.set_credits(None);
         assert!(purse.begin(now).is_none() && !purse.is_lent());

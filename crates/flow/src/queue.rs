@@ -12,7 +12,7 @@
 //! - No more than `max_len` calls wait. If another comes, the worst class gives way to a better
 //!   one, the caller with the most waiting calls to one with fewer, and the last newcomer to a
 //!   known caller of whom nothing waits.
-//! - Each step costs O(log n).
+//! - Each step but [`Queue::in_order`] costs O(log n).
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -248,6 +248,34 @@ impl<T> Queue<T> {
         self.take(key, Leaves::Served).map(|taken| taken.item)
     }
 
+    /// The deadline of the call whose turn it is.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let class = self.classes.iter().find(|class| 0 < class.len)?;
+        class.orders.turns.first().map(|&(_, deadline, ..)| deadline)
+    }
+
+    /// Takes out the call whose turn it is, which is not served.
+    pub fn drop_next(&mut self) -> Option<T> {
+        let key = self.classes.iter().find_map(Class::next)?;
+        self.cancel(key)
+    }
+
+    /// All calls that wait and their deadlines, in about the order in which they are served. Costs
+    /// O(n log n).
+    #[must_use]
+    pub fn in_order(&self) -> Vec<(Key, Instant)> {
+        self.classes.iter().flat_map(Class::in_order).collect()
+    }
+
+    /// Until when a call that waits is worth beginning.
+    pub fn set_until(&mut self, key: Key, until: Instant) {
+        let Some((entry, _)) = self.calls.get_mut(&key) else { return };
+        self.expiries.remove(&(entry.until, key));
+        entry.until = until;
+        self.expiries.insert((until, key));
+    }
+
     /// A call that it is too late to begin at `now`.
     pub fn pop_expired(&mut self, now: Instant) -> Option<T> {
         let &(until, key) = self.expiries.first()?;
@@ -338,6 +366,16 @@ impl Class {
     /// The call whose turn it is.
     fn next(&self) -> Option<Key> {
         self.orders.turns.first().map(|&(_, _, key, _)| key)
+    }
+
+    fn in_order(&self) -> Vec<(Key, Instant)> {
+        let calls = self.callers.values().flat_map(|caller| {
+            let rounds = caller.round..;
+            rounds.zip(caller.calls()).map(|(round, &(deadline, key))| (round, deadline, key))
+        });
+        let mut calls: Vec<_> = calls.collect();
+        calls.sort_unstable();
+        calls.into_iter().map(|(_, deadline, key)| (key, deadline)).collect()
     }
 
     /// The most calls that wait of one caller, and whose.

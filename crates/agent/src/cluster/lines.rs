@@ -182,18 +182,21 @@ impl Cluster {
 
     fn poll_line(self: &Rc<Self>, line: &CallLine, now: Instant) {
         let allowed = line.allowed.as_deref();
+        let (pace, _) = self.pace(allowed);
         loop {
-            let shed = line.line.borrow_mut().poll_shed(now);
-            let Some((task, shed)) = shed else { break };
-            let (pace, _) = self.pace(allowed);
-            let _ = task.send(Err(self.shed(shed, &pace, allowed)));
-        }
-        while !line.line.borrow().is_empty() {
+            let shed = line.line.borrow_mut().poll_shed(now, &pace);
+            if let Some((task, shed)) = shed {
+                let _ = task.send(Err(self.shed(shed, &pace, allowed)));
+                continue;
+            }
+            if line.line.borrow().is_empty() {
+                return;
+            }
             let attempt = self.begin_for(now, allowed, None);
             if attempt.is_none() && self.may_have_room(now, allowed) {
                 return;
             }
-            let task = line.line.borrow_mut().poll_next(now);
+            let task = line.line.borrow_mut().poll_next(now, &pace);
             match (task, attempt) {
                 (Some(task), Some(attempt)) => {
                     if let Err(Ok(attempt)) = task.send(Ok(attempt)) {

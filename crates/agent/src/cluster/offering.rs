@@ -4,7 +4,6 @@
 //! endpoints stand, and what it decides is done.
 
 use std::cell::Cell;
-use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -173,15 +172,11 @@ impl Cluster {
                     return Err(doubt.told(error));
                 }
             };
-            let Some(attempt) = attempt else { return Err(doubt.told(self.no_endpoint(None))) };
-            let outcome = {
-                // Pinned here, it is in the future of the call once, however it is waited for.
-                let made = pin!(make(&attempt, now));
-                match self.has_movable() {
-                    false => Ok(made.await),
-                    true => self.unless_stuck(&attempt, &attempts, facts, made).await,
-                }
+            let Some(mut attempt) = attempt else {
+                return Err(doubt.told(self.no_endpoint(None)));
             };
+            let made = self.make(&mut attempt, &attempts, &choice, facts, now, &mut make);
+            let outcome = made.await;
             let error = match outcome {
                 Ok(Ok(mut reply)) => {
                     // How long this task waited for its turn since is not the endpoint's doing.

@@ -27,7 +27,7 @@ use crate::upstream::{MessageLen, ReadyLane};
 
 /// A short payload that waits is copied rather than that it keeps the whole buffer alive that it
 /// was read into.
-const MAX_COPIED_LEN: usize = 64 << 10;
+pub(super) const MAX_COPIED_LEN: usize = 64 << 10;
 
 /// A request of the peer: what a [`Call`] borrows, and what it takes to answer it.
 pub(super) struct Received {
@@ -292,12 +292,26 @@ impl LinkSession {
     fn pass_on(
         &self,
         template: Option<&Rc<RequestTemplate>>,
-        target: &RouteBackend,
+        target: &Rc<RouteBackend>,
         conn: &Conn<DubboClient>,
         call: &Received,
         admitted: Admitted,
     ) {
-        let caller = self.caller(target, call, admitted);
+        let kept = self.keep(target, call, &admitted);
+        let caller = LinkCaller { kept, ..self.caller(target, call, admitted) };
+        self.send(template, conn, call, call.times, caller);
+    }
+
+    /// Sends a request to a Dubbo app.
+    #[inline]
+    pub(super) fn send(
+        &self,
+        template: Option<&Rc<RequestTemplate>>,
+        conn: &Conn<DubboClient>,
+        call: &Received,
+        times: Times,
+        caller: LinkCaller,
+    ) {
         let (to, unanswered) = match call.one_way {
             true => (None, Some(caller)),
             false => (Some(ReplyTo::Link(caller)), None),
@@ -307,9 +321,13 @@ impl LinkSession {
                 let attachments: Vec<(&str, &str)> = call.meta.iter().collect();
                 let serialization = template.serialization();
                 let payload = Encoded { serialization, bytes: &call.payload };
-                dubbo::send(conn, &call.call(&**template, payload, &attachments), to)
+                let request = call.call(&**template, payload, &attachments);
+                dubbo::send(conn, &Call { times, ..request }, to)
             }
-            None => dubbo::send_whole(conn, &call.whole(codec::serialization(call.codec)), to),
+            None => {
+                let request = call.whole(codec::serialization(call.codec));
+                dubbo::send_whole(conn, &Call { times, ..request }, to)
+            }
         };
         let error = sent.err().map(|unsent| (unsent.0, not_passed_on(&unsent.1)));
         match (unanswered, error) {
@@ -331,6 +349,7 @@ impl LinkSession {
             id: call.id,
             route: Rc::clone(&target.route),
             admitted,
+            kept: None,
             entry,
         }
     }

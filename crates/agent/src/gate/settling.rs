@@ -10,7 +10,7 @@
 //! place, and is only sent a moment later, when enough threads are free for certain.
 //!
 //! Where calls are short, that moment would be a large part of the app's capacity. There a call
-//! that is rejected now and then costs less: it goes to another endpoint, or waits.
+//! that is rejected now and then costs less: it is offered to the app again ([`super::repeating`]).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -56,12 +56,16 @@ impl LentSettling {
 }
 
 impl AppGate {
+    /// Whether it is before a Dubbo app of which somebody has said how many threads it has.
+    pub(super) fn has_known_threads(&self) -> bool {
+        self.late_replies.borrow().is_some() && self.shared.source() != Source::Found
+    }
+
     /// Keeps the pass of a call that was answered, if its thread may not be free yet.
     #[cold]
     pub(super) fn settle(&self, pass: Pass, now: Instant, latency: Duration) -> Option<Pass> {
-        let is_of_dubbo = self.late_replies.borrow().is_some();
         let is_long = LEAST_WORK <= self.gate.borrow().usual().max(latency);
-        if !is_of_dubbo || !is_long || self.shared.source() == Source::Found {
+        if !is_long || !self.has_known_threads() {
             return Some(pass);
         }
         if self.gate.borrow().lent_to(&pass).is_some() {
@@ -69,7 +73,7 @@ impl AppGate {
             self.settles_lent.set(true);
             return Some(pass);
         }
-        self.gate.borrow_mut().answered(latency);
+        self.gate.borrow_mut().answered(&pass, latency);
         self.lingering.borrow_mut().settling.push_back((now + MOMENT, pass));
         // Its task is to look at the time.
         self.shared.wake(self.worker);

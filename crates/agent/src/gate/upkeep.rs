@@ -62,11 +62,12 @@ impl AppGate {
     pub(super) fn poll(self: &Rc<Self>, now: Instant) {
         loop {
             let shed = self.gate.borrow_mut().poll_shed(now);
-            let Some((task, shed)) = shed else { break };
-            let _ = task.send(Err(self.shed(shed)));
-        }
-        while self.is_settled(now) {
-            let admitted = self.gate.borrow_mut().poll_admitted(now);
+            if let Some((task, shed)) = shed {
+                let _ = task.send(Err(self.shed(shed)));
+                continue;
+            }
+            let is_settled = self.is_settled(now);
+            let admitted = is_settled.then(|| self.gate.borrow_mut().poll_admitted(now)).flatten();
             let Some((task, pass)) = admitted else { break };
             let admitted = Admitted { gate: Rc::clone(self), pass: Some(pass) };
             if let Err(Ok(mut unused)) = task.send(Ok(admitted)) {

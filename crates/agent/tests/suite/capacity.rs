@@ -207,6 +207,34 @@ fn what_has_not_begun_by_its_deadline_is_dropped() {
     block_on(agent.drain());
 }
 
+/// Nobody knows how long calls take when a burst comes. Once somebody does, those who cannot be
+/// answered in time hear that none has begun them, and the app is spared them.
+#[test]
+fn a_first_burst_is_judged_again_once_calls_are_answered() {
+    let hub = MemoryHub::new();
+    let app = PoolProvider::start(2, 400 * MS, false);
+    let provider = exporting(
+        &hub,
+        &format!("interface = \"{SERVICE}\"\napp = \"dubbo://{}\"\ncapacity = 2\n", app.addr),
+    );
+    let agent = consumer(&hub, "");
+    let headers = [STRING, "x-dubbo-timeout-ms: 2000"];
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let calls: Vec<_> =
+            (0..24).map(|_| scope.spawn(|| call(&agent, "echo", &headers, "[\"a\"]"))).collect();
+        calls.into_iter().map(|call| call.join().unwrap()).collect()
+    });
+    let (ok, others): (Vec<_>, Vec<_>) = answers.iter().partition(|it| it.status == 200);
+    for other in others {
+        assert_eq!((other.status, &*other.code()), (503, "overloaded"), "{other:?}");
+        assert!(other.head.contains("retry-after"), "{other:?}");
+    }
+    assert!(4 <= ok.len(), "{} were answered", ok.len());
+    assert_eq!((app.n_answered(), app.n_rejected()), (ok.len(), 0));
+    block_on(agent.drain());
+    block_on(provider.drain());
+}
+
 /// What waits when its caller goes away never begins.
 #[test]
 fn what_its_caller_gives_up_is_dropped() {

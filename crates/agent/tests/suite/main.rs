@@ -30,6 +30,7 @@ mod http_tls;
 mod inspect;
 mod journal;
 mod kubernetes;
+mod late_threads;
 mod listeners;
 mod long_messages;
 mod memory;

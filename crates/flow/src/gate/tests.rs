@@ -45,6 +45,49 @@ fn lets_in_makes_wait_and_sheds() {
     assert_eq!(gate.stats(), GateStats { limit: 1, in_flight: 0, n_own: 0, n_waiting: 0 });
 }
 
+#[test]
+fn a_late_thread_costs_no_capacity_and_is_asked_again() {
+    let start = crate::test_start();
+    let mut gate = gate(2, start);
+    let now = start + 50 * MS;
+    let first = gate.enter(now).expect("room");
+    assert!(!gate.may_be_rejected(), "a thread is free");
+    let second = gate.enter(now).expect("room");
+    assert!(gate.may_be_rejected());
+    gate.leave(first, now, Left::Answered(MS));
+    let next = gate.enter(now).expect("room");
+    let (mut repeats, deadline) = (Repeats::default(), now + 500 * MS);
+    assert_eq!(gate.repeat_at(now, deadline, &mut repeats), Some(now));
+    assert_eq!(gate.repeat_at(now, deadline, &mut repeats), Some(now + MS));
+    assert!(gate.enter(now).is_none(), "it keeps its place");
+    gate.leave(next, now + 2 * MS, Left::Answered(2 * MS));
+    gate.leave(second, now + 2 * MS, Left::Unknown);
+    let sample = gate.take_sample(now + 2 * MS);
+    assert_eq!((sample.n_rejected, gate.stats().limit), (0, 2));
+    let _next = gate.enter(now).expect("room");
+    assert!(gate.may_be_rejected(), "the threads of both may be late");
+    gate.take_sample(now);
+    gate.take_sample(now);
+    assert!(!gate.may_be_rejected());
+}
+
+/// The first call opens the connection, or starts the app.
+#[test]
+fn a_first_answer_that_was_slow_is_not_the_fastest_as_soon_as_others_come() {
+    let start = crate::test_start();
+    let mut gate = Gate::<u32>::new(LinePolicy::default(), 1, start);
+    let slow = gate.enter(start).expect("room");
+    let now = start + 600 * MS;
+    gate.leave(slow, now, Left::Answered(600 * MS));
+    assert!(!gate.pace().is_sure);
+    let next = gate.enter(now).expect("room");
+    gate.leave(next, now + 50 * MS, Left::Answered(50 * MS));
+    let Pace { usual, least, is_sure, .. } = gate.pace();
+    assert_eq!((least, is_sure), (50 * MS, true));
+    // It is soon enough for one that waits behind a single call.
+    assert!(usual + least < 620 * MS, "{usual:?}");
+}
+
 /// Else the next lender would lend what they use, and take their ends for those of its own calls.
 #[test]
 fn calls_by_credits_are_like_all_others_once_nothing_is_lent_any_more() {

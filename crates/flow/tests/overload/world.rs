@@ -368,15 +368,12 @@ impl World {
         if std::mem::replace(&mut self.apps[provider].workers[worker].polls, true) {
             return;
         }
-        while let Some((id, shed)) = self.apps[provider].workers[worker].gate.poll_shed(self.now) {
-            let call = self.calls.remove(&id).expect("it waits");
-            assert!(self.now <= call.deadline + PRECISION, "it waited for too long");
-            self.tally.shed += 1;
-            self.tally.displaced += u64::from(shed == Shed::Full);
-            self.plan_next(call.consumer, SHED_PAUSE, Duration::ZERO);
-        }
         loop {
             let gate = &mut self.apps[provider].workers[worker].gate;
+            if let Some((id, shed)) = gate.poll_shed(self.now) {
+                self.shed(id, shed);
+                continue;
+            }
             let Some((id, pass)) = gate.poll_admitted(self.now) else { break };
             let call = self.calls.get_mut(&id).expect("it waits");
             assert!(self.now <= call.deadline, "it began too late");
@@ -391,6 +388,14 @@ impl World {
             it.looks_at = Some(at);
             self.plan_event(at - self.now, WorldEvent::Look { provider, worker });
         }
+    }
+
+    fn shed(&mut self, id: u64, shed: Shed) {
+        let call = self.calls.remove(&id).expect("it waits");
+        assert!(self.now <= call.deadline + PRECISION, "it waited for too long");
+        self.tally.shed += 1;
+        self.tally.displaced += u64::from(shed == Shed::Full);
+        self.plan_next(call.consumer, SHED_PAUSE, Duration::ZERO);
     }
 
     fn send_in(&mut self, id: u64, pass: Pass) {

@@ -79,7 +79,10 @@ impl DubboSession {
                 self.sent_one_way(received);
             }
             Ok(Some(sent)) => {
-                let again = self.keep(&route, &received.body, deadline);
+                let again = match attempt.may_be_rejected() {
+                    true => self.keep_again(&route, &received.body, deadline),
+                    false => self.keep(&route, &received.body, deadline),
+                };
                 let counted = CallCounter::Attempt(attempt);
                 let (to, started, reply_len) = (received.to, received.now, Some(reply_len));
                 let entry = received.entry.take();
@@ -231,6 +234,11 @@ impl DubboSession {
                 return self.send_to_http_app(received, &backend.stats, app, deadline, admitted);
             }
         };
+        // A task keeps the request, to offer it again.
+        let is_kept = received.two_way && admitted.may_be_rejected();
+        if is_kept && self.may_keep(received.body.len()) {
+            return self.wait(received, Waiting::ForApp(export, admitted), deadline);
+        }
         let number = self.reserve(received);
         let may_send = |in_flight| {
             let share = check_share(self.n_others(number), in_flight, app.upstream.max_in_flight());
@@ -380,7 +388,7 @@ impl DubboSession {
         Ok(Some(Sent::Link(conn, id)))
     }
 
-    /// What it takes to offer a call again, if there is anybody to offer it to.
+    /// What it takes to offer a call again, if there is anybody else to offer it to.
     #[inline]
     fn keep(
         &self,
@@ -388,7 +396,18 @@ impl DubboSession {
         body: &Bytes,
         deadline: Instant,
     ) -> Option<Box<Again>> {
-        if !route.cluster.has_choice() || !self.keep_bytes(body.len()) {
+        if route.cluster.has_choice() { self.keep_again(route, body, deadline) } else { None }
+    }
+
+    /// What it takes to offer a call again, if there is room for it.
+    #[inline]
+    fn keep_again(
+        &self,
+        route: &Rc<ClusterRoute>,
+        body: &Bytes,
+        deadline: Instant,
+    ) -> Option<Box<Again>> {
+        if !self.keep_bytes(body.len()) {
             return None;
         }
         Some(Box::new(Again { route: Rc::clone(route), body: compact(body), deadline }))

@@ -67,10 +67,10 @@ pub struct DubboSession {
 }
 
 /// What stays of a call that is sent again.
-struct Begun {
-    to: ReplyTo,
-    started: Instant,
-    entry: Option<Box<Entry>>,
+pub(super) struct Begun {
+    pub(super) to: ReplyTo,
+    pub(super) started: Instant,
+    pub(super) entry: Option<Box<Entry>>,
 }
 
 impl DubboSession {
@@ -304,6 +304,9 @@ impl DubboSession {
                     return self.send_again(Begun { to, started, entry }, body, waiting, deadline);
                 }
                 Err(GiveUp::TooLate) => told = Some(too_late(error)),
+                Err(_) if attempt.may_be_repeated(error) => {
+                    return self.repeat(flight, route, body, error);
+                }
                 Err(_) => {}
             }
         }
@@ -329,7 +332,7 @@ impl DubboSession {
 
     /// Sends a call again that another endpoint had.
     #[cold]
-    fn send_again(
+    pub(super) fn send_again(
         self: &Rc<Self>,
         Begun { to, started, entry }: Begun,
         body: Bytes,
@@ -380,12 +383,18 @@ impl DubboSession {
     #[inline]
     pub(super) fn keep_bytes(&self, len: usize) -> bool {
         let before = self.kept_len.get();
-        let fits = before + len <= MAX_KEPT_LEN && self.account.check(len).is_ok();
+        let fits = self.may_keep(len);
         if fits {
             self.kept_len.set(before + len);
             let _ = self.account.set(before, before + len);
         }
         fits
+    }
+
+    /// Whether there is room to keep bytes of a request.
+    #[inline]
+    pub(super) fn may_keep(&self, len: usize) -> bool {
+        self.kept_len.get() + len <= MAX_KEPT_LEN && self.account.check(len).is_ok()
     }
 
     /// These bytes are kept no longer.

@@ -7,17 +7,17 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use flow::Attempts;
 use flow::queue::CallerId;
+use flow::{Attempts, Repeats};
 use tokio::sync::oneshot;
 
 use super::flights::{CallCounter, Flight, Sent};
 use super::received::Received;
 use super::services::Export;
-use super::session::DubboSession;
+use super::session::{Begun, DubboSession};
 use crate::backend::{self, App, Backend};
 use crate::call::{Call, Consumer, Outcome, Payload, Times, Whole, counted_as, wait};
-use crate::cluster::{Doubt, Member, MethodRule};
+use crate::cluster::{Attempt, Doubt, Member, MethodRule};
 use crate::error::{CallError, Code};
 use crate::gate::{self, Admitted};
 use crate::metrics::CallStats;
@@ -35,10 +35,12 @@ impl DubboSession {
     pub(super) fn wait(self: &Rc<Self>, received: &Received, waiting: Waiting, deadline: Instant) {
         let Some(kept) = Kept::new(self, received.body.len(), !received.two_way) else {
             let message = "too many requests of this connection wait for an endpoint";
-            if let Waiting::ForEndpoint(route, attempts, _) = &waiting
-                && attempts.is_first()
-            {
-                route.cluster.count_without_endpoint(received.now, Code::Overloaded);
+            match waiting {
+                Waiting::ForEndpoint(route, attempts, _) if attempts.is_first() => {
+                    route.cluster.count_without_endpoint(received.now, Code::Overloaded);
+                }
+                Waiting::Rejected(_, attempt, error) => attempt.failed(received.now, &error),
+                _ => {}
             }
             return self.refuse(received, &CallError::new(Code::Overloaded, message));
         };
@@ -73,17 +75,36 @@ impl DubboSession {
             self.flights.borrow_mut().put(number, Box::new(flight));
         }
     }
+
+    /// Has a task offer a call again to the endpoint that has rejected it with `error`.
+    #[cold]
+    pub(super) fn repeat(
+        self: &Rc<Self>,
+        flight: Box<Flight>,
+        route: Rc<ClusterRoute>,
+        body: Bytes,
+        error: &CallError,
+    ) {
+        let Flight { to, started, deadline, counted, entry, .. } = *flight;
+        // No other call has been at an endpoint.
+        let CallCounter::Attempt(attempt) = counted else { return };
+        let waiting = Waiting::Rejected(route, attempt, error.clone());
+        self.send_again(Begun { to, started, entry }, body, waiting, deadline);
+    }
 }
 
 /// What a request waits for.
 pub(super) enum Waiting {
     /// For an endpoint that it was not offered to yet.
     ForEndpoint(Rc<ClusterRoute>, Attempts<Member>, Doubt),
+    /// For the endpoint that has rejected it so, and may take it a moment later.
+    Rejected(Rc<ClusterRoute>, Attempt, CallError),
     /// For what comes of it by what holds for its method.
     Ruled(Rc<ClusterRoute>, Rc<MethodRule>),
     /// For room in the app of an export.
     AtGate(Export, gate::Waiting),
-    /// For the first connection to the app of an export, which has room.
+    /// For the app of an export, which has room: for its first connection, or for a thread that
+    /// may be late.
     ForApp(Export, Admitted),
 }
 
@@ -100,21 +121,16 @@ pub(super) async fn pass_on(
             let cluster = &route.cluster;
             let facts = received.facts();
             let offer = cluster.offer(now, attempts, caller, &facts, async |attempt, now| {
-                let whole = received.call(&route.route, deadline);
-                let serialization = whole.payload.serialization;
-                let body = attempt.whole_for(whole.payload)?;
-                let body = body.as_ref().unwrap_or(whole.payload.body);
-                let payload = Payload::Whole(Whole { serialization, body });
-                let call = whole.with(whole.method, payload);
-                let call = Call { times: Times { now, deadline }, ..call };
-                let variant = attempt.variant(&route.route);
-                let variant = variant.as_deref().unwrap_or(&route.own);
-                let payload_limit = attempt.payload_limit();
-                let form = CallForm { variant, serialization, path: None, payload_limit };
                 // Its future is large, and many may wait before they need it.
-                Box::pin(attempt.call(&call, form)).await
+                Box::pin(call_endpoint(attempt, &route, received, Times { now, deadline })).await
             });
             offer.await.map_err(|error| doubt.told(error))
+        }
+        Waiting::Rejected(route, attempt, error) => {
+            let repeated = attempt.repeat(deadline, error, async |attempt, now| {
+                call_endpoint(attempt, &route, received, Times { now, deadline }).await
+            });
+            Box::pin(repeated).await
         }
         Waiting::Ruled(route, rule) => {
             let whole = received.call(&route.route, deadline);
@@ -137,6 +153,26 @@ pub(super) async fn pass_on(
             call_app(&backend, counted, admitted, received, deadline).await
         }
     }
+}
+
+/// Makes a call at the endpoint that was chosen for it.
+async fn call_endpoint(
+    attempt: &Attempt,
+    route: &ClusterRoute,
+    received: &Received,
+    times: Times,
+) -> Outcome {
+    let whole = received.call(&route.route, times.deadline);
+    let serialization = whole.payload.serialization;
+    let body = attempt.whole_for(whole.payload)?;
+    let body = body.as_ref().unwrap_or(whole.payload.body);
+    let payload = Payload::Whole(Whole { serialization, body });
+    let call = Call { times, ..whole.with(whole.method, payload) };
+    let variant = attempt.variant(&route.route);
+    let variant = variant.as_deref().unwrap_or(&route.own);
+    let payload_limit = attempt.payload_limit();
+    let form = CallForm { variant, serialization, path: None, payload_limit };
+    attempt.call(&call, form).await
 }
 
 /// A call that an export counts as begun. Dropped, its caller has gone away.
@@ -179,23 +215,17 @@ impl Drop for ExportCall<'_> {
 async fn call_app(
     backend: &Backend,
     counted: ExportCall<'_>,
-    admitted: Admitted,
+    mut admitted: Admitted,
     received: &Received,
     deadline: Instant,
 ) -> Outcome {
     let call = received.call((), deadline);
-    let call = Call { times: Times { now: Instant::now(), deadline }, ..call };
-    let outcome = match &backend.app {
-        App::Dubbo(app) => dubbo::pass_on(&app.upstream, &call).await,
-        App::Http(app) => {
-            let (task, outcome) = oneshot::channel();
-            let handle = backend::call_whole(app, &call, move |outcome| drop(task.send(outcome)));
-            let give_up = || {
-                if let Some(handle) = handle {
-                    handle.abort();
-                }
-            };
-            wait(outcome, give_up).await
+    let mut repeats = Repeats::default();
+    let outcome = loop {
+        let call = Call { times: Times { now: Instant::now(), deadline }, ..call };
+        match send_to_app(&backend.app, &call).await {
+            Err(error) if admitted.is_offered_again(deadline, &error, &mut repeats).await => {}
+            outcome => break outcome,
         }
     };
     let (now, error) = (Instant::now(), outcome.as_ref().err());
@@ -211,6 +241,22 @@ async fn call_app(
         }
     }
     outcome
+}
+
+async fn send_to_app(app: &App, call: &Call<'_, (), Whole<'_>>) -> Outcome {
+    match app {
+        App::Dubbo(app) => dubbo::pass_on(&app.upstream, call).await,
+        App::Http(app) => {
+            let (task, outcome) = oneshot::channel();
+            let handle = backend::call_whole(app, call, move |outcome| drop(task.send(outcome)));
+            let give_up = || {
+                if let Some(handle) = handle {
+                    handle.abort();
+                }
+            };
+            wait(outcome, give_up).await
+        }
+    }
 }
 
 /// The same bytes, without a large buffer behind a few of them.

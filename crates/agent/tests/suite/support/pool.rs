@@ -22,6 +22,8 @@ struct FakeThreadPool {
     /// Whether calls wait that find all threads busy.
     queues: bool,
     work: Duration,
+    /// How long after its answer a thread is back in the pool.
+    late: Duration,
     jobs: Mutex<Jobs>,
     comes: Condvar,
     n_answered: AtomicUsize,
@@ -49,12 +51,23 @@ impl ProviderConnection {
 
 impl PoolProvider {
     pub fn start(threads: usize, work: Duration, queues: bool) -> Self {
+        Self::start_with(threads, work, queues, Duration::ZERO)
+    }
+
+    /// One without a queue, whose threads are back in the pool so long after their answers, as
+    /// those of Dubbo are.
+    pub fn with_late_threads(threads: usize, work: Duration, late: Duration) -> Self {
+        Self::start_with(threads, work, false, late)
+    }
+
+    fn start_with(threads: usize, work: Duration, queues: bool, late: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let pool = Arc::new(FakeThreadPool {
             threads,
             queues,
             work,
+            late,
             jobs: Mutex::default(),
             comes: Condvar::new(),
             n_answered: AtomicUsize::new(0),
@@ -136,12 +149,19 @@ impl FakeThreadPool {
             jobs.n_busy += 1;
             drop(jobs);
             std::thread::sleep(self.work);
-            // The thread is free before anybody can know that it is.
-            self.jobs.lock().unwrap().n_busy -= 1;
+            if self.late.is_zero() {
+                // The thread is free before anybody can know that it is.
+                self.jobs.lock().unwrap().n_busy -= 1;
+            }
             self.n_answered.fetch_add(1, SeqCst);
             let mut machine = connection.machine.lock().unwrap();
             let _ = machine.reply(Instant::now(), to, ReplyKind::Value, &value, &[]);
             connection.flush(&mut machine);
+            drop(machine);
+            if !self.late.is_zero() {
+                std::thread::sleep(self.late);
+                self.jobs.lock().unwrap().n_busy -= 1;
+            }
         }
     }
 }
