@@ -18,6 +18,8 @@ use crate::journal::{Entry, Named};
 
 /// Dubbo's generic call: its first argument is the method that is meant.
 const GENERIC_METHOD: &str = "$invoke";
+/// Attachments take no more than this. A long body is not searched from end to end.
+const MAX_ATTACHMENTS_LEN: usize = 64 * 1024;
 /// The name of [`FORCE_TAG`], as a body has it.
 static FORCE_TAG_BYTES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(FORCE_TAG));
 
@@ -95,9 +97,10 @@ impl CallFacts for RoutedCall<'_> {
 }
 
 impl Whole<'_> {
-    /// Whether the name of the attachment is anywhere in the body.
+    /// Whether the name of the attachment is where attachments are: at the end of the body.
     fn may_force_tag(&self) -> bool {
-        FORCE_TAG_BYTES.find(self.body).is_some()
+        let tail = self.body.len().saturating_sub(MAX_ATTACHMENTS_LEN);
+        FORCE_TAG_BYTES.find(&self.body[tail..]).is_some()
     }
 }
 
