@@ -85,7 +85,8 @@ impl Attempt {
     /// A whole request as it goes to its endpoint, if that is not as its consumer wrote it.
     ///
     /// # Errors
-    /// As [`MemberState::whole_for`].
+    /// [`Code::BadRequest`] if it cannot be changed, [`Code::BodyTooLarge`] if it is longer than
+    /// the endpoint takes.
     #[inline]
     pub fn whole_for(&self, whole: Whole<'_>) -> Result<Option<Bytes>, CallError> {
         self.member.0.whole_for(whole)
