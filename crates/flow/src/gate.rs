@@ -225,8 +225,8 @@ impl<T> Gate<T> {
         self.capacity <= self.sample.max_in_flight.max(self.max_before)
     }
 
-    /// When the app is to be offered a call again that its pool has rejected, although it had fewer
-    /// calls than it can take; `None` if the rejection counts. The call keeps its pass.
+    /// When the app is to be offered a call again that its pool has rejected, although it had
+    /// fewer calls than it can take; `None` if the rejection counts. The call keeps its pass.
     pub fn repeat_at(
         &mut self,
         now: Instant,

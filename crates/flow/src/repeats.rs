@@ -1,10 +1,10 @@
 //! When a call that an app's thread pool rejected is offered to the same app again.
 //!
-//! A thread of a Dubbo provider writes its answer before it is back in its pool, and a pool without
-//! a queue rejects the call that comes in between. Nothing has begun then, and the thread is back
-//! within a moment. A pool that is full for another reason must not be asked again and again: such
-//! a reason lasts, while late threads belong to answers that have just come. So answers pay for
-//! the repeats.
+//! A thread of a Dubbo provider writes its answer before it is back in its pool, and a pool
+//! without a queue rejects the call that comes in between. Nothing has begun then, and the thread
+//! is back within a moment. A pool that is full for another reason must not be asked again and
+//! again: such a reason lasts, while late threads belong to answers that have just come. So
+//! answers pay for the repeats.
 //!
 //! Invariants:
 //! - A call is repeated no more often than [`WAITS`] has entries, and never after its deadline.

@@ -223,9 +223,10 @@ impl Cluster {
         Ended { attempt, outcome, is_hedge }
     }
 
-    /// Makes a call at all endpoints. The first failure is its outcome, or else the last answer. An
-    /// exception that the method throws is a failure here, as in Dubbo's `BroadcastClusterInvoker`.
-    /// A failure after which nobody would have begun the call is told as such only if nobody has.
+    /// Makes a call at all endpoints. The first failure is its outcome, or else the last answer.
+    /// An exception that the method throws is a failure here, as in Dubbo's
+    /// `BroadcastClusterInvoker`. A failure after which nobody would have begun the call is told
+    /// as such only if nobody has.
     async fn broadcast(self: &Rc<Self>, call: &RoutedCall<'_>, caller: CallerId) -> Outcome {
         let deadline = call.times.deadline;
         self.budget.borrow_mut().call();

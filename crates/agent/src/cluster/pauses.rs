@@ -2,8 +2,8 @@
 //! connection stays open. That takes milliseconds to find out, long before a call is late.
 //!
 //! New calls go to others meanwhile. If there is no other one that takes calls, they go there all
-//! the same: most pauses are short, such as those of a garbage collector. The question is put again
-//! now and then, and a call goes there as a trial.
+//! the same: most pauses are short, such as those of a garbage collector. The question is put
+//! again now and then, and a call goes there as a trial.
 
 use std::cell::Cell;
 use std::time::Instant;

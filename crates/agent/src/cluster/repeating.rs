@@ -1,5 +1,5 @@
-//! Calls that are offered again to the endpoint that has rejected them: a provider without an agent,
-//! of whose threads one is late to be back in its pool. They keep their places there.
+//! Calls that are offered again to the endpoint that has rejected them: a provider without an
+//! agent, of whose threads one is late to be back in its pool. They keep their places there.
 
 use std::pin::pin;
 use std::rc::Rc;

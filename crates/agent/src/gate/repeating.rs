@@ -12,8 +12,8 @@ use tokio::time::sleep_until;
 use super::Admitted;
 use crate::error::{CallError, Code};
 
-/// A call that the app does not work on, until it is offered it again. Dropped before, it was given
-/// up.
+/// A call that the app does not work on, until it is offered it again. Dropped before, it was
+/// given up.
 struct Resting<'a>(Option<&'a mut Admitted>);
 
 impl Drop for Resting<'_> {
@@ -25,8 +25,8 @@ impl Drop for Resting<'_> {
 }
 
 impl Admitted {
-    /// Whether the app may reject the call because a thread is late: it has as many calls as it has
-    /// threads, or had a moment ago.
+    /// Whether the app may reject the call because a thread is late: it has as many calls as it
+    /// has threads, or had a moment ago.
     #[inline]
     pub fn may_be_rejected(&self) -> bool {
         self.gate.gate.borrow().may_be_rejected() && self.gate.has_known_threads()

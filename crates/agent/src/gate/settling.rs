@@ -10,7 +10,8 @@
 //! place, and is only sent a moment later, when enough threads are free for certain.
 //!
 //! Where calls are short, that moment would be a large part of the app's capacity. There a call
-//! that is rejected now and then costs less: it is offered to the app again ([`super::repeating`]).
+//! that is rejected now and then costs less: it is offered to the app again
+//! ([`super::repeating`]).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
