@@ -70,13 +70,13 @@ fn numbers_that_lead_nowhere() {
 
 #[test]
 fn tags_that_mean_nothing_there() {
-    refused("no value", b"G", 0, "begin of a value");
-    refused("an end", b"Z", 0, "begin of a value");
+    refused("no value", b"G", 0, "start of a value");
+    refused("an end", b"Z", 0, "start of a value");
     refused("a type that is a list", b"M\x78Z", 1, "an int");
     refused("a field's name that is null", b"C\x01a\x91N", 4, "a string");
     refused("a chunk that goes on as binary", b"R\0\x01aB\0\x01a", 4, "a string");
     refused("a definition without an object", b"C\x01a\x90", 4, "1 more bytes");
-    refused("half a map", b"H\x01aZ", 3, "begin of a value");
+    refused("half a map", b"H\x01aZ", 3, "start of a value");
 }
 
 #[test]

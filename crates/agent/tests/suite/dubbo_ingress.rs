@@ -313,8 +313,9 @@ fn what_is_exported_is_there_for_dubbo_consumers() {
     wait_until("the one-way call", || (n_requests <= provider.n_requests()).then_some(()));
 
     // As consumers see it in the registry; other agents see its link alone.
-    let registered = hub.urls();
-    let url = registered.iter().find(|url| url.starts_with("dubbo://")).unwrap();
+    let url = wait_until("the registration", || {
+        hub.urls().into_iter().find(|url| url.starts_with("dubbo://"))
+    });
     for part in ["application=shop", "side=provider", "interface=com.acme.Hello", "dubbo=2.0.2"] {
         assert!(url.contains(part), "{part} is not in {url}");
     }
