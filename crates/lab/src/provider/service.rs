@@ -233,7 +233,8 @@ struct GenericCall<'a> {
 
 impl<'a> GenericCall<'a> {
     fn read(texts: &'a JsonTexts) -> Result<Self, json::JsonError> {
-        let reader = |index| JsonReader::new(texts.at(index).unwrap_or(b"null"), Limits::default());
+        let reader =
+            |index| JsonReader::new(texts.at(index).unwrap_or(b"null"), Limits::of_whole());
         let method = reader(0).read_string()?;
         let mut reader_of_types = reader(1);
         let types = match reader_of_types.peek()? {
@@ -259,7 +260,7 @@ impl<'a> GenericCall<'a> {
 
 /// A text, or null.
 fn text_of(json: &[u8]) -> Result<Option<Cow<'_, str>>, json::JsonError> {
-    let mut reader = JsonReader::new(json, Limits::default());
+    let mut reader = JsonReader::new(json, Limits::of_whole());
     match reader.peek()? {
         JsonKind::Null => Ok(None),
         _ => reader.read_string().map(Some),
@@ -268,8 +269,8 @@ fn text_of(json: &[u8]) -> Result<Option<Cow<'_, str>>, json::JsonError> {
 
 /// The same in the JSON that a text holds. Gson takes a number and a boolean for a text, too.
 fn text_in_text(json: &[u8]) -> Result<Option<Cow<'_, str>>, json::JsonError> {
-    let inner = JsonReader::new(json, Limits::default()).read_string()?;
-    let mut reader = JsonReader::new(inner.as_bytes(), Limits::default());
+    let inner = JsonReader::new(json, Limits::of_whole()).read_string()?;
+    let mut reader = JsonReader::new(inner.as_bytes(), Limits::of_whole());
     let text = match reader.peek()? {
         JsonKind::Number | JsonKind::Bool => {
             Some(String::from_utf8_lossy(reader.skip_value()?).into_owned())
