@@ -18,8 +18,9 @@ use crate::journal::{Entry, Named};
 
 /// Dubbo's generic call: its first argument is the method that is meant.
 const GENERIC_METHOD: &str = "$invoke";
-/// Attachments take no more than this. A long body is not searched from end to end.
-const MAX_ATTACHMENTS_LEN: usize = 64 * 1024;
+/// So much of a body's end is searched for it. A long body is not searched from end to end, and
+/// what has more attachments than this behind it does not insist on a tag.
+const SEARCHED_LEN: usize = 64 * 1024;
 /// The name of [`FORCE_TAG`], as a body has it.
 static FORCE_TAG_BYTES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(FORCE_TAG));
 
@@ -98,8 +99,8 @@ impl CallFacts for RoutedCall<'_> {
 
 impl Whole<'_> {
     /// Whether the name of the attachment is where attachments are: at the end of the body.
-    fn may_force_tag(&self) -> bool {
-        let tail = self.body.len().saturating_sub(MAX_ATTACHMENTS_LEN);
+    pub fn may_force_tag(&self) -> bool {
+        let tail = self.body.len().saturating_sub(SEARCHED_LEN);
         FORCE_TAG_BYTES.find(&self.body[tail..]).is_some()
     }
 }
@@ -113,6 +114,7 @@ pub fn header_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>>
 /// known.
 pub struct WholeFacts<'a> {
     whole: Whole<'a>,
+    may_force_tag: Option<bool>,
     request: OnceCell<Option<Request>>,
     arguments: OnceCell<Option<JsonTexts>>,
 }
@@ -120,7 +122,13 @@ pub struct WholeFacts<'a> {
 impl<'a> WholeFacts<'a> {
     /// Nothing is read yet.
     pub fn new(whole: Whole<'a>) -> Self {
-        Self { whole, request: OnceCell::new(), arguments: OnceCell::new() }
+        Self { whole, may_force_tag: None, request: OnceCell::new(), arguments: OnceCell::new() }
+    }
+
+    /// The same of a request of which it may be known already whether it may insist on a tag.
+    #[inline]
+    pub fn with_force_tag(self, may_force_tag: Option<bool>) -> Self {
+        Self { may_force_tag, ..self }
     }
 
     /// Notes in `entry` what the request says.
@@ -202,8 +210,9 @@ impl CallFacts for WholeFacts<'_> {
         member_of_json(self.arguments()?.at(index)?, path)
     }
 
+    #[inline]
     fn may_force_tag(&self) -> bool {
-        self.whole.may_force_tag()
+        self.may_force_tag.unwrap_or_else(|| self.whole.may_force_tag())
     }
 }
 

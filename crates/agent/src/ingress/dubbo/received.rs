@@ -22,19 +22,23 @@ pub(super) struct Received {
     pub(super) entry: Cell<Option<Box<Entry>>>,
     /// What stops the time of its stages, if anything does.
     pub(super) clock: Option<Rc<StageClock>>,
+    /// Whether it may insist on a tag, if that is known of a request that looks like it.
+    pub(super) may_force_tag: Cell<Option<bool>>,
 }
 
 impl Received {
     /// What routing rules can see of it.
     #[inline]
     pub(super) fn facts(&self) -> WholeFacts<'_> {
-        WholeFacts::new(Whole { serialization: self.to.serialization, body: &self.body })
+        let whole = Whole { serialization: self.to.serialization, body: &self.body };
+        WholeFacts::new(whole).with_force_tag(self.may_force_tag.get())
     }
 
     /// The same request with another body. This one still tells of the call.
     pub(super) fn with_body(&self, body: Bytes) -> Self {
         let (entry, clock) = (Cell::default(), self.clock.clone());
-        Self { to: self.to, two_way: self.two_way, body, now: self.now, entry, clock }
+        let Self { to, two_way, now, ref may_force_tag, .. } = *self;
+        Self { to, two_way, body, now, entry, clock, may_force_tag: may_force_tag.clone() }
     }
 
     /// The request as a call of what `method` says.

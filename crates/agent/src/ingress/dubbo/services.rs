@@ -15,6 +15,7 @@ use dubbo_proto::{BodyLimits, Likeness, ProtoError, Routing, Serialization, Serv
 
 use super::{DubboListener, Offers};
 use crate::backend::Backend;
+use crate::call::Whole;
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
 use crate::routes::ClusterRoute;
@@ -75,6 +76,8 @@ pub(super) struct RequestTarget {
     pub(super) timeout: Option<Duration>,
     /// Of the method; or of its service, for requests that look like none before.
     pub(super) reply_len: Rc<ExpectedLen>,
+    /// Whether it may insist on a tag: known of requests that look like one before.
+    pub(super) may_force_tag: Option<bool>,
 }
 
 /// Says which service a timed call is of. The names that callers make up are all one.
@@ -93,6 +96,7 @@ struct RememberedRequest {
     service: ServiceTarget,
     timeout: Option<Duration>,
     reply_len: Rc<ExpectedLen>,
+    may_force_tag: bool,
     /// As in [`KnownService`].
     epoch: u32,
 }
@@ -154,13 +158,15 @@ impl Services {
         match Routing::read_likeness(serialization, body, &limits) {
             Ok((routing, likeness)) => {
                 let (service, reply_len) = self.find(&routing)?;
-                let found = RequestTarget { service, timeout: routing.timeout, reply_len };
-                self.remember(likeness, &found);
+                let timeout = routing.timeout;
+                let found = RequestTarget { service, timeout, reply_len, may_force_tag: None };
+                self.remember(likeness, &found, Whole { serialization, body });
                 Ok(found)
             }
             Err(error) => {
                 let service = self.unreadable(&error)?;
-                Ok(RequestTarget { service, timeout: None, reply_len: Rc::default() })
+                let (timeout, may_force_tag) = (None, None);
+                Ok(RequestTarget { service, timeout, reply_len: Rc::default(), may_force_tag })
             }
         }
     }
@@ -192,13 +198,14 @@ impl Services {
     ) -> Option<RequestTarget> {
         let mut seen = self.seen.borrow_mut();
         let at = seen.iter().position(|seen| seen.likeness.is_of(serialization, body, limits))?;
-        let RememberedRequest { service, timeout, epoch, reply_len, .. } = &seen[at];
+        let RememberedRequest { service, timeout, epoch, reply_len, may_force_tag, .. } = &seen[at];
         if !service.is_current(*epoch, self.worker.rules_epoch()) {
             seen.remove(at);
             return None;
         }
         let (service, reply_len) = (service.clone(), Rc::clone(reply_len));
-        let found = RequestTarget { service, timeout: *timeout, reply_len };
+        let (timeout, may_force_tag) = (*timeout, Some(*may_force_tag));
+        let found = RequestTarget { service, timeout, reply_len, may_force_tag };
         self.n_misses.set(0);
         if at != 0 {
             // Found at once the next time.
@@ -207,15 +214,24 @@ impl Services {
         Some(found)
     }
 
-    fn remember(&self, likeness: Option<Likeness>, found: &RequestTarget) {
+    /// Remembers what was found for a request. Those that look like it have the same attachments.
+    fn remember(&self, likeness: Option<Likeness>, found: &RequestTarget, whole: Whole<'_>) {
         let (n_misses, is_remembered) = one_more_miss(self.n_misses.get());
         self.n_misses.set(n_misses);
         let (Some(likeness), true) = (likeness, is_remembered) else { return };
         let mut seen = self.seen.borrow_mut();
         seen.truncate(MAX_SEEN - 1);
-        let (service, epoch) = (found.service.clone(), self.worker.rules_epoch());
-        let (timeout, reply_len) = (found.timeout, Rc::default());
-        seen.insert(0, RememberedRequest { likeness, service, timeout, reply_len, epoch });
+        seen.insert(
+            0,
+            RememberedRequest {
+                likeness,
+                service: found.service.clone(),
+                timeout: found.timeout,
+                reply_len: Rc::default(),
+                may_force_tag: whole.may_force_tag(),
+                epoch: self.worker.rules_epoch(),
+            },
+        );
     }
 
     #[inline]

@@ -132,7 +132,8 @@ impl DubboSession {
                 let entry = self.services.worker().journal.begin(SOURCE, Some(self.peer), now);
                 let clock = entry.as_ref().and_then(|entry| entry.clock().cloned());
                 let entry = Cell::new(entry);
-                self.request(&Received { to, two_way, body, now, entry, clock });
+                let may_force_tag = Cell::default();
+                self.request(&Received { to, two_way, body, now, entry, clock, may_force_tag });
             }
             ServerEvent::TooLong { len } => self.note_too_long(now, len),
             ServerEvent::Dead(reason) => debug!(?reason, "consumer is gone"),
@@ -153,17 +154,17 @@ impl DubboSession {
         if let Some(clock) = &received.clock {
             services::name_clock(clock, found.as_ref().ok());
         }
-        match found {
-            Ok(RequestTarget { service: ServiceTarget::Route(route), timeout, reply_len }) => {
-                self.send_to_route(received, route, timeout, reply_len);
-            }
-            Ok(RequestTarget { service: ServiceTarget::Export(export), timeout, reply_len }) => {
+        let RequestTarget { service, timeout, reply_len, may_force_tag } = match found {
+            Ok(found) => found,
+            Err(error) => return self.refuse(received, &error),
+        };
+        received.may_force_tag.set(may_force_tag);
+        match service {
+            ServiceTarget::Route(route) => self.send_to_route(received, route, timeout, reply_len),
+            ServiceTarget::Export(export) => {
                 self.send_to_export(received, export, timeout, reply_len);
             }
-            Ok(RequestTarget { service: ServiceTarget::Metadata, .. }) => {
-                self.tell_metadata(received);
-            }
-            Err(error) => self.refuse(received, &error),
+            ServiceTarget::Metadata => self.tell_metadata(received),
         }
     }
 
@@ -342,7 +343,8 @@ impl DubboSession {
         let clock = entry.as_ref().and_then(|it| it.clock().cloned());
         enter(clock.as_ref(), Stage::Wait);
         let entry = entry.into();
-        let received = Received { to, two_way: true, body, now: started, entry, clock };
+        let (two_way, now, may_force_tag) = (true, started, Cell::default());
+        let received = Received { to, two_way, body, now, entry, clock, may_force_tag };
         self.wait(&received, waiting, deadline);
     }
 

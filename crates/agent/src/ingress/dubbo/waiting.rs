@@ -44,12 +44,14 @@ impl DubboSession {
             }
             return self.refuse(received, &CallError::new(Code::Overloaded, message));
         };
-        let Received { to, two_way, ref body, now, ref entry, ref clock } = *received;
+        let Received { to, two_way, ref body, now, ref entry, ref clock, ref may_force_tag } =
+            *received;
         let mut entry = entry.take();
         let number = self.reserve(received);
         let session = Rc::clone(self);
         let (body, clock) = (compact(body), clock.clone());
-        let received = Received { to, two_way, body, now, entry: Cell::default(), clock };
+        let (may_force_tag, kept_entry) = (may_force_tag.clone(), Cell::default());
+        let received = Received { to, two_way, body, now, entry: kept_entry, clock, may_force_tag };
         let of_one_way = entry.take_if(|_| !two_way);
         let task = tokio::task::spawn_local(async move {
             let outcome = pass_on(waiting, &received, session.caller(), deadline).await;

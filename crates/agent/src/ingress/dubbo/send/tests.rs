@@ -232,6 +232,7 @@ fn received(two_way: bool) -> Received {
         now: Instant::now(),
         entry: Cell::default(),
         clock: None,
+        may_force_tag: Cell::default(),
     }
 }
 
