@@ -1,12 +1,14 @@
 //! Dates and times as ISO 8601 text, in the proleptic Gregorian calendar, as java.time has it.
 
 mod amount;
+mod calendar;
 mod fields;
 mod zone;
 
 use std::ops::RangeInclusive;
 
 pub use amount::{parse_duration, parse_period};
+pub use calendar::{parse_date_time, parse_month_day, parse_whole_year, parse_year_month, whole};
 pub use fields::TimeFields;
 pub use zone::{Zone, parse_zone};
 

@@ -5,7 +5,7 @@
 //! parts.
 
 use java_json::builtin::{Builtin, handle};
-use java_json::time::{self, Date, Time, parse_duration, parse_period};
+use java_json::time::{self, Date, Time, parse_date_time, whole};
 
 use crate::Encoder;
 
@@ -17,7 +17,7 @@ pub(super) fn from_text(enc: &mut Encoder<'_>, builtin: Builtin, text: &str) -> 
         Builtin::LocalDate => whole(Date::parse(bytes)?).map(|date| write_date(enc, date)),
         Builtin::LocalTime => whole(Time::parse(bytes)?).map(|time| write_time(enc, time)),
         Builtin::LocalDateTime => {
-            let (date, time) = whole(date_time(bytes)?)?;
+            let (date, time) = whole(parse_date_time(bytes)?)?;
             write_date_time(enc, date, time)
         }
         Builtin::Instant => {
@@ -25,7 +25,7 @@ pub(super) fn from_text(enc: &mut Encoder<'_>, builtin: Builtin, text: &str) -> 
             write_seconds(enc, "Instant", seconds, nano.cast_signed())
         }
         Builtin::OffsetDateTime => {
-            let ((date, time), rest) = date_time(bytes)?;
+            let ((date, time), rest) = parse_date_time(bytes)?;
             let offset = time::parse_offset(rest)?;
             enc.object_begin(&handle("OffsetDateTime"), &["dateTime", "offset"]);
             write_date_time(enc, date, time)?;
@@ -51,49 +51,32 @@ pub(super) fn from_text(enc: &mut Encoder<'_>, builtin: Builtin, text: &str) -> 
             enc.string(&zone.name);
             Some(())
         }
-        Builtin::Year => {
-            let year = text.parse::<i32>().ok().filter(|year| year.abs() <= 999_999_999)?;
-            write_ints(enc, "Year", &["year"], &[year])
-        }
+        Builtin::Year => write_ints(enc, "Year", &["year"], &[time::parse_whole_year(text)?]),
         Builtin::YearMonth => {
-            // With a day, the text is a date.
-            let date = whole(Date::parse(format!("{text}-01").as_bytes())?)?;
+            let date = time::parse_year_month(text)?;
             let year = i32::try_from(date.year).ok()?;
             write_ints(enc, "YearMonth", &["year", "month"], &[year, date.month.cast_signed()])
         }
         Builtin::MonthDay => {
-            // In a leap year every day exists that exists in some year.
-            let date = whole(Date::parse(format!("2000{}", text.strip_prefix('-')?).as_bytes())?)?;
+            let date = time::parse_month_day(text)?;
             let fields = [date.month.cast_signed(), date.day.cast_signed()];
             write_ints(enc, "MonthDay", &["month", "day"], &fields)
         }
         Builtin::Duration => {
-            let (seconds, nanos) = parse_duration(text)?;
+            let (seconds, nanos) = time::parse_duration(text)?;
             write_seconds(enc, "Duration", seconds, nanos)
         }
         Builtin::Period => {
-            let [years, months, days] = parse_period(text)?;
+            let [years, months, days] = time::parse_period(text)?;
             write_ints(enc, "Period", &["years", "months", "days"], &[years, months, days])
         }
         _ => None,
     }
 }
 
-/// What was parsed, if nothing follows it.
-fn whole<T>((value, rest): (T, &[u8])) -> Option<T> {
-    rest.is_empty().then_some(value)
-}
-
-fn date_time(text: &[u8]) -> Option<((Date, Time), &[u8])> {
-    let (date, rest) = Date::parse(text)?;
-    let (separator, rest) = rest.split_first()?;
-    let (time, rest) = Time::parse(rest)?;
-    matches!(separator, b'T' | b't' | b' ').then_some(((date, time), rest))
-}
-
 /// `2024-01-02T03:04:05+08:00[Asia/Shanghai]`; without brackets the offset is the zone.
 fn zoned(enc: &mut Encoder<'_>, text: &str) -> Option<()> {
-    let ((date, time), rest) = date_time(text.as_bytes())?;
+    let ((date, time), rest) = parse_date_time(text.as_bytes())?;
     let rest = text.get(text.len() - rest.len()..)?;
     let (offset, zone) = match rest.split_once('[') {
         Some((offset, zone)) => (offset, zone.strip_suffix(']')?),

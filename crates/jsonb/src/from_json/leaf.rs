@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use java_json::builtin::Builtin;
 use java_json::json::JsonKind;
 use java_json::number::InGenericCall;
-use java_json::time::{self, Date, Time};
+use java_json::time::{self, Date, Time, parse_date_time, whole};
 use java_json::{expected, number, scalars, texts};
 
 use super::{JsonToJsonb, ReaderType};
@@ -287,7 +287,7 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
                     writer.enc.local_time(time);
                 }
                 Builtin::LocalDateTime => {
-                    let (date, time) = whole(date_time(bytes)?)?;
+                    let (date, time) = whole(parse_date_time(bytes)?)?;
                     writer.enc.local_date_time(date_parts(date)?, time_parts(time)?);
                 }
                 Builtin::Instant => {
@@ -302,7 +302,7 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
                     writer.enc.zoned_date_time(day, time_parts(time)?, &zone);
                 }
                 _ => {
-                    let ((date, time), rest) = date_time(bytes)?;
+                    let ((date, time), rest) = parse_date_time(bytes)?;
                     let rest = text.get(text.len() - rest.len()..)?;
                     let zone = match rest.split_once('[') {
                         Some((at, zone)) if builtin == Builtin::ZonedDateTime => {
@@ -350,18 +350,6 @@ impl JsonToJsonb<'_, '_, '_, '_, '_> {
     }
 }
 
-/// What was parsed, if nothing follows it.
-fn whole<T>((value, rest): (T, &[u8])) -> Option<T> {
-    rest.is_empty().then_some(value)
-}
-
-fn date_time(text: &[u8]) -> Option<((Date, Time), &[u8])> {
-    let (date, rest) = Date::parse(text)?;
-    let (separator, rest) = rest.split_first()?;
-    let (time, rest) = Time::parse(rest)?;
-    matches!(separator, b'T' | b't' | b' ').then_some(((date, time), rest))
-}
-
 /// An offset as Java writes it.
 fn offset(text: &[u8]) -> Option<String> {
     let mut out = Vec::new();
@@ -391,18 +379,13 @@ fn time_parts(time: Time) -> Option<TimeParts> {
 
 fn calendar_fields(builtin: Builtin, text: &str) -> Option<Vec<(&'static str, i64)>> {
     match builtin {
-        Builtin::Year => {
-            let year = text.parse::<i32>().ok().filter(|year| year.abs() <= 999_999_999)?;
-            Some(vec![("year", year.into())])
-        }
+        Builtin::Year => Some(vec![("year", time::parse_whole_year(text)?.into())]),
         Builtin::YearMonth => {
-            // With a day, the text is a date.
-            let date = whole(Date::parse(format!("{text}-01").as_bytes())?)?;
+            let date = time::parse_year_month(text)?;
             Some(vec![("month", date.month.into()), ("year", date.year)])
         }
         _ => {
-            // In a leap year every day exists that exists in some year.
-            let date = whole(Date::parse(format!("2000{}", text.strip_prefix('-')?).as_bytes())?)?;
+            let date = time::parse_month_day(text)?;
             Some(vec![("day", date.day.into()), ("month", date.month.into())])
         }
     }
