@@ -33,10 +33,16 @@ impl MemberState {
     /// the endpoint takes.
     #[inline]
     pub(super) fn whole_for(&self, whole: Whole<'_>) -> Result<Option<Bytes>, CallError> {
-        let changed = match self.variant.is_none() && self.whole_attachments.is_empty() {
-            true => None,
-            false => self.changed(whole)?,
-        };
+        let is_as_written = self.variant.is_none() && self.whole_attachments.is_empty();
+        if is_as_written && whole.body.len() <= self.payload_limit {
+            return Ok(None);
+        }
+        self.checked(whole, is_as_written)
+    }
+
+    #[cold]
+    fn checked(&self, whole: Whole<'_>, is_as_written: bool) -> Result<Option<Bytes>, CallError> {
+        let changed = if is_as_written { None } else { self.changed(whole)? };
         let (len, max) = (changed.as_ref().unwrap_or(whole.body).len(), self.payload_limit);
         if max < len {
             return Err(too_long(len, max).at(self.upstream.address()));
@@ -44,7 +50,6 @@ impl MemberState {
         Ok(changed)
     }
 
-    #[cold]
     fn changed(&self, whole: Whole<'_>) -> Result<Option<Bytes>, CallError> {
         let facts = WholeFacts::new(whole);
         let Some(request) = facts.request() else { return Ok(None) };

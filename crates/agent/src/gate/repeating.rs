@@ -29,7 +29,7 @@ impl Admitted {
     /// has threads, or had a moment ago.
     #[inline]
     pub fn may_be_rejected(&self) -> bool {
-        self.gate.gate.borrow().may_be_rejected() && self.gate.has_known_threads()
+        self.gate.has_known_threads() && self.gate.gate.borrow().may_be_rejected()
     }
 
     /// Whether the call may be offered to the app again that has failed with `error`.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use flow::gate::{Left, Pass};
 
-use super::{AppGate, Source};
+use super::AppGate;
 
 /// The moment. Timers have steps of a millisecond, so that it takes twice as long on average.
 const MOMENT: Duration = Duration::from_micros(500);
@@ -58,8 +58,9 @@ impl LentSettling {
 
 impl AppGate {
     /// Whether it is before a Dubbo app of which somebody has said how many threads it has.
+    #[inline]
     pub(super) fn has_known_threads(&self) -> bool {
-        self.late_replies.borrow().is_some() && self.shared.source() != Source::Found
+        !self.shared.is_measured() && self.late_replies.borrow().is_some()
     }
 
     /// Keeps the pass of a call that was answered, if its thread may not be free yet.

@@ -3,7 +3,7 @@
 //! A lock holds it. Workers take it when they report, when a gate is full, and when they have to
 //! return something, and never while they wait for anything.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -77,6 +77,8 @@ pub struct GateFigures {
 pub struct SharedGate {
     app: String,
     told: Mutex<CapacityInputs>,
+    /// Whether the capacity is found out. Every call at a full gate looks at it, without the lock.
+    is_measured: AtomicBool,
     capacity: Mutex<Capacity>,
     workers: Box<[OfWorker]>,
 }
@@ -98,6 +100,16 @@ impl CapacityInputs {
             }
             _ if self.before == Before::Endpoint => LimitPolicy::direct(),
             _ => LimitPolicy::default(),
+        }
+    }
+
+    fn source(&self) -> Source {
+        match self {
+            Self { configured: AppCapacity::Known(_), .. } => Source::Configured,
+            Self { configured: AppCapacity::Registered, registered: Some(_), .. } => {
+                Source::Registered
+            }
+            _ => Source::Found,
         }
     }
 }
@@ -127,7 +139,8 @@ impl SharedGate {
         let told = CapacityInputs { before, configured, registered: None };
         let capacity = Mutex::new(Capacity::new(told.policy(), n_workers, Instant::now()));
         let workers = (0..n_workers).map(|_| OfWorker::default()).collect();
-        Self { app, told: Mutex::new(told), capacity, workers }
+        let is_measured = AtomicBool::new(told.source() == Source::Found);
+        Self { app, told: Mutex::new(told), is_measured, capacity, workers }
     }
 
     /// Where the app is.
@@ -150,6 +163,7 @@ impl SharedGate {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let before = told.policy();
         tell(&mut told);
+        self.is_measured.store(told.source() == Source::Found, Relaxed);
         let policy = told.policy();
         if policy == before {
             return false;
@@ -169,14 +183,14 @@ impl SharedGate {
     /// Who says so.
     #[must_use]
     pub fn source(&self) -> Source {
-        let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        match told {
-            CapacityInputs { configured: AppCapacity::Known(_), .. } => Source::Configured,
-            CapacityInputs { configured: AppCapacity::Registered, registered: Some(_), .. } => {
-                Source::Registered
-            }
-            _ => Source::Found,
-        }
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).source()
+    }
+
+    /// Whether the agent finds it out. Costs a look at a flag.
+    #[inline]
+    #[must_use]
+    pub fn is_measured(&self) -> bool {
+        self.is_measured.load(Relaxed)
     }
 
     /// How the gates stand.
@@ -313,14 +327,18 @@ mod tests {
     fn who_says_the_capacity_is_shown_and_counts() {
         let gate = SharedGate::new("h:1".to_owned(), AppCapacity::Registered, 2);
         assert_eq!(gate.source(), Source::Found);
+        assert!(gate.is_measured());
         assert!(gate.set_registered(7), "it was not known");
         assert_eq!((gate.source(), gate.capacity()), (Source::Registered, 7));
+        assert!(!gate.is_measured());
         assert!(!gate.set_registered(7), "it is what was known");
         gate.configure(AppCapacity::Known(3));
         assert_eq!((gate.source(), gate.capacity()), (Source::Configured, 3));
+        assert!(!gate.is_measured());
         assert!(!gate.set_registered(9), "the configuration counts");
         gate.configure(AppCapacity::Registered);
         assert_eq!((gate.source(), gate.capacity()), (Source::Registered, 9));
+        assert!(!gate.is_measured());
         // An app with no thread at all would never be called.
         assert!(gate.set_registered(0));
         assert_eq!(gate.capacity(), 1);
