@@ -16,9 +16,9 @@ use super::{Cluster, Member, Standing};
 /// As many endpoints are looked at in one step; where there are more they take turns.
 const LOOK_MAX: usize = 64;
 /// What is said of an endpoint that pauses.
-const PAUSES: &str = "it pauses: it has calls, and leaves a question for a sign of life open; new \
-                      calls go to others until something comes from it, but for a trial call now \
-                      and then";
+const PAUSES: &str = "it pauses: it has calls in flight and does not answer when asked for a sign of \
+                      life; until it answers, new calls go to others, but for a trial call now and \
+                      then";
 
 impl Cluster {
     /// Asks endpoints that have calls for a sign of life, if none came lately, and takes note of
