@@ -93,7 +93,7 @@ pub struct AppGate {
     /// The app has rejected a call since the last report.
     is_rejected: Cell<bool>,
     lingering: RefCell<Lingering>,
-    late_replies: RefCell<Option<LateReplies>>,
+    late_ends: RefCell<Option<LateEnds>>,
     /// All that other workers could spare was asked for, and was not enough.
     is_refused: Cell<bool>,
     /// Who waits elsewhere for room.
@@ -115,9 +115,9 @@ struct WaitsElsewhere {
     room: Rc<Notify>,
 }
 
-/// How many replies of the app came that nobody waited for any more, on the connections of now.
-/// `None` while there is no connection.
-pub type LateReplies = Box<dyn Fn() -> Option<u64>>;
+/// How many calls of the app, that nobody waited for any more, have ended so far: by a late reply,
+/// or with their connection. `None` when the app is given up: then all of them have.
+pub type LateEnds = Box<dyn Fn() -> Option<u64>>;
 
 /// Calls that are in the app, and whose answers nobody waits for.
 #[derive(Default)]
@@ -129,7 +129,7 @@ struct Lingering {
     /// Those that were answered a moment ago, and when their threads are free.
     settling: VecDeque<(Instant, Pass)>,
     settling_lent: LentSettling,
-    /// Late replies so far.
+    /// Given-up calls that had ended at the last look.
     n_late: u64,
 }
 
@@ -147,7 +147,7 @@ impl AppGate {
             is_active: Cell::new(false),
             is_rejected: Cell::new(false),
             lingering: RefCell::default(),
-            late_replies: RefCell::new(None),
+            late_ends: RefCell::new(None),
             is_refused: Cell::new(false),
             elsewhere: RefCell::default(),
             allowed: Cell::new(allowance.limit),
@@ -160,8 +160,13 @@ impl AppGate {
     }
 
     /// The app goes on with a call that is given up, and answers it late.
-    pub fn set_late_replies(&self, late_replies: LateReplies) {
-        *self.late_replies.borrow_mut() = Some(late_replies);
+    pub fn set_late_ends(&self, late_ends: LateEnds) {
+        let mut lingering = self.lingering.borrow_mut();
+        if lingering.given_up.is_empty() {
+            // What ended before is none of this gate's calls.
+            lingering.n_late = late_ends().unwrap_or_default();
+        }
+        *self.late_ends.borrow_mut() = Some(late_ends);
     }
 
     /// Whether it is one of these gates.
@@ -372,7 +377,7 @@ impl AppGate {
 
     /// Nobody waits for the call any more. The app may go on with it.
     fn give_up(&self, pass: Pass, now: Instant) {
-        if self.late_replies.borrow().is_none() {
+        if self.late_ends.borrow().is_none() {
             return self.leave(pass, now, Left::Unanswered);
         }
         self.lingering.borrow_mut().given_up.push_back((now + LONGEST_WORK, pass));

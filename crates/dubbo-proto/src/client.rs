@@ -87,11 +87,14 @@ impl<T> ClientConnection<T> {
 
     /// Gives up a call: nobody waits for its reply any more. `None` when it has ended already.
     pub fn cancel(&mut self, id: RequestId) -> Option<T> {
-        self.pending.take(id.get())
+        let call = self.pending.take(id.get())?;
+        self.stats.given_up += 1;
+        Some(call)
     }
 
     /// Counts a reply that was handed over, and that nobody waited for any more.
     pub const fn reply_was_late(&mut self) {
+        self.stats.given_up += 1;
         self.stats.stale_replies += 1;
     }
 
@@ -163,8 +166,11 @@ impl<T> ClientConnection<T> {
 
     /// Expires calls, sends a heartbeat, or gives the connection up, as the time tells.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let events = &mut self.events;
-        self.pending.expire(now, |token| events.push_back(ClientEvent::Expired { token }));
+        let (events, stats) = (&mut self.events, &mut self.stats);
+        self.pending.expire(now, |token| {
+            stats.given_up += 1;
+            events.push_back(ClientEvent::Expired { token });
+        });
         if self.is_finished {
             return;
         }

@@ -117,7 +117,7 @@ impl Gates {
         if let App::Dubbo(app) = app {
             // Links keep the gate for as long as they live, and must not keep the connections.
             let lanes = Rc::downgrade(&app.upstream);
-            gate.set_late_replies(Box::new(move || lanes.upgrade()?.late_replies()));
+            gate.set_late_ends(Box::new(move || Some(lanes.upgrade()?.late_ends())));
             let lanes = Rc::downgrade(&app.upstream);
             gate.set_pause_look(Box::new(move |now, quiet| {
                 let lanes = lanes.upgrade();

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{AppGate, GateFigures, LateReplies, SharedGate};
+use super::{AppGate, GateFigures, LateEnds, SharedGate};
 use crate::config::AppCapacity;
 use crate::swept::Swept;
 
@@ -65,13 +65,13 @@ impl OwnGates {
         address: &str,
         capacity: AppCapacity,
         threads: Option<u32>,
-        late_replies: impl FnOnce() -> LateReplies,
+        late_ends: impl FnOnce() -> LateEnds,
     ) -> Rc<AppGate> {
         let mut gates = self.by_address.borrow_mut();
         let gate = gates.get(address).and_then(Weak::upgrade).unwrap_or_else(|| {
             let gate = AppGate::new(&self.shared.gate(address, capacity), self.worker);
             gates.insert(address.to_owned(), Rc::downgrade(&gate), |it| 0 < it.strong_count());
-            gate.set_late_replies(late_replies());
+            gate.set_late_ends(late_ends());
             gate
         });
         gate.shared().configure(capacity);

@@ -60,7 +60,7 @@ impl AppGate {
     /// Whether it is before a Dubbo app of which somebody has said how many threads it has.
     #[inline]
     pub(super) fn has_known_threads(&self) -> bool {
-        !self.shared.is_measured() && self.late_replies.borrow().is_some()
+        !self.shared.is_measured() && self.late_ends.borrow().is_some()
     }
 
     /// Keeps the pass of a call that was answered, if its thread may not be free yet.
@@ -149,7 +149,7 @@ mod tests {
     fn gate(capacity: AppCapacity) -> Rc<AppGate> {
         let shared = Arc::new(SharedGate::new("h:20880".to_owned(), capacity, 1));
         let gate = AppGate::new(&shared, 0);
-        gate.set_late_replies(Box::new(|| None));
+        gate.set_late_ends(Box::new(|| None));
         gate
     }
 

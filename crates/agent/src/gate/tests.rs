@@ -161,7 +161,7 @@ fn a_call_that_was_given_up_counts_until_the_app_answers_it_late() {
         let gate = AppGate::new(&shared(1, 1), 0);
         let n_late = Rc::new(Cell::new(0));
         let told = Rc::clone(&n_late);
-        gate.set_late_replies(Box::new(move || Some(told.get())));
+        gate.set_late_ends(Box::new(move || Some(told.get())));
         drop(let_in(&gate));
         let next = waits(&gate);
         // However often its task has looked meanwhile.
@@ -183,7 +183,7 @@ fn a_call_that_was_given_up_has_ended_with_the_connection_or_where_the_app_stops
         assert!(gate.has_room(Instant::now()));
         // A Dubbo app without its connection answers nobody.
         let gate = AppGate::new(&shared(1, 1), 0);
-        gate.set_late_replies(Box::new(|| None));
+        gate.set_late_ends(Box::new(|| None));
         drop(let_in(&gate));
         assert!(!gate.has_room(Instant::now()));
         room(&gate).await;

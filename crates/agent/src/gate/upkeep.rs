@@ -124,9 +124,9 @@ impl AppGate {
     fn end_lingering(&self, now: Instant) {
         let mut lingering = self.lingering.borrow_mut();
         let Lingering { given_up, one_way, n_late, .. } = &mut *lingering;
-        let late = self.late_replies.borrow().as_ref().and_then(|late| late());
+        let late = self.late_ends.borrow().as_ref().and_then(|late| late());
         let n_before = std::mem::replace(n_late, late.unwrap_or_default());
-        // Without the connections of before, no answer will come.
+        // With other connections than before, those of then have ended.
         let n_ended = late.and_then(|late| late.checked_sub(n_before));
         let n_ended = n_ended.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
         let n_ended = n_ended.min(given_up.len());

@@ -33,7 +33,7 @@ pub struct DubboPeer {
     doubt: Cell<Option<Doubt>>,
     /// Replies that came too late on connections that have ended, of all connections to the
     /// endpoint.
-    late_of_ended: Rc<Cell<u64>>,
+    late_ends_of_ended: Rc<Cell<u64>>,
 }
 
 /// Why what accepts the next connection may not be a provider, by the end of the last one. It is
@@ -137,16 +137,16 @@ impl Buffers for DubboMachine {
 }
 
 impl DubboPeer {
-    /// The endpoint at `address`. All connections to it have the same `late_of_ended`.
+    /// The endpoint at `address`. All connections to it have the same `late_ends_of_ended`.
     pub fn new(
         address: &str,
         setup: Rc<SharedSetup>,
         memory: Rc<Memory>,
         threads: Threads,
-        late_of_ended: Rc<Cell<u64>>,
+        late_ends_of_ended: Rc<Cell<u64>>,
     ) -> Self {
         let (scratch, doubt) = Default::default();
-        Self { address: address.into(), setup, memory, scratch, threads, doubt, late_of_ended }
+        Self { address: address.into(), setup, memory, scratch, threads, doubt, late_ends_of_ended }
     }
 
     /// Most calls in flight.
@@ -154,9 +154,9 @@ impl DubboPeer {
         self.setup.now().max_in_flight as usize
     }
 
-    /// Replies that came too late on connections that have ended.
-    pub(super) fn late_of_ended(&self) -> u64 {
-        self.late_of_ended.get()
+    /// Calls that were given up on connections that have ended: they have ended with them.
+    pub(super) fn late_ends_of_ended(&self) -> u64 {
+        self.late_ends_of_ended.get()
     }
 
     fn outcome(
@@ -296,9 +296,13 @@ impl PeerProtocol for DubboPeer {
         for token in pending {
             token.complete(Err(error.clone()));
         }
-        // The connection is not up any more as soon as this is over.
-        let n_late = conn.look(|machine| machine.0.stats().stale_replies);
-        self.late_of_ended.set(self.late_of_ended.get().wrapping_add(n_late));
+        // The connection is not up any more as soon as this is over. What is still unanswered of
+        // the calls that were given up on it will stay so.
+        let n_ended = conn.look(|machine| {
+            let stats = machine.0.stats();
+            stats.given_up.max(stats.stale_replies)
+        });
+        self.late_ends_of_ended.set(self.late_ends_of_ended.get().wrapping_add(n_ended));
     }
 
     fn close(machine: &mut DubboClient, _: Instant) {

@@ -256,16 +256,15 @@ impl Lanes<DubboPeer> {
         self.short.first().peer().max_in_flight()
     }
 
-    /// Replies that came too late so far, also on connections that have ended. `None` while none
-    /// is up: then no more will come.
-    pub fn late_replies(&self) -> Option<u64> {
+    /// How many calls that nobody waited for any more have ended so far: their replies came late,
+    /// or the connection ended that they would have come on.
+    pub fn late_ends(&self) -> u64 {
         let mut all = self.short.all_with_leaving();
         if let Some(long) = &*self.long.borrow() {
             all.append(&mut long.lanes.all_with_leaving());
         }
         let up = all.iter().filter_map(|it| it.look(|machine| machine.0.stats().stale_replies));
-        let sum = up.reduce(u64::wrapping_add)?;
-        Some(sum.wrapping_add(self.short.first().peer().late_of_ended()))
+        up.fold(self.short.first().peer().late_ends_of_ended(), u64::wrapping_add)
     }
 }
 

@@ -118,6 +118,10 @@ pub enum AnyUpstream {
     Dubbo(Rc<Lanes<DubboPeer>>),
 }
 
+/// Why an agent takes no calls of a service, as far as its notice tells.
+const NOT_OFFERED: &str = "its agent answers, but does not offer the service now: the app behind \
+                           it cannot be reached, or the service was withdrawn";
+
 impl AnyUpstream {
     /// Its state toward the calls of a service, given by its key as text.
     pub fn standing(&self, service: &str) -> Standing {
@@ -188,8 +192,7 @@ impl AnyUpstream {
     pub fn trouble(&self, service: &str) -> Option<CallError> {
         match self {
             Self::Link(lanes) if lanes.is_away(service) => {
-                let message = "its agent answers, but the app behind it cannot be reached";
-                Some(CallError::new(Code::Unreachable, message))
+                Some(CallError::new(Code::Unreachable, NOT_OFFERED))
             }
             Self::Link(lanes) => lanes.trouble(),
             Self::Dubbo(lanes) => lanes.trouble(),
@@ -365,7 +368,7 @@ impl UpstreamPool {
     ) -> Rc<AppGate> {
         self.gates.before(lanes.address(), capacity, threads, || {
             let lanes = Rc::clone(lanes);
-            Box::new(move || lanes.late_replies())
+            Box::new(move || Some(lanes.late_ends()))
         })
     }
 
@@ -401,10 +404,10 @@ impl UpstreamPool {
         setup: Setup,
     ) -> (Rc<Lanes<DubboPeer>>, SetupShare) {
         let lanes = shared(&self.dubbos, at, || {
-            let (threads, late_of_ended) = (self.threads.clone(), Rc::default());
+            let (threads, late_ends_of_ended) = (self.threads.clone(), Rc::default());
             self.lanes(at, setup, move |address, setup, memory| {
-                let late_of_ended = Rc::clone(&late_of_ended);
-                DubboPeer::new(address, setup, memory, threads.clone(), late_of_ended)
+                let late_ends_of_ended = Rc::clone(&late_ends_of_ended);
+                DubboPeer::new(address, setup, memory, threads.clone(), late_ends_of_ended)
             })
         });
         let share = lanes.setup().join(setup);

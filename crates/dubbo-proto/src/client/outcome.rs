@@ -100,6 +100,8 @@ pub enum SendError {
 /// What a connection has counted that no event tells.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ClientStats {
+    /// Calls that had expired or were cancelled before their reply was read.
+    pub given_up: u64,
     /// Replies to calls that had expired, were cancelled, or never were.
     pub stale_replies: u64,
     /// Answers to our heartbeats.

@@ -218,35 +218,37 @@ fn call_in_vain(upstream: &Upstream<DubboPeer>) {
     });
 }
 
-/// How many calls an app has ended is known as long as any connection to it is up.
 #[test]
-fn late_replies_count_on_all_connections_and_when_one_has_ended() {
+fn calls_that_nobody_waits_for_end_by_a_late_reply_or_with_their_connection() {
     on_local_runtime(async {
         let mut place = TestServer::new().await;
         let connections = ConnectionLimit::Fixed(NonZeroUsize::new(2).unwrap());
         let setup = SharedSetup::new(Setup { connections, ..setup() });
-        let (memory, late_of_ended, shared) = (memory(), Rc::default(), Rc::clone(&setup));
+        let (memory, late_ends_of_ended, shared) = (memory(), Rc::default(), Rc::clone(&setup));
         let peer = move || {
-            let (memory, late_of_ended) = (Rc::clone(&memory), Rc::clone(&late_of_ended));
+            let (memory, late_ends_of_ended) = (Rc::clone(&memory), Rc::clone(&late_ends_of_ended));
             let setup = Rc::clone(&shared);
-            DubboPeer::new("h:1", setup, memory, Threads::one_per_core(), late_of_ended)
+            DubboPeer::new("h:1", setup, memory, Threads::one_per_core(), late_ends_of_ended)
         };
         let lanes = Lanes::start(setup, Arc::default(), place.start_of(peer), Instant::now());
-        assert_eq!(lanes.late_replies(), None, "none is up");
+        assert_eq!(lanes.late_ends(), 0, "none is up");
         place.accept(2).await;
         let all = lanes.short.all();
         until("both", || all.iter().all(|it| it.standing() == Standing::Ready)).await;
-        assert_eq!(lanes.late_replies(), Some(0));
         all.iter().for_each(|it| call_in_vain(it));
+        assert_eq!(lanes.late_ends(), 0);
         for stream in std::mem::take(&mut place.accepted) {
             let mut provider = LateProvider::new(stream);
             provider.answer().await;
             place.accepted.push(provider.stream);
         }
-        until("late replies", || lanes.late_replies() == Some(2)).await;
+        until("late replies", || lanes.late_ends() == 2).await;
         all[0].close().await;
-        assert_eq!(lanes.late_replies(), Some(2), "the first one has ended");
+        assert_eq!(lanes.late_ends(), 2, "all of the first one had been answered");
+        call_in_vain(&all[1]);
+        call_in_vain(&all[1]);
+        assert_eq!(lanes.late_ends(), 2);
         all[1].close().await;
-        assert_eq!(lanes.late_replies(), None);
+        assert_eq!(lanes.late_ends(), 4, "the other one leaves two without an answer");
     });
 }
