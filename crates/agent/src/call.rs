@@ -17,7 +17,7 @@ use crate::codec;
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
 use crate::gate::Admitted;
-use crate::journal::{Entry, RecordedAnswer};
+use crate::journal::{JournalEntry, RecordedAnswer};
 use crate::memory::{LinkToken, Metered, check_shared_reply, no_room_for_reply};
 use crate::metrics::CallStats;
 use crate::route::Route;
@@ -62,13 +62,13 @@ pub enum Payload<'a> {
     /// Arguments in JSON, to be written in the serialization that the endpoint wants.
     Json(&'a ArgumentList<'a>),
     /// A request that is passed on as it is.
-    Whole(Whole<'a>),
+    Whole(WholeBody<'a>),
 }
 
 /// The whole body of a Dubbo request, as its consumer wrote it. It names service, method and
 /// types, and holds the attachments.
 #[derive(Clone, Copy, Debug)]
-pub struct Whole<'a> {
+pub struct WholeBody<'a> {
     /// How it is written.
     pub serialization: Serialization,
     /// The body.
@@ -300,7 +300,7 @@ pub struct LinkCaller {
     /// The request, if its app may reject it.
     pub kept: Option<Rc<dyn KeptRequest>>,
     /// What is to be told of it, if anybody wants to know.
-    pub entry: Option<Box<Entry>>,
+    pub entry: Option<Box<JournalEntry>>,
 }
 
 impl LinkCaller {
@@ -426,7 +426,7 @@ impl std::fmt::Debug for LinkCaller {
 
 /// Tells how a call has ended.
 #[cold]
-fn tell(entry: Box<Entry>, outcome: &Outcome) {
+fn tell(entry: Box<JournalEntry>, outcome: &Outcome) {
     match outcome {
         Ok(reply) => {
             let (endpoint, len) = (Some(&*reply.endpoint), reply.body.len());

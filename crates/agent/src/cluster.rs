@@ -61,15 +61,15 @@ pub use self::attempt::Attempt;
 use self::circuits::Circuits;
 pub use self::describe::describe_unoffered;
 pub use self::doubt::Doubt;
+use self::ejections::ClusterEjections;
 pub use self::ejections::EjectedInfo;
-use self::ejections::Ejections;
 use self::failback::Failback;
 use self::holding::Holding;
 use self::known::KnownMembers;
 use self::lines::Lines;
 pub use self::member::{Member, TLS};
 use self::member::{MemberState, PATH};
-use self::methods::Methods;
+use self::methods::MethodRules;
 pub use self::methods::{CopyPlace, MethodRule};
 pub use self::offering::too_late;
 use self::pauses::Pauses;
@@ -91,7 +91,7 @@ pub struct Cluster {
     policy: RefCell<Rc<ClusterPolicy>>,
     balancer: RefCell<Balancer<Member>>,
     holding: RefCell<Holding>,
-    ejections: RefCell<Ejections>,
+    ejections: RefCell<ClusterEjections>,
     rules: Rules,
     preference: Preference,
     budget: RefCell<RetryBudget>,
@@ -113,7 +113,7 @@ pub struct Cluster {
     /// By method. They outlast its routes, so that nothing is forgotten that was counted.
     method_stats: RefCell<HashMap<Box<str>, Arc<CallStats>>>,
     /// What holds for some of its methods.
-    methods: Methods,
+    methods: MethodRules,
     /// The breakers of its methods.
     circuits: Circuits,
     /// Its calls that are made again later.
@@ -146,12 +146,12 @@ impl Cluster {
         let service_name: Rc<str> = service.to_string().into();
         let mut balancer = Balancer::new(policy.balance);
         balancer.set_outlier(policy.outlier);
-        let methods = Methods::default();
+        let methods = MethodRules::default();
         methods.set(&service_name, &policy.methods, None, &hub);
         Self {
             methods,
             holding: Holding::new(&service_name, registry_name, policy, hub.clone()).into(),
-            ejections: Ejections::new(&service_name, hub.clone()).into(),
+            ejections: ClusterEjections::new(&service_name, hub.clone()).into(),
             rules: Rules::new(&service, &policy.routing),
             preference: Preference::new(policy),
             budget: RetryBudget::new(policy.routing.retry_percent).into(),

@@ -17,7 +17,7 @@ use wire::{Account, Budget, Connection, Departures, Detached, Group};
 
 use self::arrivals::Arrivals;
 use self::turns::{InTurn, SessionTurns, Who};
-use crate::backend::{Backend, Backends, GateSetup, Gates};
+use crate::backend::{Backend, Backends, GateSetup, WorkerGates};
 use crate::config::{ClusterRules, ExportConfig};
 use crate::connections::{Connections, Direction, Session};
 use crate::error::CallError;
@@ -133,7 +133,7 @@ pub struct Worker {
     /// This worker's part of the budget.
     pub memory: Rc<Memory>,
     backends: Rc<Backends>,
-    gates: Gates,
+    gates: WorkerGates,
     threads: Threads,
     rules_epoch: Cell<u32>,
     connections: Connections,
@@ -170,7 +170,7 @@ impl Worker {
         let worker = Rc::new(Self {
             index: setup.index,
             backends: Rc::default(),
-            gates: Gates::default(),
+            gates: WorkerGates::default(),
             outbound: Outbound::new(setup.registries, setup.rules, pool, setup.hub).into(),
             journal: setup.journal,
             memory,

@@ -210,7 +210,7 @@ pub(crate) struct Outlier {
 
 /// What one event changes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Change {
+pub(crate) enum EjectionChange {
     None,
     /// The endpoint is ejected, or longer than before.
     Out,
@@ -252,12 +252,12 @@ impl Outlier {
     }
 
     /// Takes the endpoint back if it would not be ejected by `policy` for what it is out for.
-    pub(crate) fn set_policy(&mut self, policy: &OutlierPolicy) -> Change {
+    pub(crate) fn set_policy(&mut self, policy: &OutlierPolicy) -> EjectionChange {
         if !self.out.is_some_and(|out| policy.ignores(out.reason)) {
-            return Change::None;
+            return EjectionChange::None;
         }
         *self = Self::default();
-        Change::Back
+        EjectionChange::Back
     }
 
     /// A call begins at `now`; true if the endpoint is out, so that its end decides.
@@ -289,7 +289,7 @@ impl Outlier {
         began_out: bool,
         may_eject: bool,
         rng: impl FnOnce() -> R,
-    ) -> Change {
+    ) -> EjectionChange {
         match verdict {
             Verdict::Threw if policy.exceptions => {}
             Verdict::Answered | Verdict::Threw => return self.answered(policy, now, began_out),
@@ -299,16 +299,16 @@ impl Outlier {
         if let Some(out) = &self.out {
             // Calls that were begun before say nothing new.
             if !began_out || !(out.has_trial || out.until <= now) {
-                return Change::None;
+                return EjectionChange::None;
             }
             self.eject(policy, now, EjectReason::Trial, rng);
-            return Change::Out;
+            return EjectionChange::Out;
         }
         let answers = |at: Instant| now.saturating_duration_since(at) < FULL_GRACE;
         if verdict == Verdict::Full && self.answered_at.is_none_or(answers) {
             // A full endpoint works as much as it can. None of its capacity is to be lost.
             self.answered_at.get_or_insert(now);
-            return Change::None;
+            return EjectionChange::None;
         }
         // What breaks many calls in one moment, such as the end of a connection, is one failure.
         if self.failed_at.is_none_or(|at| MOMENT <= now.saturating_duration_since(at)) {
@@ -319,9 +319,9 @@ impl Outlier {
         match self.judge(policy, now) {
             Some(reason) if may_eject => {
                 self.eject(policy, now, reason, rng);
-                Change::Out
+                EjectionChange::Out
             }
-            _ => Change::None,
+            _ => EjectionChange::None,
         }
     }
 
@@ -347,18 +347,23 @@ impl Outlier {
         self.eject(policy, now, EjectReason::Silent, rng);
     }
 
-    fn answered(&mut self, policy: &OutlierPolicy, now: Instant, began_out: bool) -> Change {
+    fn answered(
+        &mut self,
+        policy: &OutlierPolicy,
+        now: Instant,
+        began_out: bool,
+    ) -> EjectionChange {
         self.in_a_row = 0;
         self.answered_at = Some(now);
         if policy.error_percent != 0 {
             self.count(policy, now, |counts| counts.answered += 1);
         }
-        let Some(out) = self.out else { return Change::None };
+        let Some(out) = self.out else { return EjectionChange::None };
         match out.reason {
             EjectReason::Refused => self.back_at = None,
             // It was a pause.
             EjectReason::Silent if !began_out => self.back_at = None,
-            _ if !began_out => return Change::None,
+            _ if !began_out => return EjectionChange::None,
             _ => self.back_at = Some(now),
         }
         self.out = None;
@@ -366,7 +371,7 @@ impl Outlier {
         if out.reason == EjectReason::Refused {
             self.step = Duration::ZERO;
         }
-        Change::Back
+        EjectionChange::Back
     }
 
     fn refused<R: Rng>(
@@ -374,12 +379,12 @@ impl Outlier {
         policy: &OutlierPolicy,
         now: Instant,
         rng: impl FnOnce() -> R,
-    ) -> Change {
+    ) -> EjectionChange {
         if self.out.is_some_and(|out| !out.has_trial && now < out.until) {
-            return Change::None;
+            return EjectionChange::None;
         }
         self.eject(policy, now, EjectReason::Refused, rng);
-        Change::Out
+        EjectionChange::Out
     }
 
     /// Why the endpoint is to be ejected by what is counted.

@@ -38,20 +38,20 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 /// Changes what is logged. Dropping it writes what is left.
 #[derive(Debug)]
 pub(crate) struct Logging {
-    filter: Filter,
+    filter: LogFilter,
     floods: Arc<Floods>,
     output: Option<Output>,
 }
 
 /// What is logged. A clone is another handle to the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Filter {
+pub(crate) struct LogFilter {
     handle: reload::Handle<EnvFilter, Registry>,
     /// As the configuration has it.
     level: Arc<Mutex<String>>,
 }
 
-impl LogLevel for Filter {
+impl LogLevel for LogFilter {
     fn current(&self) -> String {
         self.level.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -75,7 +75,7 @@ impl Logging {
         let reported = Arc::clone(&floods);
         let output = Output::start(io::stderr(), move || reported.report_due());
         let level = Arc::new(Mutex::new(config.filter.clone()));
-        let mut logging = Self { filter: Filter { handle, level }, floods, output: None };
+        let mut logging = Self { filter: LogFilter { handle, level }, floods, output: None };
         let output = match output {
             Ok(output) => output,
             Err(error) => {
@@ -108,7 +108,7 @@ impl Logging {
     }
 
     /// For those who tell and change what is logged while the agent runs.
-    pub(crate) fn filter(&self) -> Filter {
+    pub(crate) fn filter(&self) -> LogFilter {
         self.filter.clone()
     }
 }

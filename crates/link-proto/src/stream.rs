@@ -12,7 +12,7 @@
 //!   whole, all of it has to be taken before there is more.
 
 use crate::LinkError;
-use crate::assembly::Budget;
+use crate::assembly::AssemblyBudget;
 use crate::header::{HEADER_LEN, MAX_PART_LEN, flags};
 use crate::outbox::CHUNK_LEN;
 use bytes::{Bytes, BytesMut};
@@ -179,12 +179,12 @@ pub(crate) struct Receiving {
     returnable: i64,
     /// Cost of the items that the app has not taken.
     untaken: i64,
-    partial: Option<Partial>,
+    partial: Option<PartialItem>,
     ended: bool,
 }
 
 #[derive(Debug)]
-struct Partial {
+struct PartialItem {
     codec: u8,
     data: BytesMut,
 }
@@ -222,10 +222,10 @@ impl Receiving {
     /// `budget` while their item is not whole.
     pub(crate) fn receive(
         &mut self,
-        frame: Frame,
+        frame: StreamFrame,
         part: crate::Payload<'_>,
         max_len: usize,
-        budget: &mut Budget,
+        budget: &mut AssemblyBudget,
     ) -> Result<Received, LinkError> {
         let len = part.as_slice().len();
         self.check(frame, len)?;
@@ -258,7 +258,7 @@ impl Receiving {
         Ok(Received::Part)
     }
 
-    fn check(&self, frame: Frame, len: usize) -> Result<(), LinkError> {
+    fn check(&self, frame: StreamFrame, len: usize) -> Result<(), LinkError> {
         let bad = |rule| Err(LinkError::BadItem { rule });
         let has_more = frame.flags & flags::MORE != 0;
         if self.ended {
@@ -281,19 +281,19 @@ impl Receiving {
         Ok(())
     }
 
-    fn begin(&mut self, codec: u8, part: &[u8], budget: &mut Budget) -> Received {
+    fn begin(&mut self, codec: u8, part: &[u8], budget: &mut AssemblyBudget) -> Received {
         if !budget.reserve(part.len()) {
             return Received::Refused { len: part.len(), max: None };
         }
-        self.partial = Some(Partial { codec, data: BytesMut::from(part) });
+        self.partial = Some(PartialItem { codec, data: BytesMut::from(part) });
         self.returnable += cost(part.len());
         Received::Part
     }
 
     /// An item is whole; its last part had `last_len` bytes.
-    fn finish(&mut self, last_len: usize, budget: &mut Budget) -> Received {
-        let Partial { codec, data } =
-            self.partial.take().unwrap_or(Partial { codec: 0, data: BytesMut::new() });
+    fn finish(&mut self, last_len: usize, budget: &mut AssemblyBudget) -> Received {
+        let PartialItem { codec, data } =
+            self.partial.take().unwrap_or(PartialItem { codec: 0, data: BytesMut::new() });
         budget.release(data.len() - last_len);
         // What came before was given back, but the whole item is now to be taken.
         self.returnable -= cost(data.len()) - cost(last_len);
@@ -340,7 +340,7 @@ impl Receiving {
 
 /// What of a frame's header matters to a stream.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Frame {
+pub(crate) struct StreamFrame {
     pub(crate) flags: u8,
     pub(crate) codec: u8,
     /// The peer is a client.

@@ -9,7 +9,7 @@
 
 use crate::TransferError;
 use crate::checksum::{Sent, Totals};
-use crate::line_step::{Process, line_max_len, process_line};
+use crate::line_step::{LineProcessor, line_max_len, process_line};
 use crate::lines::{Line, LineEnds};
 
 /// A batch that has reached this length goes to the writer.
@@ -44,7 +44,13 @@ impl Batch {
     }
 
     /// Processes `line`, whose end is one of `ends`, into the batch's memory.
-    pub(crate) fn push(&mut self, number: u64, line: &[u8], ends: LineEnds, step: &dyn Process) {
+    pub(crate) fn push(
+        &mut self,
+        number: u64,
+        line: &[u8],
+        ends: LineEnds,
+        step: &dyn LineProcessor,
+    ) {
         let begin = self.bytes.len();
         if step.changes() {
             self.bytes.resize(begin + line_max_len(step, line.len()), 0);
@@ -201,7 +207,7 @@ mod tests {
     use crate::line_step::{Contest, Unchanged};
     use proptest::prelude::*;
 
-    fn batch(lines: &[u64], step: &dyn Process) -> Batch {
+    fn batch(lines: &[u64], step: &dyn LineProcessor) -> Batch {
         let mut batch = Batch::new();
         for &number in lines {
             let line = format!("line {number}\r\n");

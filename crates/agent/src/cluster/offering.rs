@@ -10,7 +10,7 @@ use std::time::Instant;
 use balance::Slot;
 use flow::line::Arrival;
 use flow::queue::CallerId;
-use flow::{AttemptLimits, Attempts, GiveUp, Next, Retry, Standing, has_to_queue};
+use flow::{AttemptLimits, Attempts, GiveUp, NextAction, Retry, Standing, has_to_queue};
 use registry::Freshness;
 
 use super::attempt::{Leave, Occupancy};
@@ -58,14 +58,16 @@ impl Cluster {
         let mut attempts = self.attempts(times.deadline).with_draw(attempt.draw.0);
         attempts.failed(attempt.member.clone(), self.retry_of(error, facts));
         match self.next(&attempts, times.now, &self.choice(facts, attempt.draw)) {
-            Next::Offer(_) | Next::Wait | Next::Queue if !self.budget.borrow_mut().take() => {
+            NextAction::Offer(_) | NextAction::Wait | NextAction::Queue
+                if !self.budget.borrow_mut().take() =>
+            {
                 Err(GiveUp::LastFailure)
             }
-            Next::Offer(_) | Next::Wait | Next::Queue => {
+            NextAction::Offer(_) | NextAction::Wait | NextAction::Queue => {
                 self.count_retry(error.code);
                 Ok(attempts)
             }
-            Next::GiveUp(reason) => Err(reason),
+            NextAction::GiveUp(reason) => Err(reason),
         }
     }
 
@@ -147,7 +149,7 @@ impl Cluster {
         let (mut choice, mut next) = self.begin_offer(now, &attempts, facts, draw);
         loop {
             let attempt = match next {
-                Next::Queue => {
+                NextAction::Queue => {
                     let deadline = attempts.limits().deadline;
                     let queued = Box::pin(self.queue(now, caller, deadline, facts, &choice));
                     let attempt = match queued.await {
@@ -157,8 +159,8 @@ impl Cluster {
                     now = Instant::now();
                     Some(attempt)
                 }
-                Next::Offer(slot) => self.attempt(slot, now, choice.allowed.as_deref()),
-                Next::Wait => {
+                NextAction::Offer(slot) => self.attempt(slot, now, choice.allowed.as_deref()),
+                NextAction::Wait => {
                     // If none came, the next decision says so.
                     let waiting = Box::pin(self.wait_for_endpoints(attempts.limits().deadline));
                     let _ = waiting.await;
@@ -167,7 +169,7 @@ impl Cluster {
                     next = self.next(&attempts, now, &choice);
                     continue;
                 }
-                Next::GiveUp(reason) => {
+                NextAction::GiveUp(reason) => {
                     let error = self.nobody(&attempts, now, reason, choice.allowed.as_deref());
                     return Err(doubt.told(error));
                 }
@@ -210,14 +212,14 @@ impl Cluster {
         attempts: &Attempts<Member>,
         facts: &dyn CallFacts,
         draw: CallDraw,
-    ) -> (Choice, Next) {
+    ) -> (Choice, NextAction) {
         self.last_call.set(now);
         if attempts.is_first() {
             self.budget.borrow_mut().call();
         }
         let choice = self.choice(facts, draw);
         let is_behind = attempts.is_first() && self.lines.has_waiting(choice.allowed.as_ref());
-        let next = if is_behind { Next::Queue } else { self.next(attempts, now, &choice) };
+        let next = if is_behind { NextAction::Queue } else { self.next(attempts, now, &choice) };
         (choice, next)
     }
 
@@ -259,14 +261,16 @@ impl Cluster {
     /// # Errors
     /// What its caller is told, if there is no further try.
     #[cold]
-    fn go_on(&self, next: &Next, error: CallError) -> Result<(), CallError> {
+    fn go_on(&self, next: &NextAction, error: CallError) -> Result<(), CallError> {
         match next {
-            Next::GiveUp(GiveUp::TooLate) => Err(too_late(&error)),
-            Next::GiveUp(_) => Err(error),
-            Next::Offer(_) | Next::Wait | Next::Queue if !self.budget.borrow_mut().take() => {
+            NextAction::GiveUp(GiveUp::TooLate) => Err(too_late(&error)),
+            NextAction::GiveUp(_) => Err(error),
+            NextAction::Offer(_) | NextAction::Wait | NextAction::Queue
+                if !self.budget.borrow_mut().take() =>
+            {
                 Err(error)
             }
-            Next::Offer(_) | Next::Wait | Next::Queue => {
+            NextAction::Offer(_) | NextAction::Wait | NextAction::Queue => {
                 self.count_retry(error.code);
                 Ok(())
             }
@@ -294,7 +298,12 @@ impl Cluster {
     }
 
     /// Decides where a call goes next.
-    pub(super) fn next(&self, attempts: &Attempts<Member>, now: Instant, choice: &Choice) -> Next {
+    pub(super) fn next(
+        &self,
+        attempts: &Attempts<Member>,
+        now: Instant,
+        choice: &Choice,
+    ) -> NextAction {
         self.look_at_circuits(choice.allowed.as_deref(), now);
         self.look_at_pauses(now);
         let is_known = self.status.get() != Freshness::Pending;
@@ -304,13 +313,13 @@ impl Cluster {
             self.pick(&mut balancer, now, choice.point, usable)
         });
         let chosen = match next {
-            Next::Offer(slot) => Some(slot),
-            Next::GiveUp(GiveUp::NoEndpoint) => None,
+            NextAction::Offer(slot) => Some(slot),
+            NextAction::GiveUp(GiveUp::NoEndpoint) => None,
             _ => return next,
         };
         let waits =
             attempts.is_first() && has_to_queue(&mut balancer, now, rand::rng, chosen, standing);
-        if waits { Next::Queue } else { next }
+        if waits { NextAction::Queue } else { next }
     }
 
     /// The failure of a call that nobody was there for.

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
 
-use flow::{Attempts, Next, Repeats};
+use flow::{Attempts, NextAction, Repeats};
 
 use super::attempt::Leave;
 use super::offering::Choice;
@@ -63,7 +63,7 @@ impl Cluster {
     ) -> bool {
         let mut after = attempts.clone();
         after.failed(attempt.member.clone(), self.retry_of(error, facts));
-        matches!(self.next(&after, Instant::now(), choice), Next::Offer(_))
+        matches!(self.next(&after, Instant::now(), choice), NextAction::Offer(_))
     }
 }
 

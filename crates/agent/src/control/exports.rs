@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
 use super::WorkerHandle;
-use super::gates::Gates;
+use super::gates::ProcessGates;
 use crate::admin::Readiness;
 use crate::cluster::TLS;
 use crate::config::{AppConfig, Config, DubboListenerConfig, ExportChange, ExportConfig};
@@ -54,7 +54,7 @@ pub(super) struct Exports {
     /// Services that are being withdrawn: true once they are.
     leaving: HashMap<ServiceKey, watch::Receiver<bool>>,
     farewells: JoinSet<()>,
-    gates: Gates,
+    gates: ProcessGates,
     n_offers: u64,
 }
 
@@ -92,7 +92,7 @@ impl Exports {
             registries,
             workers: Vec::new(),
             readiness,
-            gates: Gates::new(hub.clone(), config.process.workers.get()),
+            gates: ProcessGates::new(hub.clone(), config.process.workers.get()),
             hub,
             exported: HashMap::new(),
             leaving: HashMap::new(),

@@ -40,7 +40,7 @@ fn route(worker: &Worker, types: &str, plan: Plan) -> Rc<ClusterRoute> {
     let name = invocation(None, "[]").name;
     let service = ServiceKey::new(SERVICE, "", "").unwrap();
     let cluster = worker.outbound.cluster(0, service).unwrap();
-    let parameters = Parameters::Given(parse_types(types).unwrap());
+    let parameters = ParameterTypes::Given(parse_types(types).unwrap());
     worker.outbound.routes.insert(0, &name, 9, cluster, parameters, plan).unwrap()
 }
 

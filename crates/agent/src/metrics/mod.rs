@@ -27,7 +27,7 @@ use balance::EjectReason;
 use flow::rate_limit::RateLimits;
 use wire::{Budget, ConnectionCounts, Loads};
 
-use self::ejections::Ejections;
+use self::ejections::ProcessEjections;
 use self::events::EventsByService;
 use self::family::{Family, OTHER};
 use self::gauges::PerName;
@@ -94,7 +94,7 @@ struct Inner {
     journal: OnceLock<Journal>,
     registries: PerName<RegistryStats>,
     holds: Holds,
-    ejections: Ejections,
+    ejections: ProcessEjections,
     events: EventsByService,
     limiters: Limiters,
 }
@@ -123,7 +123,7 @@ impl Hub {
             journal: OnceLock::new(),
             registries: PerName::default(),
             holds: Holds::default(),
-            ejections: Ejections::default(),
+            ejections: ProcessEjections::default(),
             events: EventsByService::default(),
             limiters: Limiters::default(),
         }))

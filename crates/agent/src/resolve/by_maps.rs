@@ -10,7 +10,7 @@ use crate::error::CallError;
 use crate::invocation::Invocation;
 use crate::map_form::MapForm;
 use crate::outbound::Outbound;
-use crate::route::{Generic, Parameters, Plan, RouteName, UnknownFields};
+use crate::route::{Generic, ParameterTypes, Plan, RouteName, UnknownFields};
 use crate::routes::ClusterRoute;
 
 /// The route of a call with types as a generic call.
@@ -49,6 +49,6 @@ pub(crate) fn route(
         by_types,
         ..Plan::generic(generic)
     };
-    let (parameters, cluster) = (Parameters::Named(types.to_vec(), generic), &route.cluster);
+    let (parameters, cluster) = (ParameterTypes::Named(types.to_vec(), generic), &route.cluster);
     outbound.routes.insert(registry, &name, n_args, Rc::clone(cluster), parameters, plan)
 }

@@ -20,7 +20,7 @@ fn insert(
     name: &RouteName<'_>,
     cluster: &Rc<Cluster>,
 ) -> Result<Rc<ClusterRoute>, CallError> {
-    let parameters = Parameters::Given(Vec::new());
+    let parameters = ParameterTypes::Given(Vec::new());
     table.insert(0, name, 0, Rc::clone(cluster), parameters, Plan::default())
 }
 

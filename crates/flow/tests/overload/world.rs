@@ -9,7 +9,7 @@ use flow::gate::{Arrival, Gate, Left, Pass, Shed};
 use flow::lender::Own;
 use flow::limit::{LimitPolicy, Sample};
 use flow::line::LinePolicy;
-use flow::queue::{CallerId, Key, Priority};
+use flow::queue::{CallerId, Priority, WaitKey};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -114,7 +114,7 @@ struct SimCall {
     provider: usize,
     worker: usize,
     deadline: Instant,
-    key: Option<Key>,
+    key: Option<WaitKey>,
     pass: Option<Pass>,
     is_over: bool,
 }

@@ -126,7 +126,7 @@ fn is_float_array(ty: &str) -> bool {
 
 /// What objects of a class are in JSON.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Shape {
+enum ObjectShape {
     /// Members by the names of the fields.
     #[default]
     Bean,
@@ -137,7 +137,7 @@ enum Shape {
     Known(Builtin),
 }
 
-impl Shape {
+impl ObjectShape {
     fn of(class: &ClassDef<'_>) -> Self {
         if let Some(builtin) = Builtin::of_message(&class.name) {
             return Self::Known(builtin);
@@ -345,10 +345,10 @@ impl HessianToJson<'_, '_, '_> {
             Kind::Object => {
                 let name = &self.dec.class(self.last_class?)?.name;
                 return match self.plans.get(self.last_class?)?.shape() {
-                    Shape::Enum if self.style.enums == EnumStyle::Name => {
+                    ObjectShape::Enum if self.style.enums == EnumStyle::Name => {
                         Some(name.to_string().into())
                     }
-                    Shape::Known(_) => Builtin::of_key(name),
+                    ObjectShape::Known(_) => Builtin::of_key(name),
                     _ => None,
                 };
             }

@@ -7,7 +7,7 @@ use super::core::Core;
 use super::server::ServerSide;
 use super::{Connection, Side};
 use crate::credit::{Credits, PoolId};
-use crate::header::{Header, Kind};
+use crate::header::{FrameKind, Header};
 use crate::reader::Reader;
 use crate::route::Ack;
 use crate::{DefinedRoute, Event, LinkError, Status};
@@ -44,7 +44,7 @@ impl<T> Connection<T> {
         }
         let body = u64::from(pool.0) << 32 | u64::from(credits.to_wire());
         let flags = credits.flags();
-        let header = Header { kind: Kind::Credit as u8, flags, ..Header::default() };
+        let header = Header { kind: FrameKind::Credit as u8, flags, ..Header::default() };
         core.outbox.control(header, &body.to_be_bytes());
         true
     }
@@ -57,7 +57,7 @@ impl<T> Connection<T> {
             return;
         }
         let body = u64::from(pool.0) << 32 | u64::from(pauses);
-        let header = Header { kind: Kind::Pause as u8, ..Header::default() };
+        let header = Header { kind: FrameKind::Pause as u8, ..Header::default() };
         core.outbox.control(header, &body.to_be_bytes());
     }
 
@@ -69,7 +69,7 @@ impl<T> Connection<T> {
             return;
         }
         let fields = [pool.0, n_waiting, n_seen].map(u32::to_be_bytes);
-        let header = Header { kind: Kind::Demand as u8, ..Header::default() };
+        let header = Header { kind: FrameKind::Demand as u8, ..Header::default() };
         core.outbox.control(header, fields.as_flattened());
     }
 }

@@ -11,7 +11,7 @@ use super::client::ClientSide;
 use super::core::Core;
 use super::server::ServerSide;
 use super::{Connection, Side};
-use crate::header::{HEADER_LEN, Header, Kind, MAX_PART_LEN, flags};
+use crate::header::{FrameKind, HEADER_LEN, Header, MAX_PART_LEN, flags};
 use crate::outbox::LongAnswer;
 use crate::{CallId, RouteId, Status};
 
@@ -108,7 +108,7 @@ impl ServerSide {
         }) else {
             return false;
         };
-        let is_plain = header.kind == Kind::Request as u8
+        let is_plain = header.kind == FrameKind::Request as u8
             && header.flags & !flags::ONE_WAY == 0
             && args.len() <= MAX_PART_LEN.min(core.config.max_message_len as usize)
             && self.may_answer(id, route)
@@ -141,7 +141,7 @@ impl<T> ClientSide<T> {
         payload: &[u8],
         in_place: &mut impl InPlace<T>,
     ) -> bool {
-        let is_plain = header.kind == Kind::Response as u8
+        let is_plain = header.kind == FrameKind::Response as u8
             && header.flags == 0
             && payload.len() <= MAX_PART_LEN.min(core.config.max_message_len as usize)
             && !core.outbox.has_long();

@@ -9,10 +9,10 @@
 
 use super::core::Core;
 use super::{Connection, Side};
-use crate::header::{HEADER_LEN, Header, Kind, flags};
+use crate::header::{FrameKind, HEADER_LEN, Header, flags};
 use crate::outbox::StreamTurns;
 use crate::reader::Reader;
-use crate::stream::{Frame, ItemPart, Received, Receiving, Sending};
+use crate::stream::{ItemPart, Received, Receiving, Sending, StreamFrame};
 use crate::{CallId, Event, LinkError, Payload, SendError};
 use bytes::{BufMut, BytesMut};
 use std::collections::VecDeque;
@@ -220,7 +220,7 @@ impl<T> Core<T> {
             return Err(SendError::NoStreamCredit);
         }
         if sending.takes_at_once(len) && self.outbox.has_room() {
-            let header = Header { codec, ..frame_header(Kind::Item, id) };
+            let header = Header { codec, ..frame_header(FrameKind::Item, id) };
             self.outbox.stream_frame(header, payload.as_slice());
             sending.sent_whole(len);
         } else {
@@ -335,7 +335,7 @@ impl<T> Connection<T> {
         let Some(receiving) = receiving else {
             return Err(LinkError::Unexpected { kind: header.kind });
         };
-        let frame = Frame { flags: header.flags, codec: header.codec, may_end };
+        let frame = StreamFrame { flags: header.flags, codec: header.codec, may_end };
         let max = core.config.max_message_len as usize;
         match receiving.receive(frame, part, max, &mut core.budget)? {
             Received::Part => core.give_credit(id),
@@ -422,21 +422,21 @@ impl<T> StreamTurns for Fill<'_, T> {
     }
 }
 
-fn frame_header(kind: Kind, id: CallId) -> Header {
+fn frame_header(kind: FrameKind, id: CallId) -> Header {
     Header { kind: kind as u8, id: id.to_wire(), ..Header::default() }
 }
 
 fn credit_header(id: CallId) -> Header {
-    frame_header(Kind::ItemCredit, id)
+    frame_header(FrameKind::ItemCredit, id)
 }
 
 fn end_header(id: CallId) -> Header {
-    Header { flags: flags::END, ..frame_header(Kind::Item, id) }
+    Header { flags: flags::END, ..frame_header(FrameKind::Item, id) }
 }
 
 fn item_header(id: CallId, part: &ItemPart) -> Header {
     let flags = if part.is_last { 0 } else { flags::MORE };
-    Header { flags, codec: part.codec, ..frame_header(Kind::Item, id) }
+    Header { flags, codec: part.codec, ..frame_header(FrameKind::Item, id) }
 }
 
 /// Appends a frame, whose body length is filled in here.

@@ -42,7 +42,7 @@ thread_local! {
 }
 
 /// A call that is to begin.
-pub(crate) struct Job {
+pub(crate) struct IncomingCall {
     pub id: CallId,
     pub route: RouteId,
     pub codec: u8,
@@ -59,11 +59,11 @@ pub(crate) struct Slice {
     pub session: Arc<ServerSession>,
     pub scope: Arc<Scope>,
     pub routes: Arc<Routes>,
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<IncomingCall>,
 }
 
 /// A call that has begun.
-struct Begun {
+struct BegunCall {
     id: CallId,
     one_way: bool,
     entry: Arc<ServedMethod>,
@@ -142,21 +142,21 @@ impl Slice {
         }
     }
 
-    fn context(&self, job: &mut Job, received: Instant) -> Context {
+    fn context(&self, job: &mut IncomingCall, received: Instant) -> Context {
         let deadline = job.timeout.and_then(|timeout| received.checked_add(timeout));
         Context::new(&self.scope, job.id.to_wire(), std::mem::take(&mut job.meta), deadline)
     }
 
-    fn begun(&self, job: &Job, entry: &Arc<ServedMethod>) -> Begun {
+    fn begun(&self, job: &IncomingCall, entry: &Arc<ServedMethod>) -> BegunCall {
         let (entry, scope) = (Arc::clone(entry), Arc::clone(&self.scope));
-        Begun { id: job.id, one_way: job.one_way, entry, scope }
+        BegunCall { id: job.id, one_way: job.one_way, entry, scope }
     }
 
     /// Does the first step of a call here.
     fn step(
         &self,
         entry: &Arc<ServedMethod>,
-        mut job: Job,
+        mut job: IncomingCall,
         received: Instant,
         taken: &mut Taken,
         answers: &mut Answers<'_>,
@@ -181,7 +181,7 @@ impl Slice {
             HandlerRun::Waits(call) => {
                 answers.scratch.truncate(start);
                 let (entry, scope) = (Arc::clone(entry), Arc::clone(&self.scope));
-                let begun = Begun { id, one_way, entry, scope };
+                let begun = BegunCall { id, one_way, entry, scope };
                 self.spawn(begun, CallTask::Begun(call), taken.split());
             }
         }
@@ -190,7 +190,7 @@ impl Slice {
     /// Begins a call in a task of its own.
     fn begin_alone(
         &self,
-        mut job: Job,
+        mut job: IncomingCall,
         received: Instant,
         entry: &Arc<ServedMethod>,
         taken: Taken,
@@ -205,7 +205,7 @@ impl Slice {
     /// Begins a call in a thread that may block.
     fn begin_blocking(
         &self,
-        mut job: Job,
+        mut job: IncomingCall,
         received: Instant,
         entry: &Arc<ServedMethod>,
         taken: Taken,
@@ -234,7 +234,7 @@ impl Slice {
         }
     }
 
-    fn spawn(&self, begun: Begun, work: CallTask, taken: Taken) {
+    fn spawn(&self, begun: BegunCall, work: CallTask, taken: Taken) {
         let (id, one_way) = (begun.id, begun.one_way);
         let task = async move {
             let mut out = Vec::new();

@@ -26,11 +26,11 @@ use wire::Backoff;
 
 use super::caller_tasks::Crew;
 use crate::TransferError;
-use crate::messages::Next;
+use crate::messages::NextRequest;
 use crate::methods::{NEXT, NUMBER, SERVICE};
 
 /// A question, encoded.
-pub(super) type Question = [u8; Next::LEN];
+pub(super) type Question = [u8; NextRequest::LEN];
 
 /// An answer's payload, or why there is none.
 pub(super) type PayloadResult<'a> = Result<&'a [u8], &'a Arc<Failure>>;

@@ -17,7 +17,7 @@ use crate::cluster::Attempt;
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
 use crate::gate::Admitted;
-use crate::journal::{Entry, RecordedAnswer};
+use crate::journal::{JournalEntry, RecordedAnswer};
 use crate::metrics::CallStats;
 use crate::routes::ClusterRoute;
 use crate::stages::{Stage, StageClock};
@@ -41,7 +41,7 @@ pub(super) struct Flight {
     /// What is learnt of its method's replies, if it was sent to a Dubbo provider.
     pub(super) reply_len: Option<Rc<ExpectedLen>>,
     /// What is to be told of it, if anybody wants to know.
-    pub(super) entry: Option<Box<Entry>>,
+    pub(super) entry: Option<Box<JournalEntry>>,
 }
 
 /// Who counts a call besides its listener.
@@ -118,7 +118,7 @@ impl CallCounter {
     #[cold]
     pub(super) fn tell_answer(
         &self,
-        entry: Box<Entry>,
+        entry: Box<JournalEntry>,
         len: usize,
         failure: Option<Code>,
         endpoint: Option<&str>,
@@ -129,7 +129,7 @@ impl CallCounter {
 
     /// Tells that the call has failed.
     #[cold]
-    pub(super) fn tell_failure(&self, entry: Box<Entry>, error: &CallError) {
+    pub(super) fn tell_failure(&self, entry: Box<JournalEntry>, error: &CallError) {
         entry.failed(error, self.endpoint());
     }
 

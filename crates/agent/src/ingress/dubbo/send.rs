@@ -9,10 +9,10 @@ use bytes::Bytes;
 use flow::queue::{CallerId, Priority};
 
 use super::flights::{Again, CallCounter, Flight, Sent};
-use super::received::Received;
-use super::services::Export;
+use super::received::DubboRequest;
+use super::services::ExportedApp;
 use super::session::DubboSession;
-use super::waiting::{Kept, Waiting, compact};
+use super::waiting::{Kept, WaitingRequest, compact};
 use crate::backend::{self, App, HttpApp};
 use crate::call::{Consumer, DubboToken, Outcome, ReplyTo, Times, counted_as};
 use crate::cluster::{Attempt, Doubt, MethodRule, request_for};
@@ -42,7 +42,7 @@ impl DubboSession {
     #[inline]
     pub(super) fn send_to_route(
         self: &Rc<Self>,
-        received: &Received,
+        received: &DubboRequest,
         route: Rc<ClusterRoute>,
         timeout: Option<Duration>,
         reply_len: Rc<ExpectedLen>,
@@ -65,7 +65,7 @@ impl DubboSession {
                 self.mirror(received, &route, &rule);
             }
             if rule.is_involved() {
-                return self.wait(received, Waiting::Ruled(route, rule), deadline);
+                return self.wait(received, WaitingRequest::Ruled(route, rule), deadline);
             }
         }
         let Some(attempt) = route.cluster.begin(received.now, &received.facts()) else {
@@ -107,7 +107,7 @@ impl DubboSession {
     fn send_attempt(
         self: &Rc<Self>,
         attempt: &Attempt,
-        received: &Received,
+        received: &DubboRequest,
         route: &Rc<ClusterRoute>,
         reply_len: &ExpectedLen,
         deadline: Instant,
@@ -139,9 +139,9 @@ impl DubboSession {
     #[cold]
     fn divert(
         &self,
-        received: &Received,
+        received: &DubboRequest,
         route: Rc<ClusterRoute>,
-    ) -> Result<(Option<Received>, Rc<ClusterRoute>), CallError> {
+    ) -> Result<(Option<DubboRequest>, Rc<ClusterRoute>), CallError> {
         let Some(registry) = self.services.registry() else { return Ok((None, route)) };
         let outbound = &self.services.worker().outbound;
         let facts = received.facts();
@@ -159,7 +159,7 @@ impl DubboSession {
 
     /// Copies a request whose method says so.
     #[cold]
-    fn mirror(&self, received: &Received, route: &ClusterRoute, rule: &Rc<MethodRule>) {
+    fn mirror(&self, received: &DubboRequest, route: &ClusterRoute, rule: &Rc<MethodRule>) {
         let worker = self.services.worker();
         if let Some(registry) = self.services.registry() {
             let call = received.call((), received.now);
@@ -171,7 +171,7 @@ impl DubboSession {
     #[cold]
     fn check_method(
         self: &Rc<Self>,
-        received: &Received,
+        received: &DubboRequest,
         route: &ClusterRoute,
         rule: &MethodRule,
     ) -> Result<(), CallError> {
@@ -184,12 +184,12 @@ impl DubboSession {
     #[inline]
     pub(super) fn send_to_export(
         self: &Rc<Self>,
-        received: &Received,
-        export: Export,
+        received: &DubboRequest,
+        export: ExportedApp,
         timeout: Option<Duration>,
         reply_len: Rc<ExpectedLen>,
     ) {
-        let Export { backend, max_timeout } = &export;
+        let ExportedApp { backend, max_timeout } = &export;
         let deadline =
             received.now + timeout.map_or(*max_timeout, |wanted| wanted.min(*max_timeout));
         let class = || priority::of(&received.facts(), Priority::default());
@@ -198,14 +198,14 @@ impl DubboSession {
                 self.send_to_app(received, export, deadline, reply_len, admitted);
             }
             Admission::Waits(waiting) => {
-                self.wait(received, Waiting::AtGate(export, waiting), deadline);
+                self.wait(received, WaitingRequest::AtGate(export, waiting), deadline);
             }
             Admission::Shed(error) => self.not_admitted(received, &backend.stats, &error),
         }
     }
 
     /// Ends a call that nobody wants an answer to, and that is on its way.
-    fn sent_one_way(&self, received: &Received) {
+    fn sent_one_way(&self, received: &DubboRequest) {
         if let Some(entry) = received.entry.take() {
             entry.answered(RecordedAnswer::default());
         }
@@ -221,8 +221,8 @@ impl DubboSession {
     #[inline]
     fn send_to_app(
         self: &Rc<Self>,
-        received: &Received,
-        export: Export,
+        received: &DubboRequest,
+        export: ExportedApp,
         deadline: Instant,
         reply_len: Rc<ExpectedLen>,
         admitted: Admitted,
@@ -237,7 +237,7 @@ impl DubboSession {
         // A task keeps the request, to offer it again.
         let is_kept = received.two_way && admitted.may_be_rejected();
         if is_kept && self.may_keep(received.body.len()) {
-            return self.wait(received, Waiting::ForApp(export, admitted), deadline);
+            return self.wait(received, WaitingRequest::ForApp(export, admitted), deadline);
         }
         let number = self.reserve(received);
         let may_send = |in_flight| {
@@ -247,7 +247,7 @@ impl DubboSession {
         match self.send_dubbo(&app.upstream, received, &reply_len, deadline, number, may_send) {
             Ok(None) => {
                 self.flights.borrow_mut().release(number);
-                self.wait(received, Waiting::ForApp(export, admitted), deadline);
+                self.wait(received, WaitingRequest::ForApp(export, admitted), deadline);
             }
             Ok(_) if number == NO_NUMBER => {
                 admitted.sent_one_way(received.now);
@@ -274,7 +274,7 @@ impl DubboSession {
 
     /// Ends a call that the app has not seen.
     #[cold]
-    fn not_admitted(&self, received: &Received, stats: &CallStats, error: &CallError) {
+    fn not_admitted(&self, received: &DubboRequest, stats: &CallStats, error: &CallError) {
         stats.started();
         stats.finished(received.now.elapsed(), Some(error.code as u8));
         self.refuse(received, error);
@@ -282,13 +282,13 @@ impl DubboSession {
 
     fn send_to_http_app(
         self: &Rc<Self>,
-        received: &Received,
+        received: &DubboRequest,
         stats: &Arc<CallStats>,
         app: &Rc<HttpApp>,
         deadline: Instant,
         admitted: Admitted,
     ) {
-        let Received { to, two_way, ref body, now, ref entry, .. } = *received;
+        let DubboRequest { to, two_way, ref body, now, ref entry, .. } = *received;
         let Some(kept) = Kept::new(self, body.len(), false) else {
             let message = "too many requests of this connection wait for the app";
             let error = CallError::new(Code::Overloaded, message);
@@ -323,7 +323,7 @@ impl DubboSession {
 
     /// A number for the call, if it is to be answered.
     #[inline]
-    pub(super) fn reserve(&self, received: &Received) -> u32 {
+    pub(super) fn reserve(&self, received: &DubboRequest) -> u32 {
         if received.two_way { self.flights.borrow_mut().reserve() } else { NO_NUMBER }
     }
 
@@ -345,7 +345,7 @@ impl DubboSession {
     fn send_dubbo(
         self: &Rc<Self>,
         lanes: &Lanes<DubboPeer>,
-        received: &Received,
+        received: &DubboRequest,
         reply_len: &ExpectedLen,
         deadline: Instant,
         number: u32,
@@ -369,7 +369,7 @@ impl DubboSession {
         upstream: &Upstream<LinkPeer>,
         route: &Rc<ClusterRoute>,
         variant: &RouteVariant,
-        received: &Received,
+        received: &DubboRequest,
         deadline: Instant,
         number: u32,
     ) -> Result<Option<Sent>, CallError> {
@@ -417,7 +417,7 @@ impl DubboSession {
     #[cold]
     fn not_sent(
         self: &Rc<Self>,
-        received: &Received,
+        received: &DubboRequest,
         route: Rc<ClusterRoute>,
         attempt: Attempt,
         deadline: Instant,
@@ -429,7 +429,7 @@ impl DubboSession {
         attempt.failed(received.now, error);
         match after {
             Ok(attempts) => {
-                let waiting = Waiting::ForEndpoint(route, attempts, Doubt::of(error));
+                let waiting = WaitingRequest::ForEndpoint(route, attempts, Doubt::of(error));
                 self.wait(received, waiting, deadline);
             }
             Err(_) => self.refuse(received, left.as_ref().unwrap_or(error)),
@@ -440,12 +440,12 @@ impl DubboSession {
     #[cold]
     fn wait_for_endpoint(
         self: &Rc<Self>,
-        received: &Received,
+        received: &DubboRequest,
         route: Rc<ClusterRoute>,
         deadline: Instant,
     ) {
         let attempts = route.cluster.attempts(deadline);
-        let waiting = Waiting::ForEndpoint(route, attempts, Doubt::default());
+        let waiting = WaitingRequest::ForEndpoint(route, attempts, Doubt::default());
         self.wait(received, waiting, deadline);
     }
 }

@@ -6,7 +6,7 @@ use hessian::{Decoder, Kind};
 
 use super::read_field;
 use crate::body::{BodyLimits, Routing, deadline};
-use crate::serialization::codec::{RoutingParts, Surroundings};
+use crate::serialization::codec::{ArgumentSurroundings, RoutingParts};
 use crate::{ProtoError, descriptor};
 
 /// Longest head or tail that is worth comparing.
@@ -31,7 +31,7 @@ pub(super) fn read<'a>(
     let short = |bytes: &&[u8]| bytes.len() <= MAX_LIKENESS_LEN;
     let likeness = match (head.filter(short), tail.filter(short)) {
         (Some(head), Some(tail)) if is_plain => {
-            Some(Surroundings { head: head.into(), n_args, tail: tail.into() })
+            Some(ArgumentSurroundings { head: head.into(), n_args, tail: tail.into() })
         }
         _ => None,
     };
@@ -39,7 +39,7 @@ pub(super) fn read<'a>(
 }
 
 #[inline]
-pub(super) fn is_like(likeness: &Surroundings, body: &[u8], limits: &BodyLimits) -> bool {
+pub(super) fn is_like(likeness: &ArgumentSurroundings, body: &[u8], limits: &BodyLimits) -> bool {
     let Some(rest) = body.strip_prefix(&*likeness.head) else { return false };
     // The arguments show where the tail begins; that it is there at all is seen more cheaply.
     let Some(args) = rest.strip_suffix(&*likeness.tail) else { return false };

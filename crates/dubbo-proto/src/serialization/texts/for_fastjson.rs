@@ -20,7 +20,7 @@ use hessian::{Decoder, Encoder};
 use java_json::builtin::Builtin;
 use java_json::declared::DeclaredForm;
 use java_json::json::{self, JsonKind, JsonReader};
-use java_json::named::{Named, ObjectForm, enum_object, field_type};
+use java_json::named::{NamedClass, ObjectForm, enum_object, field_type};
 use java_json::passed::{ObjectSummary, Passed};
 use java_json::scalars::{self, Misfit};
 use java_json::write::write_base64;
@@ -323,7 +323,7 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
             }
             return Ok(());
         }
-        let named = Named::of_object(start, class, schema)?;
+        let named = NamedClass::of_object(start, class, schema)?;
         if named.as_ref().is_some_and(|named| named.builtin == Some(Builtin::BitSet)) {
             return Err(self.not_read_at(start, "java.util.BitSet"));
         }
@@ -460,7 +460,7 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
 
     fn names_map(&mut self) -> Result<bool, ValueError> {
         let name = if self.may_have_class { self.passed.look(&self.json)?.class } else { None };
-        Ok(Named::is_of_map(name.as_deref()))
+        Ok(NamedClass::is_of_map(name.as_deref()))
     }
 
     #[cold]

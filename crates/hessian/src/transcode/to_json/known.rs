@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{HessianToJson, Shape, TranscodeError};
+use super::{HessianToJson, ObjectShape, TranscodeError};
 use crate::transcode::builtin::Builtin;
 use crate::{Kind, Limits, Name, ObjectCursor};
 use java_json::bigint;
@@ -245,7 +245,7 @@ impl<'a> HessianToJson<'_, 'a, '_> {
                 let mut object = self.dec.read_object_begin()?;
                 let is_time = matches!(
                     self.shape(object.class()),
-                    Shape::Known(
+                    ObjectShape::Known(
                         Builtin::LocalDate
                             | Builtin::LocalTime
                             | Builtin::LocalDateTime
