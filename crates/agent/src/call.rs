@@ -123,7 +123,7 @@ pub struct ProviderReply {
     /// Which method has answered, if more is known of its result than the reply tells.
     pub route: Option<Rc<Route>>,
     /// When it came, if that is known.
-    pub came: Option<Came>,
+    pub came: Option<ReplyTiming>,
     /// When its caller gives up, where somebody still has to read it.
     pub deadline: Option<Instant>,
     /// It stands for an answer that will not come: the call was sent one way.
@@ -165,7 +165,7 @@ pub fn counted_as(outcome: &Outcome) -> Option<Code> {
 
 /// When a reply came, and what its sender says of the time.
 #[derive(Clone, Copy, Debug)]
-pub struct Came {
+pub struct ReplyTiming {
     /// When it was read.
     pub at: Instant,
     /// How long the provider worked on it, as its agent says.
@@ -187,7 +187,7 @@ pub fn note_end(clock: Option<&Rc<StageClock>>, outcome: &Outcome) {
 
 /// Notes on the clock of a call that its reply has come.
 #[cold]
-pub fn note_reply(clock: &StageClock, came: Option<Came>) {
+pub fn note_reply(clock: &StageClock, came: Option<ReplyTiming>) {
     clock.enter(Stage::Decode, came.map_or_else(Instant::now, |came| came.at));
     if let Some(app) = came.and_then(|came| came.app) {
         clock.app_took(app);

@@ -24,7 +24,7 @@ use crate::facts::CallFacts;
 use crate::map_form::{self, MapForm};
 use crate::metrics::{CallStats, Hub, MAX_METHOD_LABELS, ServiceEvents};
 use crate::rule_documents::{RegistryRules, RuleName};
-use crate::timeout::Limit;
+use crate::timeout::CallTimeout;
 use crate::upstream::{Standing, UpstreamPool};
 
 mod allowed;
@@ -66,7 +66,7 @@ pub use self::ejections::EjectedInfo;
 use self::failback::Failback;
 use self::holding::Holding;
 use self::known::KnownMembers;
-use self::lines::Lines;
+use self::lines::ClusterLines;
 pub use self::member::{Member, TLS};
 use self::member::{MemberState, PATH};
 use self::methods::MethodRules;
@@ -107,7 +107,7 @@ pub struct Cluster {
     last_call: Cell<Instant>,
     changed: Notify,
     /// Calls that wait for room.
-    lines: Lines,
+    lines: ClusterLines,
     /// Counts the calls for which no endpoint was chosen, once there was one.
     without_endpoint: RefCell<Option<Arc<CallStats>>>,
     /// By method. They outlast its routes, so that nothing is forgotten that was counted.
@@ -171,7 +171,7 @@ impl Cluster {
             is_forgotten: Cell::new(false),
             last_call: Cell::new(Instant::now()),
             changed: Notify::new(),
-            lines: Lines::default(),
+            lines: ClusterLines::default(),
             without_endpoint: RefCell::default(),
             method_stats: RefCell::default(),
             circuits: Circuits::default(),
@@ -351,13 +351,13 @@ impl Cluster {
 
     /// How long a call of a method may take whose caller asks for `wanted`.
     pub fn timeout(&self, method: &str, wanted: Option<Duration>) -> Duration {
-        Limit::time(&self.policy.borrow(), wanted, self.registered_timeouts.of(Some(method)))
+        CallTimeout::time(&self.policy.borrow(), wanted, self.registered_timeouts.of(Some(method)))
     }
 
     /// The same, and who says so.
     #[cold]
-    pub fn limit(&self, method: &str, wanted: Option<Duration>) -> Limit {
-        Limit::new(&self.policy.borrow(), wanted, self.registered_timeouts.of(Some(method)))
+    pub fn limit(&self, method: &str, wanted: Option<Duration>) -> CallTimeout {
+        CallTimeout::new(&self.policy.borrow(), wanted, self.registered_timeouts.of(Some(method)))
     }
 
     /// Whether nothing is known of the service and nobody has asked for it since `since`.

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use flow::capacity::Allowance;
 use flow::gate::{Arrival, Gate, Left, Pace, Pass, Shed};
-use flow::lender::Own;
+use flow::lender::OwnDemand;
 use flow::queue::{CallerId, Priority, WaitKey};
 use tokio::sync::{Notify, oneshot};
 
@@ -315,9 +315,9 @@ impl AppGate {
     }
 
     /// The same, and one more that wants to be let in.
-    fn with_one_more(&self) -> Own {
+    fn with_one_more(&self) -> OwnDemand {
         let in_flight = self.gate.borrow().stats().in_flight;
-        Own { in_flight, demand: self.demand().saturating_add(1) }
+        OwnDemand { in_flight, demand: self.demand().saturating_add(1) }
     }
 
     /// Counts a call that is shed, and says why it is.

@@ -25,7 +25,7 @@ use crate::metrics::Hub;
 use crate::offload::Threads;
 use crate::traffic::Traffic;
 use crate::upstream::UpstreamPool;
-use crate::worker::{Offer, WorkerSetup};
+use crate::worker::{OfferedExport, WorkerSetup};
 
 /// A host and port where nothing listens.
 pub(crate) const NOWHERE: (&str, u16) = ("127.0.0.1", 1);
@@ -70,7 +70,7 @@ pub(crate) fn pool() -> Rc<UpstreamPool> {
 }
 
 /// The parts of a worker that knows an empty registry.
-pub(crate) fn worker_setup(exports: Vec<Offer>) -> WorkerSetup {
+pub(crate) fn worker_setup(exports: Vec<OfferedExport>) -> WorkerSetup {
     let registry = Registry::open(RegistryConfig::Memory(MemoryHub::new())).unwrap();
     WorkerSetup {
         index: 0,
@@ -90,13 +90,13 @@ pub(crate) fn worker_setup(exports: Vec<Offer>) -> WorkerSetup {
 }
 
 /// A service of a Dubbo app that nobody can reach.
-pub(crate) fn offer(interface: &str, generation: u64) -> Offer {
+pub(crate) fn offer(interface: &str, generation: u64) -> OfferedExport {
     let (host, port) = NOWHERE;
     let serialization = Serialization::DEFAULT;
     let app = AppConfig::Dubbo { host: host.to_owned(), port, tls: None, serialization };
     let service = ServiceKey::new(interface, "", "").unwrap();
     let capacity = AppCapacity::Known(200);
-    Offer {
+    OfferedExport {
         gate: Arc::new(SharedGate::new(app.address(), capacity, 1)),
         export: ExportConfig { service, app, registry: 0, weight: 1, capacity },
         generation,

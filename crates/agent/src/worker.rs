@@ -58,7 +58,7 @@ pub enum ToWorker {
     /// Make calls by these rules from now on.
     Rules(Arc<ClusterRules>),
     /// Offer a service by this app, in place of what offers it now.
-    Offer(Offer),
+    Offer(OfferedExport),
     /// Offer the service no longer, unless another offer has taken the place of this one.
     Withdraw(ServiceKey, u64),
     /// Say what you do.
@@ -78,7 +78,7 @@ pub struct WorkerSetup {
     /// How calls are made.
     pub rules: Arc<ClusterRules>,
     /// What is offered to other agents.
-    pub exports: Vec<Offer>,
+    pub exports: Vec<OfferedExport>,
     /// Where calls are counted.
     pub hub: Hub,
     /// Where calls are told of.
@@ -99,7 +99,7 @@ pub struct WorkerSetup {
 
 /// A service that is offered.
 #[derive(Clone)]
-pub struct Offer {
+pub struct OfferedExport {
     /// What is offered, by which app.
     pub export: ExportConfig,
     /// Tells the offers of a service apart.
@@ -193,7 +193,7 @@ impl Worker {
 
     /// Offers a service from now on. Calls that are with the app that offered it before stay
     /// there.
-    fn offer(&self, offer: &Offer) {
+    fn offer(&self, offer: &OfferedExport) {
         let gate = GateSetup { shared: &offer.gate, worker: self.index, gates: &self.gates };
         let backend = Rc::new(self.outbound.backend(&offer.export, &gate));
         let connections = self.connections.clone();

@@ -23,7 +23,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
-use self::flood::{Floods, Limit};
+use self::flood::{FloodLimit, Floods};
 use self::output::Output;
 
 /// Crates of others that log. Peers cause most of their lines, and nobody can act on them; notify
@@ -91,7 +91,7 @@ impl Logging {
                 .boxed(),
             LogFormat::Json => layer.event_format(lines::JsonLines).boxed(),
         };
-        let limit = Limit(Arc::clone(&logging.floods));
+        let limit = FloodLimit(Arc::clone(&logging.floods));
         let lines = tracing_subscriber::registry().with(filter).with(limit).with(layer);
         match lines.try_init() {
             Ok(()) => logging.output = Some(output),

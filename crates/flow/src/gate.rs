@@ -17,7 +17,7 @@
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-use crate::lender::Own;
+use crate::lender::OwnDemand;
 use crate::limit::Sample;
 pub use crate::line::{Arrival, Pace, Shed};
 use crate::line::{Certainty, LinePolicy, WaitingLine};
@@ -258,8 +258,8 @@ impl<T> Gate<T> {
 
     /// Calls that have no credit and are in the app or wait.
     #[must_use]
-    pub fn own(&self) -> Own {
-        Own { in_flight: self.in_flight, demand: self.own_demand() }
+    pub fn own(&self) -> OwnDemand {
+        OwnDemand { in_flight: self.in_flight, demand: self.own_demand() }
     }
 
     /// Lets a call in at once, if there is room and nobody waits.

@@ -31,7 +31,7 @@ pub(crate) struct Sending {
     unsent: Option<Unsent>,
     /// Parts of the request, which goes before all items, are still to be sent.
     held: bool,
-    end: End,
+    end: SendingEnd,
     /// The owner is to be told when an item may be sent again.
     blocked: bool,
 }
@@ -43,7 +43,7 @@ struct Unsent {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum End {
+enum SendingEnd {
     Open,
     /// There are no more items, and the peer has still to be told.
     Wanted,
@@ -63,16 +63,16 @@ impl Sending {
     pub(crate) fn new(window: u32, held: bool) -> Self {
         let window = i64::from(window);
         let blocked = window == 0;
-        Self { window, credit: window, unsent: None, held, end: End::Open, blocked }
+        Self { window, credit: window, unsent: None, held, end: SendingEnd::Open, blocked }
     }
 
     /// Whether the next item would be taken.
     pub(crate) fn can_take(&self) -> bool {
-        self.end == End::Open && self.credit > 0 && self.unsent.is_none()
+        self.end == SendingEnd::Open && self.credit > 0 && self.unsent.is_none()
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.end == End::Open
+        self.end == SendingEnd::Open
     }
 
     /// Whether the next item, of `len` bytes, may go to the outbox as one frame, past all turns.
@@ -92,7 +92,7 @@ impl Sending {
     /// Whether a part, or the end, could be sent now.
     pub(crate) fn wants_turn(&self) -> bool {
         let has_part = self.unsent.is_some() && self.credit > 0;
-        !self.held && (has_part || self.unsent.is_none() && self.end == End::Wanted)
+        !self.held && (has_part || self.unsent.is_none() && self.end == SendingEnd::Wanted)
     }
 
     /// An item went to the outbox as one frame.
@@ -128,16 +128,16 @@ impl Sending {
 
     /// No more items. Nothing if that was said before.
     pub(crate) fn end(&mut self) {
-        if self.end == End::Open {
-            self.end = End::Wanted;
+        if self.end == SendingEnd::Open {
+            self.end = SendingEnd::Wanted;
         }
     }
 
     /// Whether the end is to be said now; it is said once.
     pub(crate) fn take_end(&mut self) -> bool {
-        let now = self.end == End::Wanted && self.unsent.is_none() && !self.held;
+        let now = self.end == SendingEnd::Wanted && self.unsent.is_none() && !self.held;
         if now {
-            self.end = End::Said;
+            self.end = SendingEnd::Said;
         }
         now
     }
@@ -164,8 +164,8 @@ impl Sending {
     pub(crate) fn check_invariants(&self) {
         debug_assert!(self.credit <= self.window);
         let can_take = self.can_take();
-        debug_assert!(self.end != End::Open || self.blocked != can_take, "{self:?}");
-        debug_assert!(self.end != End::Said || self.unsent.is_none());
+        debug_assert!(self.end != SendingEnd::Open || self.blocked != can_take, "{self:?}");
+        debug_assert!(self.end != SendingEnd::Said || self.unsent.is_none());
     }
 }
 

@@ -36,7 +36,7 @@ use crate::endpoint::Snapshot;
 use crate::list_counts::ListCounts;
 
 use room::MAX_TOTAL_LEN;
-use telnet::Told;
+use telnet::TelnetAnswer;
 use warnings::Warnings;
 
 pub(crate) use document::{Document, ReadAllowance, Unread};
@@ -415,7 +415,7 @@ impl Seeker {
             return None;
         }
         match telnet::ask(&snapshot, &self.service.interface).await {
-            Ok(Told { service, address, len }) => {
+            Ok(TelnetAnswer { service, address, len }) => {
                 self.refused = None;
                 self.definition(service, DefinitionOrigin::Provider(address), len)
             }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::checksum::{Sent, Totals};
+use crate::checksum::{SentLine, Totals};
 use crate::line_step::LineProcessor;
 use crate::{Reader, Source, TransferError};
 
@@ -148,7 +148,7 @@ impl HandOut {
         place.line.store(number, Ordering::Relaxed);
         let answer = self.line(number, reader);
         if let Ok(Handed::Line { number, line }) = answer {
-            let Sent { hash, len } = Sent::of(number, line);
+            let SentLine { hash, len } = SentLine::of(number, line);
             let bytes = place.bytes.load(Ordering::Relaxed).wrapping_add(len.into());
             place.bytes.store(bytes, Ordering::Relaxed);
             let sum = place.sum.load(Ordering::Relaxed).wrapping_add(hash);
@@ -214,7 +214,7 @@ pub fn totals_before(
         let Some(line) = reader.processed(step, number)? else {
             return Err(TransferError::NoSuchLine { number: lines, count: number });
         };
-        totals.add(Sent::of(number, line));
+        totals.add(SentLine::of(number, line));
     }
     Ok(totals)
 }

@@ -8,7 +8,7 @@
 //! - A batch is given back when the last of its lines has been given out.
 
 use crate::TransferError;
-use crate::checksum::{Sent, Totals};
+use crate::checksum::{SentLine, Totals};
 use crate::line_step::{LineProcessor, line_max_len, process_line};
 use crate::lines::{Line, LineEnds};
 
@@ -31,7 +31,7 @@ pub(crate) struct Batch {
 #[derive(Debug)]
 struct BatchLine {
     number: u64,
-    sent: Sent,
+    sent: SentLine,
     begin: u32,
     end: u32,
 }
@@ -63,7 +63,7 @@ impl Batch {
         // A batch is given away at 64 KiB and takes one line of 1 MiB beyond that.
         let [begin, end] =
             [begin, self.bytes.len()].map(|at| u32::try_from(at).unwrap_or(u32::MAX));
-        self.lines.push(BatchLine { number, sent: Sent::of(number, line), begin, end });
+        self.lines.push(BatchLine { number, sent: SentLine::of(number, line), begin, end });
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -34,7 +34,7 @@ type AttemptOutcome = Result<Attempt, CallError>;
 
 /// The lines of a cluster.
 #[derive(Default)]
-pub(super) struct Lines {
+pub(super) struct ClusterLines {
     lines: RefCell<Vec<Rc<SharedLine>>>,
     /// Somebody may wait. The path of a call looks at nothing else.
     is_used: Cell<bool>,
@@ -81,7 +81,7 @@ impl SharedLine {
     }
 }
 
-impl Lines {
+impl ClusterLines {
     /// How many calls wait.
     pub(super) fn n_waiting(&self) -> usize {
         self.lines.borrow().iter().map(|line| line.line.borrow().len()).sum()

@@ -237,7 +237,7 @@ impl Control {
     }
 
     fn inspector(&self) -> Inspector {
-        Inspector::new(self.workers.iter().cloned().map(|worker| -> inspect::Hand {
+        Inspector::new(self.workers.iter().cloned().map(|worker| -> inspect::QuestionSender {
             // One that has ended drops the question, which tells whoever asks.
             Box::new(move |question| drop(worker.inbox.send(ToWorker::Inspect(question))))
         }))

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use flow::capacity::{Allowance, Capacity, Report};
-use flow::lender::Own;
+use flow::lender::OwnDemand;
 use flow::limit::LimitPolicy;
 use tokio::sync::Notify;
 
@@ -230,7 +230,7 @@ impl SharedGate {
         &self,
         now: Instant,
         worker: usize,
-        own: impl FnOnce() -> Own,
+        own: impl FnOnce() -> OwnDemand,
     ) -> Option<Allowance> {
         if !self.is_dealt() {
             return None;
@@ -267,7 +267,7 @@ impl SharedGate {
         &self,
         now: Instant,
         worker: usize,
-        own: Own,
+        own: OwnDemand,
         n_ended: u32,
     ) -> Option<Allowance> {
         if !self.is_dealt() {
@@ -354,7 +354,7 @@ mod tests {
     fn workers_hear_of_another_capacity() {
         let gate = SharedGate::new("h:1".to_owned(), AppCapacity::Known(2), 2);
         for worker in 0..2 {
-            gate.ask(Instant::now(), worker, || Own { in_flight: 0, demand: 10 });
+            gate.ask(Instant::now(), worker, || OwnDemand { in_flight: 0, demand: 10 });
         }
         let _of_each_other = (is_woken(&gate, 0), is_woken(&gate, 1));
         assert!(!is_woken(&gate, 0) && !is_woken(&gate, 1));
@@ -383,7 +383,7 @@ mod tests {
             (SharedGate::new("h:1".to_owned(), AppCapacity::Known(2), 2), Instant::now());
         let report = |n| Report { demand: 3, in_flight: n, ..Report::default() };
         gate.report(now, 0, &report(2), 1);
-        gate.returned(now, 0, Own { in_flight: 1, demand: 3 }, 1);
+        gate.returned(now, 0, OwnDemand { in_flight: 1, demand: 3 }, 1);
         gate.report(now, 1, &report(1), 1);
         assert_eq!(gate.figures().in_flight, 2);
     }

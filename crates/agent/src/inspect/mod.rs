@@ -16,4 +16,6 @@ pub mod snapshot;
 mod tests;
 
 pub use self::filter::{DEFAULT_LIMIT, Filter, FirstFew, MAX_LIMIT};
-pub use self::question::{DEADLINE, Hand, Inspector, MAX_OPEN, Query, Question, WorkerAnswer};
+pub use self::question::{
+    DEADLINE, Inspector, MAX_OPEN, Query, Question, QuestionSender, WorkerAnswer,
+};

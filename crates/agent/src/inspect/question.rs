@@ -68,20 +68,20 @@ impl Drop for OpenQuestion {
 }
 
 /// Hands a question to a worker.
-pub type Hand = Box<dyn Fn(Question) + Send + Sync>;
+pub type QuestionSender = Box<dyn Fn(Question) + Send + Sync>;
 
 /// Asks the workers of an agent. A clone asks the same ones.
 #[derive(Clone)]
 pub struct Inspector(Arc<[AskedWorker]>);
 
 struct AskedWorker {
-    hand: Hand,
+    hand: QuestionSender,
     n_open: Arc<AtomicUsize>,
 }
 
 impl Inspector {
     /// For these workers, in the order of their numbers.
-    pub fn new(hands: impl IntoIterator<Item = Hand>) -> Self {
+    pub fn new(hands: impl IntoIterator<Item = QuestionSender>) -> Self {
         let worker = |hand| AskedWorker { hand, n_open: Arc::default() };
         Self(hands.into_iter().map(worker).collect())
     }

@@ -19,7 +19,7 @@ fn route(method: &str, calls: u64) -> RouteSnapshot {
 
 /// Workers that answer with these routes.
 fn workers(all: Vec<Vec<RouteSnapshot>>) -> Inspector {
-    Inspector::new(all.into_iter().map(|routes| -> Hand {
+    Inspector::new(all.into_iter().map(|routes| -> QuestionSender {
         Box::new(move |question| {
             let Question::Routes(asked) = question else { return };
             asked.answer(|filter| {
@@ -68,8 +68,8 @@ fn a_page_says_that_there_is_more() {
 #[test]
 fn a_worker_that_owes_too_many_answers_is_asked_no_more() {
     let (questions, asked) = mpsc::channel();
-    let keep: Hand = Box::new(move |question| questions.send(question).unwrap());
-    let ended: Hand = Box::new(drop);
+    let keep: QuestionSender = Box::new(move |question| questions.send(question).unwrap());
+    let ended: QuestionSender = Box::new(drop);
     let inspector = Inspector::new([keep, ended]);
     let ask = |n_times| {
         let one = || {

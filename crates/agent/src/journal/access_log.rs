@@ -60,12 +60,12 @@ pub(super) struct AccessLog {
     calls: LoggedCalls,
     n_seen: u32,
     path: Option<PathBuf>,
-    queue: Arc<Queue>,
+    queue: Arc<LineQueue>,
 }
 
 /// What the workers and the thread share.
 #[derive(Debug, Default)]
-struct Queue {
+struct LineQueue {
     state: Mutex<AccessLogState>,
     changed: Condvar,
     counts: Arc<LineCounts>,
@@ -88,7 +88,7 @@ struct AccessLogState {
 /// A thread that was given up, since it waits for a disk or a reader.
 #[derive(Debug)]
 pub(super) struct StuckWriter {
-    queue: Arc<Queue>,
+    queue: Arc<LineQueue>,
     path: Option<PathBuf>,
 }
 
@@ -111,7 +111,7 @@ impl AccessLog {
     /// Starts the thread; `None` if there is none to be had.
     pub(super) fn start(opened: OpenedLog, counts: Arc<LineCounts>) -> Option<Self> {
         let OpenedLog { calls, path, target } = opened;
-        let queue = Arc::new(Queue { counts, ..Queue::default() });
+        let queue = Arc::new(LineQueue { counts, ..LineQueue::default() });
         let shared = Arc::clone(&queue);
         let thread = thread::Builder::new().name("access-log".to_owned());
         match thread.spawn(move || write_all(&shared, target)) {
@@ -177,7 +177,7 @@ impl Drop for AccessLog {
     }
 }
 
-impl Queue {
+impl LineQueue {
     fn lock(&self) -> MutexGuard<'_, AccessLogState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -240,7 +240,7 @@ impl LogOutput {
     }
 }
 
-fn write_all(queue: &Queue, mut target: Target) {
+fn write_all(queue: &LineQueue, mut target: Target) {
     let (mut lines, mut complaint) = (Vec::new(), Complaint::default());
     while let Some(Batch { records, new_target }) = queue.next() {
         target = new_target.unwrap_or(target);
@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn what_a_stuck_disk_does_not_take_is_counted() {
         let counts = Arc::<LineCounts>::default();
-        let queue = Arc::new(Queue { counts: Arc::clone(&counts), ..Queue::default() });
+        let queue = Arc::new(LineQueue { counts: Arc::clone(&counts), ..LineQueue::default() });
         // Nobody takes anything out.
         let shared = Arc::clone(&queue);
         let mut log = AccessLog { calls: LoggedCalls::All, n_seen: 0, path: None, queue: shared };

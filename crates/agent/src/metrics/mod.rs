@@ -72,10 +72,10 @@ pub struct ServiceFigures {
 
 /// Where all counts of the process come together. A clone is another handle to the same.
 #[derive(Clone, Debug)]
-pub struct Hub(Arc<Inner>);
+pub struct Hub(Arc<HubState>);
 
 #[derive(Debug)]
-struct Inner {
+struct HubState {
     error_names: &'static [&'static str],
     start: SystemTime,
     upstream: Family,
@@ -105,7 +105,7 @@ impl Hub {
     #[must_use]
     pub fn new(error_names: &'static [&'static str]) -> Self {
         let n_codes = error_names.len();
-        Self(Arc::new(Inner {
+        Self(Arc::new(HubState {
             error_names,
             start: SystemTime::now(),
             upstream: Family::new(n_codes, render::UPSTREAM.labels.len()),

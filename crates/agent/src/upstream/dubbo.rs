@@ -16,7 +16,7 @@ use wire::{Conn, Machine, TimedEvent};
 
 pub use self::calls::{NotSent, begin, call, pass_on, refused, send, send_whole, too_long};
 use super::{PeerProtocol, SharedSetup, Signs};
-use crate::call::{Came, DubboAnswer, Outcome, ProviderReply, ReplyTo};
+use crate::call::{DubboAnswer, Outcome, ProviderReply, ReplyTiming, ReplyTo};
 use crate::connections::SessionActivity;
 use crate::error::{CallError, Code};
 use crate::memory::{Buffers, Memory, Metered};
@@ -168,7 +168,7 @@ impl DubboPeer {
     ) -> Outcome {
         if status == Status::Ok {
             let endpoint = Rc::clone(&self.address);
-            let came = Some(Came { at, app: None });
+            let came = Some(ReplyTiming { at, app: None });
             return Ok(ProviderReply { came, ..ProviderReply::new(serialization, body, endpoint) });
         }
         Err(self.refusal(status, serialization, &body))

@@ -19,7 +19,7 @@ use flow::pause::PauseLook;
 use futures_util::future::select_all;
 use tracing::info;
 
-use super::sending::Sending;
+use super::sending::SendProgress;
 use super::{PeerProtocol, Standing, Upstream};
 use crate::config::ConnectionLimit;
 use crate::error::CallError;
@@ -88,7 +88,7 @@ struct LastLook {
     waited: Duration,
     bytes: u64,
     /// What the kernel said, if it was asked, and when.
-    sending: Option<(Sending, Instant)>,
+    sending: Option<(SendProgress, Instant)>,
 }
 
 impl<P: PeerProtocol> Lane<P> {
@@ -117,7 +117,7 @@ impl<P: PeerProtocol> Lane<P> {
         let n_bytes = bytes.checked_sub(before.bytes).unwrap_or(bytes);
         let had_unsent = before.sending.is_some_and(|(sending, _)| sending.has_unsent());
         let sending = match ASKED_LEN <= n_bytes || had_unsent {
-            true => self.upstream.tcp_info().as_ref().and_then(Sending::of),
+            true => self.upstream.tcp_info().as_ref().and_then(SendProgress::of),
             false => None,
         };
         let sending = sending.map(|sending| (sending, now));

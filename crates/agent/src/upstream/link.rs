@@ -21,7 +21,7 @@ use self::request::{refused, request_out};
 use self::routes::{LinkRoutes, RouteState};
 use super::credits::{Credit, LinkCredits, LinkPurse};
 use super::{PeerProtocol, SharedSetup, Signs, queued};
-use crate::call::{APP_US, Call, Came, Outcome, ProviderReply, ReplyTo, WholeBody};
+use crate::call::{APP_US, Call, Outcome, ProviderReply, ReplyTiming, ReplyTo, WholeBody};
 use crate::codec;
 use crate::connections::SessionActivity;
 use crate::error::{CallError, Code};
@@ -154,7 +154,13 @@ impl LinkPeer {
         *self.conn.borrow_mut() = None;
     }
 
-    fn outcome(&self, status: Status, codec: u8, payload: Bytes, came: Option<Came>) -> Outcome {
+    fn outcome(
+        &self,
+        status: Status,
+        codec: u8,
+        payload: Bytes,
+        came: Option<ReplyTiming>,
+    ) -> Outcome {
         let error = match status {
             Status::OK => {
                 let serialization = codec::serialization(codec);
@@ -421,10 +427,10 @@ impl PeerProtocol for LinkPeer {
 
 /// What the metadata of an answer says of the time.
 #[cold]
-fn came(meta: &Meta) -> Option<Came> {
+fn came(meta: &Meta) -> Option<ReplyTiming> {
     let (_, text) = meta.iter().find(|(name, _)| *name == APP_US)?;
     let app = text.parse().ok().map(Duration::from_micros);
-    Some(Came { at: Instant::now(), app })
+    Some(ReplyTiming { at: Instant::now(), app })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ mod values;
 use std::borrow::Cow;
 use std::ops::Range;
 
-use hessian::{Decoder, Encoder, Kind};
+use hessian::{Decoder, Encoder, ValueKind};
 
 use super::codec::{
     ArgumentSurroundings, BodyCodec, MAX_FRONT_LEN, ReplyParts, RoutingParts, TextPair,
@@ -240,7 +240,7 @@ pub(super) fn read_attachments(
 }
 
 fn read_if_string(decoder: &mut Decoder<'_>) -> Result<Option<BodyText>, hessian::HessianError> {
-    if decoder.peek()? != Kind::String {
+    if decoder.peek()? != ValueKind::String {
         decoder.skip_value()?;
         return Ok(None);
     }

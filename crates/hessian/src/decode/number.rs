@@ -1,7 +1,7 @@
 //! Integers and doubles, in all their forms.
 
 use super::cursor::SHORT_LENS;
-use super::{Decoder, KINDS, Kind};
+use super::{Decoder, KINDS, ValueKind};
 use crate::{HessianError, tag};
 
 impl Decoder<'_> {
@@ -63,7 +63,7 @@ impl Decoder<'_> {
     /// Why there is no integer here, where `tag` stands: it is another value, or cut off.
     fn integer_error(&self, tag: u8) -> HessianError {
         match KINDS[usize::from(tag)] {
-            Some(Kind::Int | Kind::Long) => self.cut_error(tag),
+            Some(ValueKind::Int | ValueKind::Long) => self.cut_error(tag),
             _ => self.wrong_tag(tag, "an integer"),
         }
     }
@@ -110,7 +110,7 @@ impl Decoder<'_> {
         match self.plain_long() {
             #[expect(clippy::cast_precision_loss, reason = "documented")]
             Some(value) => Ok(value as f64),
-            None if KINDS[usize::from(tag)] == Some(Kind::Double) => Err(self.cut_error(tag)),
+            None if KINDS[usize::from(tag)] == Some(ValueKind::Double) => Err(self.cut_error(tag)),
             None => Err(self.integer_error(tag)),
         }
     }

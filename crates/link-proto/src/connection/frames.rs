@@ -10,7 +10,7 @@ use super::client::ClientSide;
 use super::core::check_opaque;
 use super::server::ServerSide;
 use super::streams::COPIED_LEN;
-use super::{Connection, Side};
+use super::{Connection, ConnectionSide};
 use crate::header::{FrameKind, HEADER_LEN, Header};
 use crate::reader::Reader;
 use crate::{CallId, Event, GoAwayReason, LinkError, Payload};
@@ -161,12 +161,16 @@ impl<T> Connection<T> {
     ) -> Result<(), LinkError> {
         let core = &mut self.core;
         match (&mut self.side, kind) {
-            (Side::Client(client), FrameKind::Response) => {
+            (ConnectionSide::Client(client), FrameKind::Response) => {
                 client.handle_response(core, header, body)
             }
-            (Side::Server(server), FrameKind::Request) => server.handle_request(core, header, body),
-            (Side::Client(client), FrameKind::Define) => client.handle_ack(core, header, &body),
-            (Side::Server(server), FrameKind::Define) => {
+            (ConnectionSide::Server(server), FrameKind::Request) => {
+                server.handle_request(core, header, body)
+            }
+            (ConnectionSide::Client(client), FrameKind::Define) => {
+                client.handle_ack(core, header, &body)
+            }
+            (ConnectionSide::Server(server), FrameKind::Define) => {
                 server.handle_define(core, header, &body.freeze())
             }
             _ => Err(LinkError::Unexpected { kind: header.kind }),
@@ -183,19 +187,29 @@ impl<T> Connection<T> {
     ) -> Result<(), LinkError> {
         let core = &mut self.core;
         match (&mut self.side, kind) {
-            (Side::Client(client), FrameKind::Chunk) => client.handle_chunk(core, header, body),
-            (Side::Server(server), FrameKind::Chunk) => server.handle_chunk(core, header, body),
-            (Side::Server(server), FrameKind::Cancel) => {
+            (ConnectionSide::Client(client), FrameKind::Chunk) => {
+                client.handle_chunk(core, header, body)
+            }
+            (ConnectionSide::Server(server), FrameKind::Chunk) => {
+                server.handle_chunk(core, header, body)
+            }
+            (ConnectionSide::Server(server), FrameKind::Cancel) => {
                 server.handle_cancel(core, CallId::from_wire(header.id))
             }
-            (Side::Server(_), FrameKind::Demand) => ServerSide::handle_demand(core, header, body),
-            (Side::Client(client), FrameKind::Credit) => client.handle_credit(core, header, body),
-            (Side::Client(_), FrameKind::Pause) => ClientSide::handle_pause(core, header, body),
+            (ConnectionSide::Server(_), FrameKind::Demand) => {
+                ServerSide::handle_demand(core, header, body)
+            }
+            (ConnectionSide::Client(client), FrameKind::Credit) => {
+                client.handle_credit(core, header, body)
+            }
+            (ConnectionSide::Client(_), FrameKind::Pause) => {
+                ClientSide::handle_pause(core, header, body)
+            }
             (side, FrameKind::Hello) => {
                 core.handle_hello(now, header, body)?;
                 match side {
-                    Side::Client(client) => client.handle_ready(core),
-                    Side::Server(server) => server.handle_ready(core),
+                    ConnectionSide::Client(client) => client.handle_ready(core),
+                    ConnectionSide::Server(server) => server.handle_ready(core),
                 }
                 Ok(())
             }
@@ -216,8 +230,10 @@ impl<T> Connection<T> {
             return Err(LinkError::PeerFailed { reason: reason.0 });
         }
         match &mut self.side {
-            Side::Client(client) => client.close(reason),
-            Side::Server(server) => server.handle_client_gone(&mut self.core, header.kind)?,
+            ConnectionSide::Client(client) => client.close(reason),
+            ConnectionSide::Server(server) => {
+                server.handle_client_gone(&mut self.core, header.kind)?
+            }
         }
         self.core.events.push_back(Event::GoAway { reason, text });
         Ok(())

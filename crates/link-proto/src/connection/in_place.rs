@@ -10,7 +10,7 @@ use bytes::BytesMut;
 use super::client::ClientSide;
 use super::core::Core;
 use super::server::ServerSide;
-use super::{Connection, Side};
+use super::{Connection, ConnectionSide};
 use crate::header::{FrameKind, HEADER_LEN, Header, MAX_PART_LEN, flags};
 use crate::outbox::LongAnswer;
 use crate::{CallId, RouteId, Status};
@@ -65,8 +65,8 @@ impl<T> Connection<T> {
         in_place: &mut impl InPlace<T>,
     ) -> usize {
         let is_wanted = match &self.side {
-            Side::Server(_) => in_place.takes_requests(),
-            Side::Client(_) => in_place.takes_responses(),
+            ConnectionSide::Server(_) => in_place.takes_requests(),
+            ConnectionSide::Client(_) => in_place.takes_responses(),
         };
         if !is_wanted || self.core.peer.is_none() {
             return 0;
@@ -76,10 +76,10 @@ impl<T> Connection<T> {
             let header = Header::parse(head);
             let Some(body) = body.get(..header.body_len as usize) else { break };
             let is_handled = match &mut self.side {
-                Side::Server(server) => {
+                ConnectionSide::Server(server) => {
                     server.answer_in_place(&mut self.core, &header, body, in_place)
                 }
-                Side::Client(client) => {
+                ConnectionSide::Client(client) => {
                     client.take_in_place(&mut self.core, &header, body, in_place)
                 }
             };

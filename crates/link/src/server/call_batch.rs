@@ -55,7 +55,7 @@ pub(crate) struct IncomingCall {
 }
 
 /// Calls of one client that came together.
-pub(crate) struct Slice {
+pub(crate) struct CallBatch {
     pub session: Arc<ServerSession>,
     pub scope: Arc<Scope>,
     pub routes: Arc<Routes>,
@@ -70,7 +70,7 @@ struct BegunCall {
     scope: Arc<Scope>,
 }
 
-impl Slice {
+impl CallBatch {
     /// Has the calls begun in a task of their own, as many of them as the server may take.
     pub(crate) fn begin(mut self) {
         let n_taken = self.session.server.calls.take(self.jobs.len());
@@ -83,14 +83,14 @@ impl Slice {
             }
         }
         if !self.jobs.is_empty() {
-            let taken = Taken { session: Arc::clone(&self.session), n_calls: n_taken };
+            let taken = CountedCalls { session: Arc::clone(&self.session), n_calls: n_taken };
             tokio::spawn(async move {
                 SCRATCH.with_borrow_mut(|scratch| self.run(taken, scratch));
             });
         }
     }
 
-    fn run(mut self, mut taken: Taken, scratch: &mut Vec<u8>) {
+    fn run(mut self, mut taken: CountedCalls, scratch: &mut Vec<u8>) {
         scratch.clear();
         let received = Instant::now();
         let mut answers = Answers { scratch, list: Vec::with_capacity(self.jobs.len()) };
@@ -158,11 +158,11 @@ impl Slice {
         entry: &Arc<ServedMethod>,
         mut job: IncomingCall,
         received: Instant,
-        taken: &mut Taken,
+        taken: &mut CountedCalls,
         answers: &mut Answers<'_>,
     ) {
         let (id, one_way) = (job.id, job.one_way);
-        let first = First {
+        let first = CallStart {
             context: self.context(&mut job, received),
             codec: job.codec,
             payload: job.payload,
@@ -193,12 +193,12 @@ impl Slice {
         mut job: IncomingCall,
         received: Instant,
         entry: &Arc<ServedMethod>,
-        taken: Taken,
+        taken: CountedCalls,
     ) {
         let begun = self.begun(&job, entry);
         let context = self.context(&mut job, received);
         let streams = job.streams.then(|| CallStreams::new(Arc::clone(&self.session), job.id));
-        let first = First { context, codec: job.codec, payload: job.payload, streams };
+        let first = CallStart { context, codec: job.codec, payload: job.payload, streams };
         self.spawn(begun, CallTask::New(first), taken);
     }
 
@@ -208,11 +208,11 @@ impl Slice {
         mut job: IncomingCall,
         received: Instant,
         entry: &Arc<ServedMethod>,
-        taken: Taken,
+        taken: CountedCalls,
     ) {
         let begun = self.begun(&job, entry);
         let context = self.context(&mut job, received);
-        let first = First { context, codec: job.codec, payload: job.payload, streams: None };
+        let first = CallStart { context, codec: job.codec, payload: job.payload, streams: None };
         let work = move || {
             if !begun.one_way && !taken.session.is_open(begun.id) {
                 // Given up while it waited for a thread.
@@ -234,7 +234,7 @@ impl Slice {
         }
     }
 
-    fn spawn(&self, begun: BegunCall, work: CallTask, taken: Taken) {
+    fn spawn(&self, begun: BegunCall, work: CallTask, taken: CountedCalls) {
         let (id, one_way) = (begun.id, begun.one_way);
         let task = async move {
             let mut out = Vec::new();
@@ -253,12 +253,12 @@ impl Slice {
 }
 
 /// Calls that the server counts as at work, until this is dropped.
-struct Taken {
+struct CountedCalls {
     session: Arc<ServerSession>,
     n_calls: usize,
 }
 
-impl Taken {
+impl CountedCalls {
     /// One of the calls has ended.
     fn give_back(&mut self) {
         self.n_calls -= 1;
@@ -272,7 +272,7 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for CountedCalls {
     fn drop(&mut self) {
         if self.n_calls != 0 {
             self.session.server.calls.give_back(self.n_calls);
@@ -281,7 +281,7 @@ impl Drop for Taken {
 }
 
 /// What a call needs to begin.
-struct First {
+struct CallStart {
     context: Context,
     codec: u8,
     payload: Bytes,
@@ -293,7 +293,7 @@ enum HandlerRun {
     Waits(HandlerCall),
 }
 
-impl First {
+impl CallStart {
     /// Decodes the arguments and works until the handler waits for something. A panic becomes the
     /// call's answer.
     fn step(
@@ -345,7 +345,7 @@ impl First {
 
 /// A call with a task of its own.
 enum CallTask {
-    New(First),
+    New(CallStart),
     Begun(HandlerCall),
 }
 

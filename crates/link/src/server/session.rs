@@ -10,7 +10,7 @@ use link_proto::{
 use tokio::task::AbortHandle;
 
 use super::Shared;
-use super::call_batch::{IncomingCall, Slice};
+use super::call_batch::{CallBatch, IncomingCall};
 use super::context::{Peer, Scope};
 use super::in_place::ServerLink;
 use super::service::{AnswerHead, CallRefusal, ServedMethod};
@@ -217,7 +217,7 @@ impl ConnectedClient {
         if !jobs.is_empty() {
             let scope = Arc::new(Scope::new(Arc::clone(&self.peer)));
             let (session, routes) = (Arc::clone(&self.session), Arc::clone(&self.routes));
-            Slice { session, scope, routes, jobs }.begin();
+            CallBatch { session, scope, routes, jobs }.begin();
         }
     }
 

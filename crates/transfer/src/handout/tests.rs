@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use proptest::prelude::*;
 
 use super::*;
-use crate::checksum::Sent;
+use crate::checksum::SentLine;
 use crate::line_step::{Contest, Unchanged};
 
 struct File {
@@ -24,7 +24,7 @@ fn file_of(count: u64) -> File {
 fn totals_of(lines: &[String], first: usize) -> Totals {
     let mut totals = Totals::default();
     for (number, line) in lines.iter().enumerate().skip(first) {
-        totals.add(Sent::of(number as u64, line.as_bytes()));
+        totals.add(SentLine::of(number as u64, line.as_bytes()));
     }
     totals
 }

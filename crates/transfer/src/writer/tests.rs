@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::SourceIdentity;
 use crate::checkpoint::Checkpoint;
-use crate::checksum::Sent;
+use crate::checksum::SentLine;
 use crate::line_step::{Contest, Unchanged};
 use crate::lines::LineEnds;
 
@@ -81,7 +81,7 @@ fn line(number: u64) -> String {
 
 fn totals_of(numbers: impl Iterator<Item = u64>) -> Totals {
     let mut totals = Totals::default();
-    numbers.for_each(|number| totals.add(Sent::of(number, line(number).as_bytes())));
+    numbers.for_each(|number| totals.add(SentLine::of(number, line(number).as_bytes())));
     totals
 }
 

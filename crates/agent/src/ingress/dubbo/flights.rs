@@ -35,7 +35,7 @@ pub(super) struct Flight {
     /// Who counts it.
     pub(super) counted: CallCounter,
     /// Where it is, to give it up there.
-    pub(super) sent: Sent,
+    pub(super) sent: CallLocation,
     /// What it takes to offer it again.
     pub(super) again: Option<Box<Again>>,
     /// What is learnt of its method's replies, if it was sent to a Dubbo provider.
@@ -55,7 +55,7 @@ pub(super) enum CallCounter {
 }
 
 /// Where a call is.
-pub(super) enum Sent {
+pub(super) enum CallLocation {
     /// On a connection to a Dubbo provider.
     Dubbo(Conn<DubboClient>, RequestId),
     /// On a link.
@@ -83,7 +83,7 @@ impl Flight {
     }
 }
 
-impl Sent {
+impl CallLocation {
     /// Gives the call up where it is.
     pub(super) fn cancel(&self) {
         match self {
@@ -202,7 +202,7 @@ impl Flights {
     }
 
     /// Notes where a call is, if it has not ended yet.
-    pub(super) fn moved(&mut self, number: u32, sent: Sent) {
+    pub(super) fn moved(&mut self, number: u32, sent: CallLocation) {
         if let Some(Some(flight)) = self.places.get_mut(number as usize) {
             flight.sent = sent;
         }

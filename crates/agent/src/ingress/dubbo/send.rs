@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use flow::queue::{CallerId, Priority};
 
-use super::flights::{Again, CallCounter, Flight, Sent};
+use super::flights::{Again, CallCounter, CallLocation, Flight};
 use super::received::DubboRequest;
 use super::services::ExportedApp;
 use super::session::DubboSession;
-use super::waiting::{Kept, WaitingRequest, compact};
+use super::waiting::{CountedRequest, WaitingRequest, compact};
 use crate::backend::{self, App, HttpApp};
 use crate::call::{Consumer, DubboToken, Outcome, ReplyTo, Times, counted_as};
 use crate::cluster::{Attempt, Doubt, MethodRule, request_for};
@@ -112,7 +112,7 @@ impl DubboSession {
         reply_len: &ExpectedLen,
         deadline: Instant,
         number: u32,
-    ) -> Result<Option<Sent>, CallError> {
+    ) -> Result<Option<CallLocation>, CallError> {
         attempt.check_limit()?;
         let body = attempt.whole_for(received.call((), deadline).payload)?;
         let named = body.map(|body| received.with_body(body));
@@ -289,7 +289,7 @@ impl DubboSession {
         admitted: Admitted,
     ) {
         let DubboRequest { to, two_way, ref body, now, ref entry, .. } = *received;
-        let Some(kept) = Kept::new(self, body.len(), false) else {
+        let Some(kept) = CountedRequest::new(self, body.len(), false) else {
             let message = "too many requests of this connection wait for the app";
             let error = CallError::new(Code::Overloaded, message);
             admitted.failed(now, &error);
@@ -301,7 +301,7 @@ impl DubboSession {
         let mut of_one_way = Some(admitted);
         if let Some(admitted) = of_one_way.take_if(|_| two_way) {
             let counted = CallCounter::Export(Arc::clone(stats), admitted);
-            let (sent, started, entry) = (Sent::Nowhere, now, received.entry.take());
+            let (sent, started, entry) = (CallLocation::Nowhere, now, received.entry.take());
             let (again, reply_len) = (None, None);
             let flight = Flight { to, started, deadline, counted, sent, again, reply_len, entry };
             self.flights.borrow_mut().put(number, Box::new(flight));
@@ -317,7 +317,7 @@ impl DubboSession {
         };
         let task = backend::call_whole(app, &received.call((), deadline), done);
         if let (true, Some(task)) = (two_way, task) {
-            self.flights.borrow_mut().moved(number, Sent::Task(task));
+            self.flights.borrow_mut().moved(number, CallLocation::Task(task));
         }
     }
 
@@ -350,14 +350,14 @@ impl DubboSession {
         deadline: Instant,
         number: u32,
         may_send: impl FnOnce(usize) -> Result<(), CallError>,
-    ) -> Result<Option<Sent>, CallError> {
+    ) -> Result<Option<CallLocation>, CallError> {
         let len = MessageLen { request: received.body.len(), reply: reply_len.get() };
         let Some(conn) = lanes.conn(len, received.now)? else { return Ok(None) };
         check_room(&conn, received.body.len())?;
         may_send(conn.look(|app| app.0.in_flight()))?;
         let to = (number != NO_NUMBER).then(|| self.token(number));
         match dubbo::send_whole(&conn, &received.call((), deadline), to) {
-            Ok(id) => Ok(Some(Sent::Dubbo(conn, id))),
+            Ok(id) => Ok(Some(CallLocation::Dubbo(conn, id))),
             Err(unsent) => Err(refused(&unsent.1).at(lanes.address())),
         }
     }
@@ -372,7 +372,7 @@ impl DubboSession {
         received: &DubboRequest,
         deadline: Instant,
         number: u32,
-    ) -> Result<Option<Sent>, CallError> {
+    ) -> Result<Option<CallLocation>, CallError> {
         let conn = match upstream.conn() {
             Err(_) if upstream.standing() == Standing::Connecting => return Ok(None),
             conn => conn?,
@@ -385,7 +385,7 @@ impl DubboSession {
             .map_err(|error| error.at(upstream.address()))?;
         let call = received.call(&route.route, deadline);
         let id = upstream.peer().send_whole(&conn, &call, variant, self.token(number))?;
-        Ok(Some(Sent::Link(conn, id)))
+        Ok(Some(CallLocation::Link(conn, id)))
     }
 
     /// What it takes to offer a call again, if there is anybody else to offer it to.

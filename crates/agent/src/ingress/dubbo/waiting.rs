@@ -11,7 +11,7 @@ use flow::queue::CallerId;
 use flow::{Attempts, Repeats};
 use tokio::sync::oneshot;
 
-use super::flights::{CallCounter, Flight, Sent};
+use super::flights::{CallCounter, CallLocation, Flight};
 use super::received::DubboRequest;
 use super::services::ExportedApp;
 use super::session::{Begun, DubboSession};
@@ -38,7 +38,7 @@ impl DubboSession {
         waiting: WaitingRequest,
         deadline: Instant,
     ) {
-        let Some(kept) = Kept::new(self, received.body.len(), !received.two_way) else {
+        let Some(kept) = CountedRequest::new(self, received.body.len(), !received.two_way) else {
             let message = "too many requests of this connection wait for an endpoint";
             match waiting {
                 WaitingRequest::ForEndpoint(route, attempts, _) if attempts.is_first() => {
@@ -69,7 +69,7 @@ impl DubboSession {
             }
         });
         if two_way {
-            let (counted, sent) = (CallCounter::Elsewhere, Sent::Task(task.abort_handle()));
+            let (counted, sent) = (CallCounter::Elsewhere, CallLocation::Task(task.abort_handle()));
             let flight = Flight {
                 to,
                 started: now,
@@ -273,13 +273,13 @@ pub(super) fn compact(body: &Bytes) -> Bytes {
 }
 
 /// Counts what a waiting request takes, until it is dropped.
-pub(super) struct Kept {
+pub(super) struct CountedRequest {
     session: Rc<DubboSession>,
     len: usize,
     n_one_way: usize,
 }
 
-impl Kept {
+impl CountedRequest {
     /// `None` if there is no room.
     pub(super) fn new(session: &Rc<DubboSession>, len: usize, one_way: bool) -> Option<Self> {
         let n_one_way = usize::from(one_way);
@@ -292,7 +292,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for CountedRequest {
     fn drop(&mut self) {
         let session = &self.session;
         session.forget_bytes(self.len);

@@ -55,9 +55,9 @@ pub(super) async fn read_body(
     };
     session.expects_no_more();
     match data {
-        Data::Whole(whole) => Ok((whole, hold)),
+        BodyData::Whole(whole) => Ok((whole, hold)),
         // Long ones are rare: their future need not be a part of every call's.
-        Data::Pieces(pieces) => {
+        BodyData::Pieces(pieces) => {
             let joined = Box::pin(pieces.joined(threads)).await?;
             *started = Instant::now();
             Ok((joined, hold))
@@ -87,7 +87,7 @@ fn late(time: Duration) -> CallError {
 
 /// What a body brought.
 #[derive(Debug)]
-enum Data {
+enum BodyData {
     Whole(Bytes),
     /// It is long.
     Pieces(BodyPieces),
@@ -124,10 +124,10 @@ impl BodyPieces {
         }
     }
 
-    fn into_data(self) -> Data {
+    fn into_data(self) -> BodyData {
         match self.full.is_empty() {
-            true => Data::Whole(self.last.freeze()),
-            false => Data::Pieces(self),
+            true => BodyData::Whole(self.last.freeze()),
+            false => BodyData::Pieces(self),
         }
     }
 
@@ -152,7 +152,7 @@ async fn collect(
     session: &HttpSession,
     max_len: usize,
     n_read: &Cell<usize>,
-) -> Result<(Data, Hold), CallError> {
+) -> Result<(BodyData, Hold), CallError> {
     let announced_len = match usize::try_from(body.size_hint().lower()) {
         Ok(len) if len <= max_len => len,
         _ => return Err(too_large(max_len)),
@@ -184,7 +184,7 @@ async fn collect(
         pieces.push(&std::mem::take(&mut first), hold.len());
         pieces.push(&data, hold.len());
     }
-    let data = if first.is_empty() { pieces.into_data() } else { Data::Whole(first) };
+    let data = if first.is_empty() { pieces.into_data() } else { BodyData::Whole(first) };
     Ok((data, hold))
 }
 
@@ -238,8 +238,8 @@ mod tests {
 
     async fn joined(pieces: BodyPieces) -> Bytes {
         match pieces.into_data() {
-            Data::Whole(whole) => whole,
-            Data::Pieces(pieces) => pieces.joined(&Threads::one_per_core()).await.unwrap(),
+            BodyData::Whole(whole) => whole,
+            BodyData::Pieces(pieces) => pieces.joined(&Threads::one_per_core()).await.unwrap(),
         }
     }
 

@@ -44,7 +44,7 @@ use wire::Group;
 
 use self::body::{discard_rest, read_body};
 use self::call_headers::CallHeaders;
-use self::head::Facts;
+use self::head::HeadFacts;
 pub use self::listener::planned;
 use self::session::Active;
 pub use self::session::HttpSession;
@@ -97,7 +97,7 @@ async fn handle(
 ) -> HttpAnswer {
     let (session, started) = (active.session(), Instant::now());
     let cors = listener.config.cors.as_ref();
-    let facts = room.and_then(|()| Facts::read(head));
+    let facts = room.and_then(|()| HeadFacts::read(head));
     if facts.as_ref().is_ok_and(|facts| facts.is_chunked) {
         session.watch_chunks(listener.config.max_body_len);
     }
@@ -155,7 +155,7 @@ async fn handle(
 /// A request that asks for a call.
 struct CallRequest<'a> {
     head: &'a Parts,
-    facts: &'a Facts<'a>,
+    facts: &'a HeadFacts<'a>,
     body: &'a mut Incoming,
     session: &'a HttpSession,
 }
@@ -234,7 +234,7 @@ fn told(listener: &HttpListener, error: &CallError) {
 }
 
 /// Whether this may be a request for a call, by all but its path.
-fn check_request(head: &Parts, facts: &Facts<'_>) -> Result<(), CallError> {
+fn check_request(head: &Parts, facts: &HeadFacts<'_>) -> Result<(), CallError> {
     if head.method != Method::POST {
         let method = clip(head.method.as_str());
         let message = format!("{method} is not allowed here; use POST to call a method");
@@ -256,7 +256,7 @@ fn check_request(head: &Parts, facts: &Facts<'_>) -> Result<(), CallError> {
 }
 
 /// Whether the body may be read as UTF-8, whatever its charset.
-fn check_charset(head: &Parts, facts: &Facts<'_>, body: &[u8]) -> Result<(), CallError> {
+fn check_charset(head: &Parts, facts: &HeadFacts<'_>, body: &[u8]) -> Result<(), CallError> {
     if facts.charset() != Some(Charset::Latin1) {
         return Ok(());
     }
@@ -280,7 +280,7 @@ fn unknown_charset(name: &str) -> CallError {
 fn misplaced(
     mut error: CallError,
     style: AnswerStyle,
-    facts: &Facts<'_>,
+    facts: &HeadFacts<'_>,
     body: &[u8],
 ) -> CallError {
     // Some clients, curl among them, say of all bodies that they are forms.
@@ -303,7 +303,7 @@ fn misplaced(
 /// What the headers of a request say of its call.
 fn read_headers<'a>(
     head: &'a Parts,
-    facts: &Facts<'_>,
+    facts: &HeadFacts<'_>,
 ) -> Result<(JsonOptions, CallHeaders<'a>), CallError> {
     check_request(head, facts)?;
     let options = options::read(head, facts.has_ours)?;

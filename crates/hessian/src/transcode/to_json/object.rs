@@ -15,7 +15,7 @@ const MAX_LEADS: usize = 256;
 
 /// What objects of one class have in common.
 #[derive(Default)]
-pub(super) struct Plan {
+pub(super) struct ObjectPlan {
     shape: ObjectShape,
     /// Which fields others of the same name hide.
     pub(super) hidden: Hidden,
@@ -27,7 +27,7 @@ pub(super) struct Plan {
     numbers: Vec<Option<Builtin>>,
 }
 
-impl Plan {
+impl ObjectPlan {
     pub(super) fn shape(&self) -> ObjectShape {
         self.shape
     }
@@ -205,8 +205,10 @@ impl HessianToJson<'_, '_, '_> {
         }
         // All up to this one; those between are of classes that are met later, or never.
         for index in self.plans.len()..=class {
-            let plan =
-                self.dec.class(index).map_or_else(Plan::default, |def| Plan::of(def, self.schema));
+            let plan = self
+                .dec
+                .class(index)
+                .map_or_else(ObjectPlan::default, |def| ObjectPlan::of(def, self.schema));
             self.plans.push(plan);
         }
         self.plans.get(class).map_or(ObjectShape::Bean, |plan| plan.shape)

@@ -19,7 +19,7 @@ use super::pem::{Certificate, Pem};
 use super::records::HandshakeInput;
 use super::{Protocols, names};
 use crate::connection::stream::{BufferedSocket, buffered};
-use crate::connection::{Connection, Parts};
+use crate::connection::{Connection, ConnectionParts};
 
 /// A refused client gets so long to read why.
 const LINGER: Duration = Duration::from_secs(1);
@@ -163,7 +163,7 @@ pub struct RefusedHandshake {
     /// Why.
     pub reason: io::Error,
     /// The connection counts as open until the client has been told.
-    rest: Option<(BufferedSocket, Parts)>,
+    rest: Option<(BufferedSocket, ConnectionParts)>,
 }
 
 impl RefusedHandshake {
