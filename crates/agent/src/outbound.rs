@@ -19,7 +19,7 @@ use crate::inspect::Filter;
 use crate::inspect::snapshot::ServiceSnapshot;
 use crate::metrics::Hub;
 use crate::route::{ParameterTypes, Plan, RouteName, WHOLE};
-use crate::routes::{ClusterRoute, RouteTable};
+use crate::routes::{ClusterRoute, NewRoute, RouteTable};
 use crate::unoffered::UnofferedServices;
 use crate::upstream::UpstreamPool;
 
@@ -201,7 +201,12 @@ impl Outbound {
             return Ok(route);
         }
         let cluster = self.cluster(registry, key.clone())?;
-        self.routes.insert(registry, &name, 0, cluster, ParameterTypes::Unknown, Plan::default())
+        self.routes.insert(
+            registry,
+            &name,
+            0,
+            NewRoute { cluster, parameters: ParameterTypes::Unknown, plan: Plan::default() },
+        )
     }
 
     fn look_up(

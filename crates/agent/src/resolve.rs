@@ -40,7 +40,7 @@ use crate::error::{CallError, Code};
 use crate::invocation::Invocation;
 use crate::outbound::Outbound;
 use crate::route::{Candidate, Generic, ParameterTypes, Plan, RouteName, UnknownFields, is_scalar};
-use crate::routes::ClusterRoute;
+use crate::routes::{ClusterRoute, NewRoute};
 
 /// How long the first call of a service waits for its definition, unless it has less time itself.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -107,7 +107,12 @@ pub async fn prepare(
             untyped(&cluster, invocation, schema)?
         }
     };
-    outbound.routes.insert(registry, name, invocation.args.len(), cluster, parameters, plan)
+    outbound.routes.insert(
+        registry,
+        name,
+        invocation.args.len(),
+        NewRoute { cluster, parameters, plan },
+    )
 }
 
 /// The types of the only method of that name, if it takes so many arguments. The provider finds no
@@ -347,7 +352,12 @@ pub fn choose(
         return Ok(known);
     }
     let (parameters, plan) = resolved(chosen, route.plan.schema.clone());
-    outbound.routes.insert(registry, &name, n_args, Rc::clone(&route.cluster), parameters, plan)
+    outbound.routes.insert(
+        registry,
+        &name,
+        n_args,
+        NewRoute { cluster: Rc::clone(&route.cluster), parameters, plan },
+    )
 }
 
 /// How well all arguments fit: as the worst of them does.
@@ -398,7 +408,12 @@ pub fn generic_instead(
     }
     let n_packed = route.plan.n_packed.filter(|_| 1 < n_overloads);
     let plan = Plan { n_packed, may_pack: route.plan.may_pack, ..Plan::generic(generic) };
-    outbound.routes.insert(registry, &name, n_args, Rc::clone(&route.cluster), parameters, plan)
+    outbound.routes.insert(
+        registry,
+        &name,
+        n_args,
+        NewRoute { cluster: Rc::clone(&route.cluster), parameters, plan },
+    )
 }
 
 /// The methods that the providers list in their registrations; `None` unless all of them list

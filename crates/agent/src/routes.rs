@@ -138,6 +138,16 @@ pub struct RouteTable {
     key: RefCell<String>,
 }
 
+/// What a route is made of, beside its name.
+pub struct NewRoute {
+    /// The endpoints that its calls go to.
+    pub cluster: Rc<Cluster>,
+    /// What is known of its parameters.
+    pub parameters: ParameterTypes,
+    /// How its calls are made.
+    pub plan: Plan,
+}
+
 /// Which places of the table are taken, and by whom.
 #[derive(Default)]
 struct RouteSlots {
@@ -171,10 +181,9 @@ impl RouteTable {
         registry: usize,
         name: &RouteName<'_>,
         n_args: usize,
-        cluster: Rc<Cluster>,
-        parameters: ParameterTypes,
-        plan: Plan,
+        new: NewRoute,
     ) -> Result<Rc<ClusterRoute>, CallError> {
+        let NewRoute { cluster, parameters, plan } = new;
         let mut key = String::new();
         name.write_key(registry, n_args, &mut key);
         let key: Box<str> = key.into();

@@ -24,7 +24,7 @@ use crate::memory::Memory;
 use crate::metrics::Hub;
 use crate::offload::Threads;
 use crate::traffic::Traffic;
-use crate::upstream::UpstreamPool;
+use crate::upstream::{PoolSetup, UpstreamPool};
 use crate::worker::{OfferedExport, WorkerSetup};
 
 /// A host and port where nothing listens.
@@ -58,15 +58,15 @@ pub(crate) fn on_worker(test: impl AsyncFnOnce()) {
 pub(crate) fn pool() -> Rc<UpstreamPool> {
     let memory = Rc::new(Memory::new(Budget::new(usize::MAX), Group::new()));
     let gates = OwnGates::new(Arc::new(DirectGates::new(1)), 0);
-    Rc::new(UpstreamPool::new(
-        "test",
+    Rc::new(UpstreamPool::new(PoolSetup {
+        agent_name: "test",
         memory,
-        Threads::one_per_core(),
-        Connections::default(),
+        threads: Threads::one_per_core(),
+        connections: Connections::default(),
         gates,
-        Traffic::default(),
-        Arc::default(),
-    ))
+        traffic: Traffic::default(),
+        own_ingresses: Arc::default(),
+    }))
 }
 
 /// The parts of a worker that knows an empty registry.

@@ -30,7 +30,7 @@ use crate::offload::Threads;
 use crate::outbound::Outbound;
 use crate::own_ingresses::OwnIngresses;
 use crate::traffic::Traffic;
-use crate::upstream::{Standing, UpstreamPool};
+use crate::upstream::{PoolSetup, Standing, UpstreamPool};
 
 mod arrivals;
 mod by_origin;
@@ -155,15 +155,15 @@ impl Worker {
     pub fn new(setup: WorkerSetup) -> Rc<Self> {
         let memory = Rc::new(Memory::new(setup.budget, setup.endpoints));
         let connections = Connections::default();
-        let pool = UpstreamPool::new(
-            &setup.name,
-            Rc::clone(&memory),
-            setup.threads.clone(),
-            connections.clone(),
-            OwnGates::new(setup.direct_gates, setup.index),
-            setup.traffic,
-            setup.own_ingresses,
-        );
+        let pool = UpstreamPool::new(PoolSetup {
+            agent_name: &setup.name,
+            memory: Rc::clone(&memory),
+            threads: setup.threads.clone(),
+            connections: connections.clone(),
+            gates: OwnGates::new(setup.direct_gates, setup.index),
+            traffic: setup.traffic,
+            own_ingresses: setup.own_ingresses,
+        });
         let pool = Rc::new(pool);
         let turns = Rc::new(SessionTurns::new(pool.n_in_line()));
         let lag = setup.hub.lag_meter(setup.index);

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use rand::Rng;
 
 use crate::endpoint::{EndpointSpec, EndpointStats, Slot, Ticket};
-use crate::outlier::{Ejection, EjectionChange, OutlierPolicy, Verdict};
+use crate::outlier::{Ejection, EjectionChange, EndedCall, OutlierPolicy, Verdict};
 use crate::policy::Policy;
 use crate::ring::Affinity;
 use crate::score::Usual;
@@ -314,7 +314,8 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
         if verdict != Verdict::Answered || entry.outlier.is_touched(policy) {
             let before = Absence::of(&entry.outlier);
             let may_eject = self.n_counted < policy.max_ejected(self.live.len());
-            let change = entry.outlier.ended(policy, now, verdict, began_out, may_eject, rng);
+            let change =
+                entry.outlier.ended(policy, now, EndedCall { verdict, began_out }, may_eject, rng);
             if change != EjectionChange::None {
                 self.note(slot.index, before, change);
             }

@@ -203,9 +203,23 @@ pub(crate) struct Outlier {
     in_a_row: u32,
     answered_at: Option<Instant>,
     failed_at: Option<Instant>,
-    /// The half of the window that is counted now, from its beginning to its end.
-    half: Option<(Instant, Instant)>,
+    /// The half of the window that is counted now.
+    half: Option<HalfWindow>,
     halves: [Counts; 2],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct HalfWindow {
+    begin: Instant,
+    end: Instant,
+}
+
+/// A call that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndedCall {
+    pub(crate) verdict: Verdict,
+    /// Whether its endpoint was out when it began.
+    pub(crate) began_out: bool,
 }
 
 /// What one event changes.
@@ -279,17 +293,16 @@ impl Outlier {
         true
     }
 
-    /// A call that began while the endpoint was out or not (`began_out`) ended at `now`.
-    /// `may_eject` says whether one more endpoint may be out.
+    /// A call ended at `now`. `may_eject` says whether one more endpoint may be out.
     pub(crate) fn ended<R: Rng>(
         &mut self,
         policy: &OutlierPolicy,
         now: Instant,
-        verdict: Verdict,
-        began_out: bool,
+        call: EndedCall,
         may_eject: bool,
         rng: impl FnOnce() -> R,
     ) -> EjectionChange {
+        let EndedCall { verdict, began_out } = call;
         match verdict {
             Verdict::Threw if policy.exceptions => {}
             Verdict::Answered | Verdict::Threw => return self.answered(policy, now, began_out),
@@ -406,7 +419,7 @@ impl Outlier {
     }
 
     fn count(&mut self, policy: &OutlierPolicy, now: Instant, add: impl FnOnce(&mut Counts)) {
-        if self.half.is_none_or(|(_, ends)| ends <= now) {
+        if self.half.is_none_or(|half| half.end <= now) {
             self.next_half(policy, now);
         }
         let [current, _] = &mut self.halves;
@@ -415,11 +428,13 @@ impl Outlier {
 
     #[cold]
     fn next_half(&mut self, policy: &OutlierPolicy, now: Instant) {
-        let next = Some((now, now + policy.window / 2));
-        let Some((began, _)) = std::mem::replace(&mut self.half, next) else { return };
+        let next = Some(HalfWindow { begin: now, end: now + policy.window / 2 });
+        let Some(HalfWindow { begin, .. }) = std::mem::replace(&mut self.half, next) else {
+            return;
+        };
         let [current, _] = self.halves;
         // After a whole window even the half before has gone out of date.
-        let is_old = policy.window <= now.saturating_duration_since(began);
+        let is_old = policy.window <= now.saturating_duration_since(begin);
         self.halves = [Counts::default(), if is_old { Counts::default() } else { current }];
     }
 

@@ -32,6 +32,16 @@ pub(super) struct Choice {
     pub(super) point: Option<u32>,
 }
 
+/// A call while it is offered to one endpoint after the other.
+pub(super) struct Offering<'a> {
+    /// What it has tried, and may try.
+    pub(super) attempts: Attempts<Member>,
+    /// Where it may go now.
+    pub(super) choice: Choice,
+    pub(super) facts: &'a dyn CallFacts,
+    doubt: Doubt,
+}
+
 impl Cluster {
     /// Whether a call that an endpoint refuses could be offered to another one.
     pub fn has_choice(&self) -> bool {
@@ -140,45 +150,49 @@ impl Cluster {
     pub async fn offer(
         self: &Rc<Self>,
         mut now: Instant,
-        mut attempts: Attempts<Member>,
+        attempts: Attempts<Member>,
         caller: CallerId,
         facts: &dyn CallFacts,
         mut make: impl AsyncFnMut(&Attempt, Instant) -> Outcome,
     ) -> Outcome {
-        let (draw, mut doubt) = (CallDraw(attempts.draw()), Doubt::default());
-        let (mut choice, mut next) = self.begin_offer(now, &attempts, facts, draw);
+        let draw = CallDraw(attempts.draw());
+        let (choice, mut next) = self.begin_offer(now, &attempts, facts, draw);
+        let mut offering = Offering { attempts, choice, facts, doubt: Doubt::default() };
         loop {
             let attempt = match next {
                 NextAction::Queue => {
-                    let deadline = attempts.limits().deadline;
-                    let queued = Box::pin(self.queue(now, caller, deadline, facts, &choice));
+                    let deadline = offering.attempts.limits().deadline;
+                    let choice = &offering.choice;
+                    let queued = Box::pin(self.queue(now, caller, deadline, facts, choice));
                     let attempt = match queued.await {
                         Ok(attempt) => attempt,
-                        Err(error) => return Err(doubt.told(error)),
+                        Err(error) => return Err(offering.doubt.told(error)),
                     };
                     now = Instant::now();
                     Some(attempt)
                 }
-                NextAction::Offer(slot) => self.attempt(slot, now, choice.allowed.as_deref()),
+                NextAction::Offer(slot) => {
+                    self.attempt(slot, now, offering.choice.allowed.as_deref())
+                }
                 NextAction::Wait => {
                     // If none came, the next decision says so.
-                    let waiting = Box::pin(self.wait_for_endpoints(attempts.limits().deadline));
-                    let _ = waiting.await;
+                    let deadline = offering.attempts.limits().deadline;
+                    let _ = Box::pin(self.wait_for_endpoints(deadline)).await;
                     now = Instant::now();
-                    choice = self.choice(facts, draw);
-                    next = self.next(&attempts, now, &choice);
+                    offering.choice = self.choice(facts, draw);
+                    next = self.next(&offering.attempts, now, &offering.choice);
                     continue;
                 }
                 NextAction::GiveUp(reason) => {
+                    let Offering { attempts, choice, doubt, .. } = offering;
                     let error = self.nobody(&attempts, now, reason, choice.allowed.as_deref());
                     return Err(doubt.told(error));
                 }
             };
             let Some(mut attempt) = attempt else {
-                return Err(doubt.told(self.no_endpoint(None)));
+                return Err(offering.doubt.told(self.no_endpoint(None)));
             };
-            let made = self.make(&mut attempt, &attempts, &choice, facts, now, &mut make);
-            let outcome = made.await;
+            let outcome = self.make(&mut attempt, &offering, now, &mut make).await;
             let error = match outcome {
                 Ok(Ok(mut reply)) => {
                     // How long this task waited for its turn since is not the endpoint's doing.
@@ -188,18 +202,18 @@ impl Cluster {
                 }
                 Ok(Err(error)) => error,
                 Err(moved) => {
-                    Moved { attempts, choice, next } = moved;
+                    Moved { attempts: offering.attempts, choice: offering.choice, next } = moved;
                     now = Instant::now();
                     continue;
                 }
             };
             now = Instant::now();
-            let error = self.end_failed(attempt, &mut attempts, now, error, facts, &mut doubt);
+            let error = self.end_failed(attempt, &mut offering, now, error);
             // Endpoints and rules may be others by now.
-            choice = self.choice(facts, draw);
-            next = self.next(&attempts, now, &choice);
+            offering.choice = self.choice(facts, draw);
+            next = self.next(&offering.attempts, now, &offering.choice);
             if let Err(error) = self.go_on(&next, error) {
-                return Err(doubt.told(error));
+                return Err(offering.doubt.told(error));
             }
         }
     }
@@ -228,13 +242,12 @@ impl Cluster {
     fn end_failed(
         &self,
         attempt: Attempt,
-        attempts: &mut Attempts<Member>,
+        offering: &mut Offering<'_>,
         now: Instant,
         error: CallError,
-        facts: &dyn CallFacts,
-        doubt: &mut Doubt,
     ) -> CallError {
-        attempts.failed(attempt.member.clone(), self.retry_of(&error, facts));
+        let Offering { attempts, facts, doubt, .. } = offering;
+        attempts.failed(attempt.member.clone(), self.retry_of(&error, *facts));
         let left = attempt.left(now, &error);
         attempt.failed(now, &error);
         doubt.note(&error);

@@ -11,7 +11,7 @@ use crate::invocation::Invocation;
 use crate::map_form::MapForm;
 use crate::outbound::Outbound;
 use crate::route::{Generic, ParameterTypes, Plan, RouteName, UnknownFields};
-use crate::routes::ClusterRoute;
+use crate::routes::{ClusterRoute, NewRoute};
 
 /// The route of a call with types as a generic call.
 ///
@@ -50,5 +50,10 @@ pub(crate) fn route(
         ..Plan::generic(generic)
     };
     let (parameters, cluster) = (ParameterTypes::Named(types.to_vec(), generic), &route.cluster);
-    outbound.routes.insert(registry, &name, n_args, Rc::clone(cluster), parameters, plan)
+    outbound.routes.insert(
+        registry,
+        &name,
+        n_args,
+        NewRoute { cluster: Rc::clone(cluster), parameters, plan },
+    )
 }

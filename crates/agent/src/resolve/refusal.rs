@@ -19,7 +19,7 @@ use crate::invocation::Invocation;
 use crate::outbound::Outbound;
 use crate::reply::json_of;
 use crate::route::{Generic, ParameterTypes, Plan, RouteName};
-use crate::routes::ClusterRoute;
+use crate::routes::{ClusterRoute, NewRoute};
 
 /// What Dubbo answers when the types fit, and their number is not that of the arguments.
 const OTHER_NUMBER: &str = "args.length != types.length";
@@ -147,7 +147,10 @@ async fn ask(
         None => {
             let parameters = ParameterTypes::Asked(types.clone());
             let (cluster, plan) = (Rc::clone(&route.cluster), Plan::generic(generic));
-            outbound.routes.insert(registry, &name, args.len(), cluster, parameters, plan).ok()?
+            outbound
+                .routes
+                .insert(registry, &name, args.len(), NewRoute { cluster, parameters, plan })
+                .ok()?
         }
     };
     let deadline = started + route.cluster.timeout(invocation.name.method, invocation.timeout);

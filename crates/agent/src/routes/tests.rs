@@ -21,7 +21,12 @@ fn insert(
     cluster: &Rc<Cluster>,
 ) -> Result<Rc<ClusterRoute>, CallError> {
     let parameters = ParameterTypes::Given(Vec::new());
-    table.insert(0, name, 0, Rc::clone(cluster), parameters, Plan::default())
+    table.insert(
+        0,
+        name,
+        0,
+        NewRoute { cluster: Rc::clone(cluster), parameters, plan: Plan::default() },
+    )
 }
 
 /// Two callers share a route only if all that they have said is the same.

@@ -32,7 +32,8 @@ impl Endpoint {
     }
 
     fn end(&mut self, verdict: Verdict, began_out: bool) -> EjectionChange {
-        self.outlier.ended(&self.policy, self.now, verdict, began_out, true, rng)
+        let call = EndedCall { verdict, began_out };
+        self.outlier.ended(&self.policy, self.now, call, true, rng)
     }
 
     /// Lets the time pass until the next trial, and returns how long that was.

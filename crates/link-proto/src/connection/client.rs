@@ -262,7 +262,8 @@ impl<T> ClientSide<T> {
             return Ok(());
         }
         if let Some(total) = total {
-            return self.begin_response(core, id, slot, head, total, &payload);
+            let partial = PartialMessage::new(head, total, &payload)?;
+            return self.begin_response(core, id, slot, partial);
         }
         core.end_stream(id);
         if core.outbox.has_long() {
@@ -295,11 +296,9 @@ impl<T> ClientSide<T> {
         core: &mut Core<T>,
         id: CallId,
         slot: usize,
-        head: ResponseHead,
-        total: usize,
-        part: &[u8],
+        partial: PartialMessage<ResponseHead>,
     ) -> Result<(), LinkError> {
-        let partial = PartialMessage::new(head, total, part)?;
+        let total = partial.total();
         if !core.budget.reserve(total) {
             let text = format!("no room for an answer of {total} bytes beside the others");
             self.refuse_response(core, id, true, text);

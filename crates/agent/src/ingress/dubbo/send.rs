@@ -37,6 +37,15 @@ use crate::upstream::{
 /// Stands for the number of a call that is not answered.
 const NO_NUMBER: u32 = u32::MAX;
 
+/// A request with the number that its answer finds it by, and until when it counts.
+#[derive(Clone, Copy)]
+struct NumberedRequest<'a> {
+    received: &'a DubboRequest,
+    deadline: Instant,
+    /// [`NO_NUMBER`] if it is not answered.
+    number: u32,
+}
+
 impl DubboSession {
     /// Sends a request to an endpoint that is connected, or has a task wait for one.
     #[inline]
@@ -72,8 +81,8 @@ impl DubboSession {
             return self.wait_for_endpoint(received, route, deadline);
         };
         let number = self.reserve(received);
-        let sent = self.send_attempt(&attempt, received, &route, &reply_len, deadline, number);
-        match sent {
+        let request = NumberedRequest { received, deadline, number };
+        match self.send_attempt(&attempt, request, &route, &reply_len) {
             Ok(Some(_)) if number == NO_NUMBER => {
                 attempt.sent_one_way();
                 self.sent_one_way(received);
@@ -107,20 +116,20 @@ impl DubboSession {
     fn send_attempt(
         self: &Rc<Self>,
         attempt: &Attempt,
-        received: &DubboRequest,
+        request: NumberedRequest<'_>,
         route: &Rc<ClusterRoute>,
         reply_len: &ExpectedLen,
-        deadline: Instant,
-        number: u32,
     ) -> Result<Option<CallLocation>, CallError> {
+        let NumberedRequest { received, deadline, number } = request;
         attempt.check_limit()?;
         let body = attempt.whole_for(received.call((), deadline).payload)?;
         let named = body.map(|body| received.with_body(body));
         let received = named.as_ref().unwrap_or(received);
+        let request = NumberedRequest { received, ..request };
         match attempt.upstream() {
             AnyUpstream::Dubbo(lanes) => {
                 let may_send = |_: usize| attempt.check_share(self.n_others(number));
-                self.send_dubbo(lanes, received, reply_len, deadline, number, may_send)
+                self.send_dubbo(lanes, request, reply_len, may_send)
             }
             AnyUpstream::Link(lanes) => {
                 let reply = reply_len.get();
@@ -130,7 +139,7 @@ impl DubboSession {
                 let service = &*variant.service;
                 let call = LinkCall { service, credit: attempt.credit(), len };
                 let upstream = lanes.pick_link(&call, received.now);
-                self.send_link(&upstream, route, variant, received, deadline, number)
+                self.send_link(&upstream, request, route, variant)
             }
         }
     }
@@ -244,7 +253,8 @@ impl DubboSession {
             let share = check_share(self.n_others(number), in_flight, app.upstream.max_in_flight());
             share.map_err(|error| error.at(app.upstream.address()))
         };
-        match self.send_dubbo(&app.upstream, received, &reply_len, deadline, number, may_send) {
+        let request = NumberedRequest { received, deadline, number };
+        match self.send_dubbo(&app.upstream, request, &reply_len, may_send) {
             Ok(None) => {
                 self.flights.borrow_mut().release(number);
                 self.wait(received, WaitingRequest::ForApp(export, admitted), deadline);
@@ -345,12 +355,11 @@ impl DubboSession {
     fn send_dubbo(
         self: &Rc<Self>,
         lanes: &Lanes<DubboPeer>,
-        received: &DubboRequest,
+        request: NumberedRequest<'_>,
         reply_len: &ExpectedLen,
-        deadline: Instant,
-        number: u32,
         may_send: impl FnOnce(usize) -> Result<(), CallError>,
     ) -> Result<Option<CallLocation>, CallError> {
+        let NumberedRequest { received, deadline, number } = request;
         let len = MessageLen { request: received.body.len(), reply: reply_len.get() };
         let Some(conn) = lanes.conn(len, received.now)? else { return Ok(None) };
         check_room(&conn, received.body.len())?;
@@ -367,12 +376,11 @@ impl DubboSession {
     fn send_link(
         self: &Rc<Self>,
         upstream: &Upstream<LinkPeer>,
+        request: NumberedRequest<'_>,
         route: &Rc<ClusterRoute>,
         variant: &RouteVariant,
-        received: &DubboRequest,
-        deadline: Instant,
-        number: u32,
     ) -> Result<Option<CallLocation>, CallError> {
+        let NumberedRequest { received, deadline, number } = request;
         let conn = match upstream.conn() {
             Err(_) if upstream.standing() == Standing::Connecting => return Ok(None),
             conn => conn?,

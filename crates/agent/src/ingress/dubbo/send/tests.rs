@@ -16,6 +16,7 @@ use super::*;
 use crate::config::DubboLimits;
 use crate::metrics::CallTotals;
 use crate::route::{ParameterTypes, Plan, RouteName, WHOLE};
+use crate::routes::NewRoute;
 use crate::testing::{NOWHERE, account, offer, on_worker, until, worker_setup};
 use crate::worker::Worker;
 
@@ -216,7 +217,7 @@ fn route(worker: &Rc<Worker>, n_endpoints: u16) -> Rc<ClusterRoute> {
         generic: None,
     };
     let (parameters, plan) = (ParameterTypes::Unknown, Plan::default());
-    worker.outbound.routes.insert(0, &name, 0, cluster, parameters, plan).unwrap()
+    worker.outbound.routes.insert(0, &name, 0, NewRoute { cluster, parameters, plan }).unwrap()
 }
 
 fn received(two_way: bool) -> DubboRequest {
