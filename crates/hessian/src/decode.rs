@@ -127,6 +127,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// What kind of value comes next. Class definitions before it are taken in.
+    ///
+    /// # Errors
+    /// [`HessianError`] if no value begins here, or a class definition before it is wrong.
     #[inline]
     pub fn peek(&mut self) -> Result<ValueKind, HessianError> {
         let tag = self.head()?;
@@ -135,6 +138,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// Takes a `null` if that is what comes next.
+    ///
+    /// # Errors
+    /// [`HessianError`] if nothing comes next, or a class definition that is wrong.
     #[inline]
     pub fn read_null(&mut self) -> Result<bool, HessianError> {
         let is_null = self.head()? == tag::NULL;
@@ -143,6 +149,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// A boolean.
+    ///
+    /// # Errors
+    /// [`HessianError`] if no boolean comes next.
     #[inline]
     pub fn read_bool(&mut self) -> Result<bool, HessianError> {
         let tag = self.head()?;
@@ -156,6 +165,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// A date, in milliseconds since 1970 UTC.
+    ///
+    /// # Errors
+    /// [`HessianError`] if no date comes next, or not all of it.
     pub fn read_date_ms(&mut self) -> Result<i64, HessianError> {
         let tag = self.head()?;
         match tag {
@@ -172,6 +184,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// The number of a reference; it names a list, map or object that began before.
+    ///
+    /// # Errors
+    /// [`HessianError`] if no reference comes next, or one to what has not begun.
     pub fn read_ref(&mut self) -> Result<usize, HessianError> {
         let offset = self.pos;
         let tag = self.head()?;
@@ -189,6 +204,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// Reads past one value without building it. Classes, types and references are counted on.
+    ///
+    /// # Errors
+    /// [`HessianError`] if the value is wrong, cut off, or passes a limit.
     pub fn skip_value(&mut self) -> Result<(), HessianError> {
         let tag = self.head()?;
         match tag {

@@ -127,6 +127,9 @@ impl Encoder<'_> {
 
 impl Decoder<'_> {
     /// The next value as a tree.
+    ///
+    /// # Errors
+    /// [`HessianError`] if the value is wrong, cut off, or passes a limit.
     pub fn read_value(&mut self) -> Result<Value, HessianError> {
         self.value_in(&mut SharedNames::default())
     }

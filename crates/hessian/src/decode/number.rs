@@ -6,6 +6,9 @@ use crate::{HessianError, tag};
 
 impl Decoder<'_> {
     /// An integer that fits 32 bits, from any form of int or long.
+    ///
+    /// # Errors
+    /// [`HessianError`] if no integer comes next, or not all of it, or one over 32 bits.
     #[inline]
     pub fn read_int(&mut self) -> Result<i32, HessianError> {
         // Class definitions first, so that the place is right.
@@ -16,6 +19,9 @@ impl Decoder<'_> {
     }
 
     /// An integer from any form of int or long.
+    ///
+    /// # Errors
+    /// [`HessianError`] if no integer comes next, or not all of it.
     #[inline]
     pub fn read_long(&mut self) -> Result<i64, HessianError> {
         match self.plain_long() {
@@ -75,6 +81,9 @@ impl Decoder<'_> {
     }
 
     /// A double from any form of double, int or long. A long over 2^53 is rounded, as in Java.
+    ///
+    /// # Errors
+    /// [`HessianError`] if no number comes next, or not all of it.
     #[inline]
     pub fn read_double(&mut self) -> Result<f64, HessianError> {
         match self.plain_double() {
