@@ -340,7 +340,7 @@ impl Times {
     }
 
     fn recovery_s(&self, calls: &[Call]) -> Option<f64> {
-        let (_, back) = self.outage?;
+        let Outage { back, .. } = self.outage?;
         let answered = calls.iter().filter(|call| call.problem.is_none());
         let first = answered.map(|call| call.start + call.latency).filter(|end| back < *end).min();
         first.map(|end| (end - back).as_secs_f64())

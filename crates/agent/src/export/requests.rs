@@ -151,7 +151,7 @@ impl LinkSession {
                 self.request_dubbo(app, template.as_ref(), target, call, admitted);
             }
             RequestForm::Http(app, def) => {
-                self.request_http(app, def.as_deref(), target, &call, admitted)
+                self.request_http(app, def.as_deref(), target, &call, admitted);
             }
         }
     }

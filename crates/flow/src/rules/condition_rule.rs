@@ -142,7 +142,7 @@ impl ConditionRule {
                 }
                 Then::Weighted(destinations) => {
                     let branch = WeightedBranch { condition: index, destinations };
-                    self.draw(selection, endpoints, call, branch, chooser);
+                    self.draw(selection, endpoints, call, &branch, chooser);
                 }
             }
         }
@@ -173,10 +173,10 @@ impl ConditionRule {
         selection: &mut Selection,
         endpoints: &[UrlView<'_>],
         call: &CallView<'_>,
-        branch: WeightedBranch<'_>,
+        branch: &WeightedBranch<'_>,
         chooser: &mut dyn Chooser,
     ) {
-        let WeightedBranch { condition, destinations } = branch;
+        let WeightedBranch { condition, destinations } = *branch;
         let weights = |may_be_down: bool| {
             let has_any = |to: &Condition| {
                 let kept = selection.kept().filter_map(|index| endpoints.get(index));

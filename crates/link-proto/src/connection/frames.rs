@@ -232,7 +232,7 @@ impl<T> Connection<T> {
         match &mut self.side {
             ConnectionSide::Client(client) => client.close(reason),
             ConnectionSide::Server(server) => {
-                server.handle_client_gone(&mut self.core, header.kind)?
+                server.handle_client_gone(&mut self.core, header.kind)?;
             }
         }
         self.core.events.push_back(Event::GoAway { reason, text });
