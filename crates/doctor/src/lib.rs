@@ -1,7 +1,7 @@
 //! Finds out why calls are slow: which connection, buffer, thread pool or peer is the bottleneck.
 //!
-//! - [`Figures`] is what is known of a socket at a moment, [`WatchedSocket`] how that changed while
-//!   it was watched.
+//! - [`Figures`] is what is known of a socket at a moment, [`WatchedSocket`] how that changed
+//!   while it was watched.
 //! - [`verdicts`] says what that means: [`Finding`]s with evidence and a remedy. It is pure.
 //! - [`sock_diag`] reads the sockets of all processes from the kernel, [`processes`] says whose
 //!   they are.

@@ -278,7 +278,8 @@ impl<T> WaitingLine<T> {
         Some(item)
     }
 
-    /// The next call that is shed. Ask until there is none, before each [`WaitingLine::poll_next`].
+    /// The next call that is shed. Ask until there is none, before each
+    /// [`WaitingLine::poll_next`].
     pub fn poll_shed(&mut self, now: Instant, pace: &Pace) -> Option<(T, Shed)> {
         self.judge_again(now, pace);
         if let Some(gone) = self.gone.pop_front() {
