@@ -101,7 +101,7 @@ pub(crate) struct CallStreams {
 }
 
 impl CallStreams {
-    /// Of a call that was [opened](Streams::open).
+    /// Of a call that was [opened](ServerStreams::open).
     pub(crate) fn new(session: Arc<ServerSession>, id: CallId) -> Arc<Self> {
         Arc::new(Self { session, id })
     }
