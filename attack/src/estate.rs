@@ -35,6 +35,14 @@ pub(crate) struct Estate {
     _folder: TempDir,
 }
 
+/// When the provider was not there.
+#[derive(Clone, Copy)]
+pub(crate) struct Outage {
+    pub(crate) killed: Instant,
+    /// When it was there again.
+    pub(crate) back: Instant,
+}
+
 impl Estate {
     pub(crate) fn start(dubmesh: &Path, scene: &Scene) -> Result<Self, AttackError> {
         let folder =
@@ -93,19 +101,15 @@ impl Estate {
         agents.chain(providers.map(|provider| provider.child.pid())).collect()
     }
 
-    /// Kills the provider and starts it again at the same address. Tells when it was killed, and
-    /// when it was there again.
-    pub(crate) fn restart_provider(
-        &mut self,
-        dubmesh: &Path,
-    ) -> Result<(Instant, Instant), AttackError> {
+    /// Kills the provider and starts it again at the same address.
+    pub(crate) fn restart_provider(&mut self, dubmesh: &Path) -> Result<Outage, AttackError> {
         let (addr, killed) = (self.provider.addr, Instant::now());
         self.provider.child.kill9();
         wait_until("the end of the provider's listener", Duration::from_secs(5), || {
             std::net::TcpStream::connect(addr).is_err()
         });
         self.provider = start_provider(dubmesh, addr, INTERFACE)?;
-        Ok((killed, Instant::now()))
+        Ok(Outage { killed, back: Instant::now() })
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use crate::attacks::{Attack, Incident};
 use crate::callers::{self, Call, Caller, Kind, Signals};
 use crate::error::AttackError;
-use crate::estate::Estate;
+use crate::estate::{Estate, Outage};
 use crate::peer::count;
 use crate::plan::Plan;
 
@@ -213,8 +213,8 @@ struct Times {
     undisturbed: Instant,
     attack: Instant,
     end: Instant,
-    /// When the provider was killed, and when it was there again.
-    outage: Option<(Instant, Instant)>,
+    /// When the provider was not there.
+    outage: Option<Outage>,
 }
 
 impl<'a> Stage<'a> {
@@ -301,7 +301,7 @@ impl<'a> Stage<'a> {
     fn foreign_cpu(&self) -> f64 {
         let ours = self.estate.pids().into_iter().chain([std::process::id()]);
         let ours: Duration = ours.map(usage::cpu).sum();
-        usage::machine_cpu().0.as_secs_f64() - ours.as_secs_f64()
+        usage::machine_cpu().used.as_secs_f64() - ours.as_secs_f64()
     }
 
     fn start_peer(&self) -> Result<Child, AttackError> {
@@ -331,7 +331,7 @@ impl Times {
         let before =
             calls.iter().filter(|call| (self.undisturbed..self.attack).contains(&call.start));
         let is_excused = |call: &Call| {
-            self.outage.is_some_and(|(killed, back)| {
+            self.outage.is_some_and(|Outage { killed, back }| {
                 killed <= call.start + call.latency && call.start <= back + MAX_OUTAGE_AFTER_START
             })
         };
@@ -340,7 +340,7 @@ impl Times {
     }
 
     fn recovery_s(&self, calls: &[Call]) -> Option<f64> {
-        let (_, back) = self.outage?;
+        let Outage { back, .. } = self.outage?;
         let answered = calls.iter().filter(|call| call.problem.is_none());
         let first = answered.map(|call| call.start + call.latency).filter(|end| back < *end).min();
         first.map(|end| (end - back).as_secs_f64())

@@ -192,7 +192,7 @@ struct Reading {
 impl Reading {
     fn take(processes: &[Process]) -> Self {
         let seconds = processes.iter().map(|process| usage::cpu(process.pid).as_secs_f64());
-        let (machine, stolen) = usage::machine_cpu();
+        let usage::MachineCpu { used: machine, stolen } = usage::machine_cpu();
         Self {
             at: Instant::now(),
             seconds: seconds.collect(),

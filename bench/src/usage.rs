@@ -42,16 +42,25 @@ pub fn peak_rss_mb(pid: u32) -> f64 {
     ProcessUsage::of(pid).peak_resident_mb()
 }
 
-/// CPU time that all processes together have used since boot, and what the host has taken away.
+/// CPU time of a machine since boot.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineCpu {
+    /// What all processes together have used.
+    pub used: Duration,
+    /// What the host has taken away.
+    pub stolen: Duration,
+}
+
+/// The CPU time of this machine.
 #[must_use]
-pub fn machine_cpu() -> (Duration, Duration) {
+pub fn machine_cpu() -> MachineCpu {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = stat.lines().next().unwrap_or_default();
     let ticks: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     // user, nice, system, idle, iowait, irq, softirq, steal; guest time is in user already.
     let at = |index: usize| ticks.get(index).copied().unwrap_or_default();
     let busy = at(0) + at(1) + at(2) + at(5) + at(6);
-    (ticks_to_time(busy), ticks_to_time(at(7)))
+    MachineCpu { used: ticks_to_time(busy), stolen: ticks_to_time(at(7)) }
 }
 
 /// The largest memory that each process was seen with.

@@ -3,7 +3,7 @@
 use std::io;
 
 use bench::INTERFACE;
-use link_proto::header::{Header, Kind, MAGIC, flags};
+use link_proto::header::{FrameKind, Header, MAGIC, flags};
 use link_proto::version::{VERSION_MAX, VERSION_MIN};
 
 use super::{Attack, COMMON, Door, SCENE, Scene};
@@ -38,7 +38,7 @@ pub(super) const ALL: &[Attack] = &[
 ];
 
 /// Appends a frame.
-fn write(out: &mut Vec<u8>, kind: Kind, flags: u8, id: u64, body: &[u8]) {
+fn write(out: &mut Vec<u8>, kind: FrameKind, flags: u8, id: u64, body: &[u8]) {
     let body_len = u32::try_from(body.len()).unwrap_or(u32::MAX);
     let header = Header { body_len, kind: kind as u8, flags, id, ..Header::default() };
     out.extend_from_slice(&header.to_bytes());
@@ -49,7 +49,7 @@ fn hello() -> Vec<u8> {
     let mut body = MAGIC.to_be_bytes().to_vec();
     body.extend_from_slice(&[VERSION_MIN, VERSION_MAX]);
     let mut out = Vec::new();
-    write(&mut out, Kind::Hello, 0, 0, &body);
+    write(&mut out, FrameKind::Hello, 0, 0, &body);
     out
 }
 
@@ -61,7 +61,7 @@ fn define(out: &mut Vec<u8>, service: &str, round: u64) {
         body.extend_from_slice(text.as_bytes());
     }
     body.extend_from_slice(&0_u16.to_be_bytes());
-    write(out, Kind::Define, 0, round, &body);
+    write(out, FrameKind::Define, 0, round, &body);
 }
 
 async fn unfinished(mut peer: Peer) -> io::Result<()> {
@@ -75,13 +75,13 @@ async fn unfinished(mut peer: Peer) -> io::Result<()> {
         let mut body = 0_u32.to_be_bytes().to_vec();
         body.extend_from_slice(&REQUEST_TIMEOUT_MS.to_be_bytes());
         body.extend_from_slice(&REQUEST_LEN.to_be_bytes());
-        write(&mut out, Kind::Request, flags::MORE, slot.into(), &body);
+        write(&mut out, FrameKind::Request, flags::MORE, slot.into(), &body);
     }
     let part = vec![b'a'; PART_LEN];
     // All but the last part of each, in turns.
     for _ in 0..usize::try_from(REQUEST_LEN).unwrap_or(0) / PART_LEN {
         for slot in 0..N_REQUESTS {
-            write(&mut out, Kind::Chunk, flags::MORE, slot.into(), &part);
+            write(&mut out, FrameKind::Chunk, flags::MORE, slot.into(), &part);
         }
         while PART_LEN < out.len() {
             let answers = peer.turn(&mut out).await?.to_vec();
@@ -101,8 +101,8 @@ fn answer_pings(mut bytes: &[u8], out: &mut Vec<u8>) {
         let header = Header::parse(head);
         let (len, start) = (header.body_len as usize, link_proto::header::HEADER_LEN);
         let Some(body) = bytes.get(start..start + len) else { return };
-        if header.kind == Kind::Ping as u8 {
-            write(out, Kind::Pong, 0, 0, body);
+        if header.kind == FrameKind::Ping as u8 {
+            write(out, FrameKind::Pong, 0, 0, body);
         }
         bytes = &bytes[start + len..];
     }

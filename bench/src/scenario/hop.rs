@@ -223,11 +223,11 @@ impl Estate {
         command.args([connections.to_string(), in_flight.to_string(), warm_up, measured]);
         let pids = [self.agent.child.pid(), self.provider.pid()];
         let cpu = || pids.map(|pid| usage::cpu(pid).as_secs_f64());
-        let (before, machine, start) = (cpu(), usage::machine_cpu().0, Instant::now());
+        let (before, machine, start) = (cpu(), usage::machine_cpu().used, Instant::now());
         let mut load = Child::spawn("the raw consumer", &command)?;
         let printed = load.finish(plan.warm_up(false) + plan.seconds + LOAD_GRACE)?;
         let (after, machine, elapsed) =
-            (cpu(), usage::machine_cpu().0 - machine, start.elapsed().as_secs_f64());
+            (cpu(), usage::machine_cpu().used - machine, start.elapsed().as_secs_f64());
         let result = parse(&printed)?;
         let figure = |name: &str| figure(&result, name);
         let raw = plan.results.join(format!("raw/{NAME}-{}.json", case.file_name()));

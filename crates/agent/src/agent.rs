@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::admin::LogLevel;
 use crate::config::{Config, ReloadPlan};
-use crate::control::{self, Bound, Command};
+use crate::control::{self, BoundListeners, ControlCommand};
 use crate::control::{DrainSummary, StartError};
 use crate::listening::Addresses;
 use crate::offload::Threads;
@@ -16,7 +16,7 @@ use crate::offload::Threads;
 pub struct Agent {
     addresses: Addresses,
     threads: Threads,
-    commands: mpsc::UnboundedSender<Command>,
+    commands: mpsc::UnboundedSender<ControlCommand>,
     control: Option<JoinHandle<()>>,
 }
 
@@ -37,7 +37,7 @@ impl Agent {
         config: Config,
         log_level: Option<Arc<dyn LogLevel>>,
     ) -> Result<Self, StartError> {
-        let listeners = Bound::bind(&config)?;
+        let listeners = BoundListeners::bind(&config)?;
         let addresses = listeners.addresses.clone();
         let (commands, inbox) = mpsc::unbounded_channel();
         let (ready, started) = std::sync::mpsc::channel();
@@ -69,7 +69,7 @@ impl Agent {
     /// Applies what can change while running, and says what cannot.
     pub async fn reload(&self, config: Config) -> Option<ReloadPlan> {
         let (reply, plan) = oneshot::channel();
-        self.commands.send(Command::Reload(Box::new(config), reply)).ok()?;
+        self.commands.send(ControlCommand::Reload(Box::new(config), reply)).ok()?;
         plan.await.ok()
     }
 
@@ -77,7 +77,7 @@ impl Agent {
     /// the configured time.
     pub async fn drain(mut self) -> Option<DrainSummary> {
         let (reply, summary) = oneshot::channel();
-        self.commands.send(Command::Drain(reply)).ok()?;
+        self.commands.send(ControlCommand::Drain(reply)).ok()?;
         let summary = summary.await.ok();
         if let Some(control) = self.control.take() {
             // It has nothing left to do but to return.
@@ -90,7 +90,7 @@ impl Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         if let Some(control) = self.control.take() {
-            let _ = self.commands.send(Command::Stop);
+            let _ = self.commands.send(ControlCommand::Stop);
             let _ = control.join();
         }
     }

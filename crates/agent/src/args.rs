@@ -24,7 +24,7 @@ use wire::Hold;
 
 use crate::error::{CallError, Code};
 use crate::offload::Thread;
-use crate::route::{Parameters, Route, unsupported};
+use crate::route::{ParameterTypes, Route, unsupported};
 
 use self::encoded_method::ArgumentsOf;
 use self::fits::Fit;
@@ -340,7 +340,7 @@ impl<'a> ArgumentList<'a> {
         serialization: Serialization,
         out: &mut Vec<u8>,
     ) -> Result<(), CallError> {
-        if let Parameters::Given(types) | Parameters::Named(types, _) = target.parameters
+        if let ParameterTypes::Given(types) | ParameterTypes::Named(types, _) = target.parameters
             && types.len() != self.len()
         {
             let (wants, has, method) = (types.len(), self.len(), target.method);
@@ -353,8 +353,8 @@ impl<'a> ArgumentList<'a> {
         let values = serialization.values().ok_or_else(|| unsupported(serialization))?;
         let is_generic = target.parameters.is_generic();
         let types = match target.parameters {
-            Parameters::Named(types, _) | Parameters::Asked(types) => Some(&types[..]),
-            Parameters::Given(_) | Parameters::Unknown => None,
+            ParameterTypes::Named(types, _) | ParameterTypes::Asked(types) => Some(&types[..]),
+            ParameterTypes::Given(_) | ParameterTypes::Unknown => None,
         };
         let generic = is_generic.then_some(GenericHead { method: target.method, types });
         let refs = matches!(self.texts, Texts::JsonWithRefs(_));
@@ -448,7 +448,7 @@ mod tests {
             ("byte[]", "[255]", "[256]"),
         ] {
             let types = vec![JavaType::parse(ty).expect("it is a type")];
-            let parameters = &Parameters::Named(types, Generic::Map);
+            let parameters = &ParameterTypes::Named(types, Generic::Map);
             let target = EncodedMethod { method: "take", parameters, plan: None };
             for serialization in Serialization::WRITTEN {
                 let encode = |value: &str| {

@@ -17,7 +17,7 @@ use crate::codec;
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
 use crate::gate::Admitted;
-use crate::journal::{Entry, RecordedAnswer};
+use crate::journal::{JournalEntry, RecordedAnswer};
 use crate::memory::{LinkToken, Metered, check_shared_reply, no_room_for_reply};
 use crate::metrics::CallStats;
 use crate::route::Route;
@@ -62,13 +62,13 @@ pub enum Payload<'a> {
     /// Arguments in JSON, to be written in the serialization that the endpoint wants.
     Json(&'a ArgumentList<'a>),
     /// A request that is passed on as it is.
-    Whole(Whole<'a>),
+    Whole(WholeBody<'a>),
 }
 
 /// The whole body of a Dubbo request, as its consumer wrote it. It names service, method and
 /// types, and holds the attachments.
 #[derive(Clone, Copy, Debug)]
-pub struct Whole<'a> {
+pub struct WholeBody<'a> {
     /// How it is written.
     pub serialization: Serialization,
     /// The body.
@@ -123,7 +123,7 @@ pub struct ProviderReply {
     /// Which method has answered, if more is known of its result than the reply tells.
     pub route: Option<Rc<Route>>,
     /// When it came, if that is known.
-    pub came: Option<Came>,
+    pub came: Option<ReplyTiming>,
     /// When its caller gives up, where somebody still has to read it.
     pub deadline: Option<Instant>,
     /// It stands for an answer that will not come: the call was sent one way.
@@ -165,7 +165,7 @@ pub fn counted_as(outcome: &Outcome) -> Option<Code> {
 
 /// When a reply came, and what its sender says of the time.
 #[derive(Clone, Copy, Debug)]
-pub struct Came {
+pub struct ReplyTiming {
     /// When it was read.
     pub at: Instant,
     /// How long the provider worked on it, as its agent says.
@@ -187,7 +187,7 @@ pub fn note_end(clock: Option<&Rc<StageClock>>, outcome: &Outcome) {
 
 /// Notes on the clock of a call that its reply has come.
 #[cold]
-pub fn note_reply(clock: &StageClock, came: Option<Came>) {
+pub fn note_reply(clock: &StageClock, came: Option<ReplyTiming>) {
     clock.enter(Stage::Decode, came.map_or_else(Instant::now, |came| came.at));
     if let Some(app) = came.and_then(|came| came.app) {
         clock.app_took(app);
@@ -300,7 +300,7 @@ pub struct LinkCaller {
     /// The request, if its app may reject it.
     pub kept: Option<Rc<dyn KeptRequest>>,
     /// What is to be told of it, if anybody wants to know.
-    pub entry: Option<Box<Entry>>,
+    pub entry: Option<Box<JournalEntry>>,
 }
 
 impl LinkCaller {
@@ -426,7 +426,7 @@ impl std::fmt::Debug for LinkCaller {
 
 /// Tells how a call has ended.
 #[cold]
-fn tell(entry: Box<Entry>, outcome: &Outcome) {
+fn tell(entry: Box<JournalEntry>, outcome: &Outcome) {
     match outcome {
         Ok(reply) => {
             let (endpoint, len) = (Some(&*reply.endpoint), reply.body.len());

@@ -24,7 +24,7 @@ use crate::facts::CallFacts;
 use crate::map_form::{self, MapForm};
 use crate::metrics::{CallStats, Hub, MAX_METHOD_LABELS, ServiceEvents};
 use crate::rule_documents::{RegistryRules, RuleName};
-use crate::timeout::Limit;
+use crate::timeout::CallTimeout;
 use crate::upstream::{Standing, UpstreamPool};
 
 mod allowed;
@@ -61,15 +61,15 @@ pub use self::attempt::Attempt;
 use self::circuits::Circuits;
 pub use self::describe::describe_unoffered;
 pub use self::doubt::Doubt;
+use self::ejections::ClusterEjections;
 pub use self::ejections::EjectedInfo;
-use self::ejections::Ejections;
 use self::failback::Failback;
 use self::holding::Holding;
 use self::known::KnownMembers;
-use self::lines::Lines;
+use self::lines::ClusterLines;
 pub use self::member::{Member, TLS};
 use self::member::{MemberState, PATH};
-use self::methods::Methods;
+use self::methods::MethodRules;
 pub use self::methods::{CopyPlace, MethodRule};
 pub use self::offering::too_late;
 use self::pauses::Pauses;
@@ -91,7 +91,7 @@ pub struct Cluster {
     policy: RefCell<Rc<ClusterPolicy>>,
     balancer: RefCell<Balancer<Member>>,
     holding: RefCell<Holding>,
-    ejections: RefCell<Ejections>,
+    ejections: RefCell<ClusterEjections>,
     rules: Rules,
     preference: Preference,
     budget: RefCell<RetryBudget>,
@@ -107,13 +107,13 @@ pub struct Cluster {
     last_call: Cell<Instant>,
     changed: Notify,
     /// Calls that wait for room.
-    lines: Lines,
+    lines: ClusterLines,
     /// Counts the calls for which no endpoint was chosen, once there was one.
     without_endpoint: RefCell<Option<Arc<CallStats>>>,
     /// By method. They outlast its routes, so that nothing is forgotten that was counted.
     method_stats: RefCell<HashMap<Box<str>, Arc<CallStats>>>,
     /// What holds for some of its methods.
-    methods: Methods,
+    methods: MethodRules,
     /// The breakers of its methods.
     circuits: Circuits,
     /// Its calls that are made again later.
@@ -146,12 +146,12 @@ impl Cluster {
         let service_name: Rc<str> = service.to_string().into();
         let mut balancer = Balancer::new(policy.balance);
         balancer.set_outlier(policy.outlier);
-        let methods = Methods::default();
+        let methods = MethodRules::default();
         methods.set(&service_name, &policy.methods, None, &hub);
         Self {
             methods,
             holding: Holding::new(&service_name, registry_name, policy, hub.clone()).into(),
-            ejections: Ejections::new(&service_name, hub.clone()).into(),
+            ejections: ClusterEjections::new(&service_name, hub.clone()).into(),
             rules: Rules::new(&service, &policy.routing),
             preference: Preference::new(policy),
             budget: RetryBudget::new(policy.routing.retry_percent).into(),
@@ -171,7 +171,7 @@ impl Cluster {
             is_forgotten: Cell::new(false),
             last_call: Cell::new(Instant::now()),
             changed: Notify::new(),
-            lines: Lines::default(),
+            lines: ClusterLines::default(),
             without_endpoint: RefCell::default(),
             method_stats: RefCell::default(),
             circuits: Circuits::default(),
@@ -351,13 +351,13 @@ impl Cluster {
 
     /// How long a call of a method may take whose caller asks for `wanted`.
     pub fn timeout(&self, method: &str, wanted: Option<Duration>) -> Duration {
-        Limit::time(&self.policy.borrow(), wanted, self.registered_timeouts.of(Some(method)))
+        CallTimeout::time(&self.policy.borrow(), wanted, self.registered_timeouts.of(Some(method)))
     }
 
     /// The same, and who says so.
     #[cold]
-    pub fn limit(&self, method: &str, wanted: Option<Duration>) -> Limit {
-        Limit::new(&self.policy.borrow(), wanted, self.registered_timeouts.of(Some(method)))
+    pub fn limit(&self, method: &str, wanted: Option<Duration>) -> CallTimeout {
+        CallTimeout::new(&self.policy.borrow(), wanted, self.registered_timeouts.of(Some(method)))
     }
 
     /// Whether nothing is known of the service and nobody has asked for it since `since`.

@@ -86,7 +86,7 @@ struct ClusterCounts {
 
 /// What is done about a service that was not called before.
 #[derive(Debug, Eq, PartialEq)]
-enum Admission {
+enum NewServiceAdmission {
     /// Its endpoints are watched from now on.
     Watch,
     /// The registry is being asked whether it exists.
@@ -113,20 +113,22 @@ impl ClusterCounts {
         self,
         presence: impl FnOnce() -> Presence,
         may_trust: impl FnOnce() -> bool,
-    ) -> Admission {
+    ) -> NewServiceAdmission {
         let n_without = self.n_without_endpoints;
         if n_without < MAX_UNSURE {
-            return Admission::Watch;
+            return NewServiceAdmission::Watch;
         }
         match presence() {
-            Presence::Offered if self.n_clusters < MAX_CLUSTERS => Admission::Watch,
-            Presence::Offered => Admission::Refuse(WatchRefusal::Clusters),
-            Presence::Absent => Admission::Refuse(WatchRefusal::Absent),
-            Presence::Asking => Admission::Ask,
+            Presence::Offered if self.n_clusters < MAX_CLUSTERS => NewServiceAdmission::Watch,
+            Presence::Offered => NewServiceAdmission::Refuse(WatchRefusal::Clusters),
+            Presence::Absent => NewServiceAdmission::Refuse(WatchRefusal::Absent),
+            Presence::Asking => NewServiceAdmission::Ask,
             Presence::Unknown if n_without < MAX_WITHOUT_ENDPOINTS && may_trust() => {
-                Admission::Watch
+                NewServiceAdmission::Watch
             }
-            Presence::Unknown => Admission::Refuse(WatchRefusal::WithoutEndpoints(n_without)),
+            Presence::Unknown => {
+                NewServiceAdmission::Refuse(WatchRefusal::WithoutEndpoints(n_without))
+            }
         }
     }
 }
@@ -232,9 +234,9 @@ impl Clusters {
             may_trust
         };
         let refused = match self.counts().admit(|| registry.presence(service), may_trust) {
-            Admission::Watch => return Ok(true),
-            Admission::Ask => return Ok(false),
-            Admission::Refuse(refused) => refused,
+            NewServiceAdmission::Watch => return Ok(true),
+            NewServiceAdmission::Ask => return Ok(false),
+            NewServiceAdmission::Refuse(refused) => refused,
         };
         let (code, message) = match refused {
             WatchRefusal::Clusters => (

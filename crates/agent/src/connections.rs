@@ -33,7 +33,7 @@ pub trait Session {
         true
     }
     /// What it does just now. This must be cheap: it is asked of many in one turn.
-    fn activity(&self) -> Activity;
+    fn activity(&self) -> SessionActivity;
     /// How long it has been in the midst of a message, until `now`, if that is counted.
     fn waited(&self, now: Instant) -> Option<Duration> {
         let _ = now;
@@ -43,7 +43,7 @@ pub trait Session {
 
 /// What a session does at one moment.
 #[derive(Clone, Debug)]
-pub struct Activity {
+pub struct SessionActivity {
     /// In a word, such as `idle`.
     pub doing: &'static str,
     /// Calls that have begun and not ended.
@@ -76,7 +76,7 @@ pub struct ListedConnection {
 
 impl ListedConnection {
     /// What it does just now; `None` if it has ended.
-    pub fn activity(&self) -> Option<Activity> {
+    pub fn activity(&self) -> Option<SessionActivity> {
         Some(self.session.upgrade()?.activity())
     }
 

@@ -16,7 +16,7 @@ use crate::routes::RouteTable;
 
 /// What one worker knows.
 #[derive(Default)]
-pub struct Definitions {
+pub struct WorkerDefinitions {
     entries: RefCell<Vec<WatchedDefinition>>,
 }
 
@@ -25,7 +25,7 @@ struct WatchedDefinition {
     watch: DefinitionWatch,
 }
 
-impl Definitions {
+impl WorkerDefinitions {
     /// The definition of the cluster's service; the first time it is waited for, but not longer
     /// than `patience`.
     pub async fn get(

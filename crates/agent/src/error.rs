@@ -83,7 +83,7 @@ pub enum Code {
 
 /// Whose fault a failure is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Fault {
+pub enum FaultOrigin {
     /// The caller's.
     Downstream,
     /// This agent's, or its operator's.
@@ -98,7 +98,7 @@ pub struct ErrorRow {
     /// Stable name, as in JSON errors and metrics.
     pub name: &'static str,
     /// Whose fault it is.
-    pub fault: Fault,
+    pub fault: FaultOrigin,
     /// Status of an HTTP answer.
     pub http_status: u16,
     /// Status of a link's RESPONSE.
@@ -113,7 +113,7 @@ pub struct ErrorRow {
 
 const fn row(
     name: &'static str,
-    fault: Fault,
+    fault: FaultOrigin,
     http_status: u16,
     link_status: LinkStatus,
     dubbo_status: DubboStatus,
@@ -173,7 +173,7 @@ impl Code {
     /// What the table says of this code.
     #[rustfmt::skip] // A table: one line a code.
     pub const fn row(self) -> ErrorRow {
-        use Fault::{Downstream, Local, Upstream};
+        use FaultOrigin::{Downstream, Local, Upstream};
         use Retry::{Elsewhere, IfIdempotent, Never, Rewritten, Safe};
         type S = LinkStatus;
         type D = DubboStatus;

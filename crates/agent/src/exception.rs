@@ -34,7 +34,7 @@ const USUAL: [&str; 5] =
 
 /// The failure of a call whose method threw, given the exception as JSON.
 pub fn thrown(json: &[u8]) -> CallError {
-    let thrown = Thrown::read(json);
+    let thrown = JavaException::read(json);
     let class = thrown.class.as_deref().unwrap_or("an exception");
     let message = thrown.message.as_deref().unwrap_or_default();
     let code = match class {
@@ -61,7 +61,7 @@ pub fn thrown(json: &[u8]) -> CallError {
 
 /// An exception, or one that caused another.
 #[derive(Default)]
-struct Thrown<'a> {
+struct JavaException<'a> {
     class: Option<Cow<'a, str>>,
     message: Option<Cow<'a, str>>,
     cause: Option<&'a [u8]>,
@@ -72,7 +72,7 @@ struct Thrown<'a> {
     fields: Vec<(Cow<'a, str>, &'a [u8])>,
 }
 
-impl<'a> Thrown<'a> {
+impl<'a> JavaException<'a> {
     fn read(text: &'a [u8]) -> Self {
         let mut fields = json::members(text).unwrap_or_default();
         let mut take = |name: &str| -> Option<&'a [u8]> {
@@ -148,7 +148,7 @@ impl<'a> Thrown<'a> {
         out.extend_from_slice(b",\"message\":");
         text(out, self.message.as_deref());
         out.extend_from_slice(b",\"cause\":");
-        let cause = self.cause.map(Thrown::read).filter(|cause| cause.class.is_some());
+        let cause = self.cause.map(JavaException::read).filter(|cause| cause.class.is_some());
         match cause {
             Some(cause) if n_causes != 0 => is_whole &= cause.write(out, n_causes - 1),
             cause => {

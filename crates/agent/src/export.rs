@@ -16,15 +16,15 @@ use link::LinkMachine;
 use link_proto::{CallId, Connection, DefinedRoute, Event, LinkError, RouteDef, Status};
 use tokio::task::AbortHandle;
 use tracing::{debug, info};
-use wire::{Account, Conn, Peer, Taking, Watched, drive};
+use wire::{Account, Conn, Peer, Taking, WatchedStream, drive};
 
 use self::pools::{CreditPool, Pools};
-use self::requests::Received;
+use self::requests::PeerRequest;
 use crate::backend::{App, Backend, Backends, DubboApp, HttpApp};
 use crate::call::{LinkRoute, LinkServer, Times};
 use crate::codec;
 use crate::config::HTTP_APP_SERIALIZATIONS;
-use crate::connections::{Activity, Session};
+use crate::connections::{Session, SessionActivity};
 use crate::expected_len::ExpectedLen;
 use crate::journal::{CallSource, Journal};
 use crate::memory::write_timeout;
@@ -100,7 +100,7 @@ enum PeerTarget {
 struct RouteBackend {
     def: Rc<RouteDef>,
     backend: Rc<Backend>,
-    way: Way,
+    way: RequestForm,
     /// What those need who answer its calls.
     route: Rc<LinkRoute>,
     /// What its calls need credits of, if the peer knows credits.
@@ -109,7 +109,7 @@ struct RouteBackend {
 
 /// The app, and what all calls of the route have in common: nothing if they are whole Dubbo
 /// requests.
-enum Way {
+enum RequestForm {
     /// The constant parts of a Dubbo request.
     Dubbo(DubboApp, Option<Rc<RequestTemplate>>),
     /// All that the caller has told, unless its requests tell it.
@@ -121,9 +121,11 @@ impl RouteBackend {
         match &self.way {
             // A whole request is in the serialization that its consumer has chosen, which its
             // header on the way to the app has to name.
-            Way::Dubbo(_, None) | Way::Http(_, None) => codec::serialization(codec).fits_header(),
-            Way::Dubbo(app, _) => codec == codec::of(app.serialization),
-            Way::Http(..) => HTTP_APP_SERIALIZATIONS.contains(&codec::serialization(codec)),
+            RequestForm::Dubbo(_, None) | RequestForm::Http(_, None) => {
+                codec::serialization(codec).fits_header()
+            }
+            RequestForm::Dubbo(app, _) => codec == codec::of(app.serialization),
+            RequestForm::Http(..) => HTTP_APP_SERIALIZATIONS.contains(&codec::serialization(codec)),
         }
     }
 
@@ -132,7 +134,7 @@ impl RouteBackend {
     fn wrong_codec(&self, codec: u8) -> String {
         let given = codec::serialization(codec);
         match &self.way {
-            Way::Dubbo(_, None) | Way::Http(_, None) => {
+            RequestForm::Dubbo(_, None) | RequestForm::Http(_, None) => {
                 format!("wrong serialization: Dubbo has none with the number {codec}")
             }
             _ => format!(
@@ -145,15 +147,15 @@ impl RouteBackend {
     /// What the peer is told to write.
     fn codec(&self) -> u8 {
         match &self.way {
-            Way::Dubbo(_, None) | Way::Http(_, None) => codec::UNSET,
+            RequestForm::Dubbo(_, None) | RequestForm::Http(_, None) => codec::UNSET,
             _ => codec::of(self.preferred()),
         }
     }
 
     fn preferred(&self) -> Serialization {
         match &self.way {
-            Way::Dubbo(app, _) => app.serialization,
-            Way::Http(..) => HTTP_APP_SERIALIZATIONS[0],
+            RequestForm::Dubbo(app, _) => app.serialization,
+            RequestForm::Http(..) => HTTP_APP_SERIALIZATIONS[0],
         }
     }
 }
@@ -196,7 +198,7 @@ impl LinkSession {
     pub async fn serve(&self, stream: wire::Connection) {
         let _credits_return = self.pools.return_at_end(self.number());
         let facts = stream.facts();
-        let stream = Watched::new(stream, Rc::clone(&self.taking));
+        let stream = WatchedStream::new(stream, Rc::clone(&self.taking));
         let ending = drive(stream, &self.conn, |event| self.on_event(event)).await;
         match self.conn.with(|link| link.failure()) {
             // The peer is no link, or one that is not understood: somebody has to mend that.
@@ -235,7 +237,7 @@ impl LinkSession {
                 let clock = entry.as_ref().and_then(|entry| entry.clock().cloned());
                 let entry = entry.into();
                 let call =
-                    Received { id, codec, times, meta, payload, one_way, entry, clock, timed };
+                    PeerRequest { id, codec, times, meta, payload, one_way, entry, clock, timed };
                 self.request(route, call);
             }
             Event::Defined { route, def } => self.define(route, &def),
@@ -294,15 +296,17 @@ impl LinkSession {
         };
         let is_whole = def.method == WHOLE;
         let way = match &backend.app {
-            App::Dubbo(app) if is_whole => Way::Dubbo(app.clone(), None),
+            App::Dubbo(app) if is_whole => RequestForm::Dubbo(app.clone(), None),
             App::Dubbo(app) => {
                 let (service, def) = (&backend.service, with_service(def, &backend.service));
                 let template = template(app.serialization, &service.version, &def)
                     .map_err(|error| (Status::BAD_REQUEST, error.to_string()))?;
                 let template = template.with_payload_limit(self.payload_limit);
-                Way::Dubbo(app.clone(), Some(template.into()))
+                RequestForm::Dubbo(app.clone(), Some(template.into()))
             }
-            App::Http(app) => Way::Http(Rc::clone(app), (!is_whole).then(|| Rc::clone(def))),
+            App::Http(app) => {
+                RequestForm::Http(Rc::clone(app), (!is_whole).then(|| Rc::clone(def)))
+            }
         };
         let stats = Arc::clone(&backend.stats);
         let route = Rc::new(LinkRoute { stats, reply_len: ExpectedLen::default() });
@@ -380,7 +384,7 @@ impl Session for LinkSession {
         }
     }
 
-    fn activity(&self) -> Activity {
+    fn activity(&self) -> SessionActivity {
         self.conn.look(|link| {
             let in_flight = link.in_flight();
             let doing = match in_flight {
@@ -390,7 +394,7 @@ impl Session for LinkSession {
                 _ => "answering",
             };
             let peer_name = link.peer().map(|hello| hello.name.clone());
-            Activity { doing, in_flight, held_bytes: link.account().held(), peer_name }
+            SessionActivity { doing, in_flight, held_bytes: link.account().held(), peer_name }
         })
     }
 }

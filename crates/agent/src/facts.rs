@@ -13,8 +13,8 @@ use http::HeaderMap;
 use memchr::memmem::Finder;
 
 use crate::args::{join_json, member_of_json, text_of_json};
-use crate::call::{Encoded, Payload, RoutedCall, Whole};
-use crate::journal::{Entry, Named};
+use crate::call::{Encoded, Payload, RoutedCall, WholeBody};
+use crate::journal::{JournalEntry, RequestNames};
 
 /// Dubbo's generic call: its first argument is the method that is meant.
 const GENERIC_METHOD: &str = "$invoke";
@@ -97,7 +97,7 @@ impl CallFacts for RoutedCall<'_> {
     }
 }
 
-impl Whole<'_> {
+impl WholeBody<'_> {
     /// Whether the name of the attachment is where attachments are: at the end of the body.
     pub fn may_force_tag(&self) -> bool {
         let tail = self.body.len().saturating_sub(SEARCHED_LEN);
@@ -113,7 +113,7 @@ pub fn header_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>>
 /// The same of a Dubbo request that is passed on as it is. Of one that cannot be read nothing is
 /// known.
 pub struct WholeFacts<'a> {
-    whole: Whole<'a>,
+    whole: WholeBody<'a>,
     may_force_tag: Option<bool>,
     request: OnceCell<Option<Request>>,
     arguments: OnceCell<Option<JsonTexts>>,
@@ -121,7 +121,7 @@ pub struct WholeFacts<'a> {
 
 impl<'a> WholeFacts<'a> {
     /// Nothing is read yet.
-    pub fn new(whole: Whole<'a>) -> Self {
+    pub fn new(whole: WholeBody<'a>) -> Self {
         Self { whole, may_force_tag: None, request: OnceCell::new(), arguments: OnceCell::new() }
     }
 
@@ -133,12 +133,12 @@ impl<'a> WholeFacts<'a> {
 
     /// Notes in `entry` what the request says.
     #[cold]
-    pub fn note(&self, entry: &mut Entry) {
+    pub fn note(&self, entry: &mut JournalEntry) {
         if let Some(request) = self.request() {
             let service = request.service_key();
             let service = service.map_or_else(|_| request.path().to_owned(), |it| it.to_string());
             let (method, trace) = (self.method(), request.attachment("traceparent"));
-            entry.named(Named { service: &service, method: &method, trace });
+            entry.named(RequestNames { service: &service, method: &method, trace });
         }
         let shown = |max_len| {
             let texts = self.arguments()?;
@@ -150,7 +150,7 @@ impl<'a> WholeFacts<'a> {
     /// The request, if it can be read.
     pub fn request(&self) -> Option<&Request> {
         let read = || {
-            let Whole { serialization, body } = self.whole;
+            let WholeBody { serialization, body } = self.whole;
             Request::decode(serialization, body.clone(), &BodyLimits::default()).ok()
         };
         self.request.get_or_init(read).as_ref()
@@ -168,14 +168,19 @@ impl<'a> WholeFacts<'a> {
 /// Notes in `entry` what a call says whose arguments are encoded. The method of a generic call is
 /// the one that it means.
 #[cold]
-pub fn note_encoded(entry: &mut Entry, named: Named<'_>, args: Encoded<'_>, descriptor: &str) {
+pub fn note_encoded(
+    entry: &mut JournalEntry,
+    named: RequestNames<'_>,
+    args: Encoded<'_>,
+    descriptor: &str,
+) {
     let Encoded { serialization, bytes } = args;
     let texts = OnceCell::new();
     let read = || texts.get_or_init(|| read_args(serialization, bytes, descriptor)).as_ref();
     // To read them takes time, and without a record nobody sees the method.
     let is_generic = named.method == GENERIC_METHOD && entry.is_told();
     let meant = is_generic.then(|| text_of_json(read()?.at(0)?, None)).flatten();
-    entry.named(Named { method: meant.as_deref().unwrap_or(named.method), ..named });
+    entry.named(RequestNames { method: meant.as_deref().unwrap_or(named.method), ..named });
     let shown = |max_len| {
         let texts = read()?;
         Some(join_json((0..).map_while(|index| texts.at(index)), max_len))
@@ -240,15 +245,15 @@ mod tests {
     fn a_whole_request_shows_its_parts() {
         let serialization = Serialization::Hessian2;
         let plain = body("find", "Ljava/lang/String;", &["x"]);
-        let facts = WholeFacts::new(Whole { serialization, body: &plain });
+        let facts = WholeFacts::new(WholeBody { serialization, body: &plain });
         assert_eq!((&*facts.method(), facts.argument(0).as_deref()), ("find", Some("x")));
         assert_eq!(facts.attachment("dubbo.tag").as_deref(), Some("gray"));
         assert_eq!((facts.attachment("x"), facts.argument(1)), (None, None));
         let text = "Ljava/lang/String;".repeat(3);
         let generic = body(GENERIC_METHOD, &text, &["find", "", ""]);
-        assert_eq!(WholeFacts::new(Whole { serialization, body: &generic }).method(), "find");
+        assert_eq!(WholeFacts::new(WholeBody { serialization, body: &generic }).method(), "find");
         let broken = Bytes::from_static(b"\x05x");
-        let facts = WholeFacts::new(Whole { serialization, body: &broken });
+        let facts = WholeFacts::new(WholeBody { serialization, body: &broken });
         assert_eq!((&*facts.method(), facts.attachment("a"), facts.argument(0)), ("", None, None));
     }
 }

@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 use flow::capacity::Allowance;
 use flow::gate::{Arrival, Gate, Left, Pace, Pass, Shed};
-use flow::lender::Own;
-use flow::queue::{CallerId, Key, Priority};
+use flow::lender::OwnDemand;
+use flow::queue::{CallerId, Priority, WaitKey};
 use tokio::sync::{Notify, oneshot};
 
 pub use self::direct::{DirectGates, OwnGates};
@@ -31,7 +31,7 @@ use self::lending::Lending;
 use self::pauses::AppPauses;
 pub use self::pauses::LookForPause;
 use self::settling::LentSettling;
-pub use self::shared::{GateFigures, SharedGate, Source};
+pub use self::shared::{CapacitySource, GateFigures, SharedGate};
 use crate::error::{CallError, Code};
 
 mod direct;
@@ -63,7 +63,7 @@ pub enum Admission {
     /// It may begin.
     In(Admitted),
     /// It waits.
-    Waits(Waiting),
+    Waits(WaitingAtGate),
     /// It is shed.
     Shed(CallError),
 }
@@ -77,9 +77,9 @@ pub struct Admitted {
 }
 
 /// A call that waits at the gate. Dropped, it does not.
-pub struct Waiting {
+pub struct WaitingAtGate {
     gate: Rc<AppGate>,
-    key: Key,
+    key: WaitKey,
     outcome: oneshot::Receiver<Result<Admitted, CallError>>,
 }
 
@@ -307,7 +307,7 @@ impl AppGate {
                     true => self.shared.wake(self.worker),
                     false => self.start(),
                 }
-                Admission::Waits(Waiting { gate: Rc::clone(self), key, outcome })
+                Admission::Waits(WaitingAtGate { gate: Rc::clone(self), key, outcome })
             }
             Err((shed, _)) => Admission::Shed(self.shed(shed)),
         }
@@ -320,9 +320,9 @@ impl AppGate {
     }
 
     /// The same, and one more that wants to be let in.
-    fn with_one_more(&self) -> Own {
+    fn with_one_more(&self) -> OwnDemand {
         let in_flight = self.gate.borrow().stats().in_flight;
-        Own { in_flight, demand: self.demand().saturating_add(1) }
+        OwnDemand { in_flight, demand: self.demand().saturating_add(1) }
     }
 
     /// Counts a call that is shed, and says why it is.
@@ -460,7 +460,7 @@ impl std::fmt::Debug for Admitted {
     }
 }
 
-impl Waiting {
+impl WaitingAtGate {
     /// Waits until the call may begin.
     ///
     /// # Errors
@@ -474,7 +474,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingAtGate {
     fn drop(&mut self) {
         // Without effect if it waits no longer.
         drop(self.gate.gate.borrow_mut().cancel(self.key));

@@ -23,7 +23,7 @@ use crate::outbound::Outbound;
 use crate::resolve;
 use crate::resolve::by_maps;
 use crate::route::records;
-use crate::route::{Generic, Parameters, RouteName, Verdict};
+use crate::route::{Generic, ParameterTypes, RouteName, TypesVerdict};
 use crate::routes::ClusterRoute;
 
 /// So often one call may be sent in another form: without the types of an outdated definition, and
@@ -187,7 +187,7 @@ fn fitting_route(
         true => route,
         false => resolve::choose(outbound, registry, invocation, &route)?,
     };
-    let Parameters::Given(types) = &route.parameters else { return Ok(route) };
+    let ParameterTypes::Given(types) = &route.parameters else { return Ok(route) };
     match map_form(&route, invocation, types) {
         Some(form) => by_maps::route(outbound, registry, invocation, &route, types, form),
         None => Ok(route),
@@ -285,7 +285,8 @@ async fn make(
 /// fault with, or without any.
 #[inline]
 fn is_plain(route: &ClusterRoute, invocation: &Invocation<'_>) -> bool {
-    let is_trusted = !route.plan.is_guess || route.plan.judgement.get().verdict() == Verdict::None;
+    let is_trusted =
+        !route.plan.is_guess || route.plan.judgement.get().verdict() == TypesVerdict::None;
     is_trusted && !route.answers_json_text() && n_packed(route, invocation).is_none()
 }
 
@@ -335,7 +336,7 @@ async fn send_anew(
 /// Whether the caller tells of a class: in the arguments, or by the types of the parameters.
 fn is_told(route: &ClusterRoute, invocation: &Invocation<'_>, class: &str) -> bool {
     let is_declared = match &route.parameters {
-        Parameters::Named(types, Generic::Map | Generic::Raw) => {
+        ParameterTypes::Named(types, Generic::Map | Generic::Raw) => {
             types.iter().any(|ty| ty.find_class(&|one| one.name() == class).is_some())
         }
         _ => false,
@@ -366,7 +367,7 @@ fn check_told_types(
         return Ok(());
     }
     let types = match &route.parameters {
-        Parameters::Named(types, _) => types,
+        ParameterTypes::Named(types, _) => types,
         _ => &route.plan.told,
     };
     let plan = &route.plan;
@@ -398,10 +399,10 @@ fn packed(route: &ClusterRoute, invocation: &Invocation<'_>) -> Option<Vec<Vec<u
 /// How many of the last arguments go into an array, if the method wants them so.
 fn n_packed(route: &ClusterRoute, invocation: &Invocation<'_>) -> Option<usize> {
     let is_element = || match &route.parameters {
-        Parameters::Given(types) | Parameters::Named(types, _) => {
+        ParameterTypes::Given(types) | ParameterTypes::Named(types, _) => {
             invocation.args.ends_in_element(types)
         }
-        Parameters::Unknown | Parameters::Asked(_) => false,
+        ParameterTypes::Unknown | ParameterTypes::Asked(_) => false,
     };
     let may_pack = || (route.plan.may_pack && is_element()).then_some(1);
     route.plan.n_packed.or_else(may_pack)

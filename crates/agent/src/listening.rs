@@ -34,10 +34,10 @@ pub struct PlannedListener {
 }
 
 /// Makes what serves the connections of a listener, once it is bound.
-pub type OpenListener = Box<dyn FnOnce(&Surroundings<'_>) -> Arc<dyn ListenerProtocol> + Send>;
+pub type OpenListener = Box<dyn FnOnce(&ListenerSetup<'_>) -> Arc<dyn ListenerProtocol> + Send>;
 
 /// What a listener finds when it is opened.
-pub struct Surroundings<'a> {
+pub struct ListenerSetup<'a> {
     /// What the agent calls itself.
     pub agent_name: &'a str,
     /// Where the listener is bound.
@@ -48,7 +48,7 @@ pub struct Surroundings<'a> {
     pub hub: &'a Hub,
 }
 
-impl Surroundings<'_> {
+impl ListenerSetup<'_> {
     /// What counts the calls of this listener, by number of the worker.
     pub fn stats(&self) -> Vec<Arc<CallStats>> {
         let name = self.address.to_string();

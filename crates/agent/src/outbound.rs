@@ -13,13 +13,13 @@ use crate::backend::{Backend, GateSetup};
 use crate::cluster::{Cluster, describe_unoffered};
 use crate::clusters::{ClusterLookup, Clusters};
 use crate::config::{ClusterPolicy, ClusterRules, ExportConfig};
-use crate::definitions::Definitions;
+use crate::definitions::WorkerDefinitions;
 use crate::error::{CallError, Code};
 use crate::inspect::Filter;
 use crate::inspect::snapshot::ServiceSnapshot;
 use crate::metrics::Hub;
-use crate::route::{Parameters, Plan, RouteName, WHOLE};
-use crate::routes::{ClusterRoute, RouteTable};
+use crate::route::{ParameterTypes, Plan, RouteName, WHOLE};
+use crate::routes::{ClusterRoute, NewRoute, RouteTable};
 use crate::unoffered::UnofferedServices;
 use crate::upstream::UpstreamPool;
 
@@ -29,7 +29,7 @@ pub struct Outbound {
     /// The routes that callers have used.
     pub routes: RouteTable,
     /// What the called services look like.
-    pub definitions: Definitions,
+    pub definitions: WorkerDefinitions,
     rules: RefCell<Arc<ClusterRules>>,
     pool: Rc<UpstreamPool>,
     hub: Hub,
@@ -48,7 +48,7 @@ impl Outbound {
         Self {
             clusters: Clusters::new(registries),
             routes: RouteTable::default(),
-            definitions: Definitions::default(),
+            definitions: WorkerDefinitions::default(),
             rules: RefCell::new(rules),
             pool,
             unoffered: UnofferedServices::new(hub.clone()),
@@ -201,7 +201,12 @@ impl Outbound {
             return Ok(route);
         }
         let cluster = self.cluster(registry, key.clone())?;
-        self.routes.insert(registry, &name, 0, cluster, Parameters::Unknown, Plan::default())
+        self.routes.insert(
+            registry,
+            &name,
+            0,
+            NewRoute { cluster, parameters: ParameterTypes::Unknown, plan: Plan::default() },
+        )
     }
 
     fn look_up(

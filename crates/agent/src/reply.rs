@@ -46,7 +46,7 @@ pub struct ReplyReader<'a> {
     endpoint: &'a str,
     options: &'a JsonOptions,
     known: DefinedResult<'a>,
-    form: Form,
+    form: ValueForm,
 }
 
 /// The same of its own, for other threads.
@@ -57,12 +57,12 @@ struct OwnReply {
     options: JsonOptions,
     result: Option<JavaType>,
     definition: Option<Arc<Definition>>,
-    form: Form,
+    form: ValueForm,
 }
 
 /// What stands for the value.
 #[derive(Clone, Copy, Default)]
-enum Form {
+enum ValueForm {
     #[default]
     Itself,
     /// A map of a generic call, which may stand for an object.
@@ -71,7 +71,7 @@ enum Form {
     Text,
 }
 
-impl Form {
+impl ValueForm {
     fn of(route: &Route) -> Self {
         match () {
             () if route.answers_json_text() => Self::Text,
@@ -91,7 +91,7 @@ impl OwnReply {
             options: options.with_room_for(reply.body.len()).into_owned(),
             result: plan.and_then(|plan| plan.result.clone()),
             definition: plan.and_then(|plan| plan.schema.clone()),
-            form: reply.route.as_deref().map_or_else(Form::default, Form::of),
+            form: reply.route.as_deref().map_or_else(ValueForm::default, ValueForm::of),
         }
     }
 
@@ -116,7 +116,7 @@ impl<'a> ReplyReader<'a> {
             endpoint: &reply.endpoint,
             options,
             known: known_type(reply),
-            form: reply.route.as_deref().map_or_else(Form::default, Form::of),
+            form: reply.route.as_deref().map_or_else(ValueForm::default, ValueForm::of),
         }
     }
 
@@ -140,7 +140,7 @@ impl<'a> ReplyReader<'a> {
         match outcome.kind() {
             ReplyKind::Null => json.extend_from_slice(b"null"),
             // Its maps with an entry `class` are objects.
-            ReplyKind::Value if self.options.key_classes && matches!(self.form, Form::Map) => {
+            ReplyKind::Value if self.options.key_classes && matches!(self.form, ValueForm::Map) => {
                 let options = JsonOptions { maps_are_objects: true, ..self.options.clone() };
                 write_value(&outcome, self.known, &options, &mut json)?;
             }
@@ -157,9 +157,9 @@ impl<'a> ReplyReader<'a> {
             }
         }
         match self.form {
-            Form::Itself => {}
-            Form::Text => json = unwrapped(json),
-            Form::Map => {
+            ValueForm::Itself => {}
+            ValueForm::Text => json = unwrapped(json),
+            ValueForm::Map => {
                 if let Some(folded) = fold_generalized(&json, self.options) {
                     json = folded;
                 }
@@ -311,9 +311,9 @@ mod tests {
             let reader = ReplyReader { form, ..ReplyReader::new(&map, &options) };
             String::from_utf8(reader.json().unwrap()).unwrap()
         };
-        assert_eq!(json(Form::Map), r#"{"class":"a.B","x":1}"#);
+        assert_eq!(json(ValueForm::Map), r#"{"class":"a.B","x":1}"#);
         let told = r#"{"class":"java.util.HashMap<java.lang.String, java.lang.Object>","value":{"class":"a.B","x":1}}"#;
-        assert_eq!(json(Form::Itself), told);
+        assert_eq!(json(ValueForm::Itself), told);
     }
 
     #[test]

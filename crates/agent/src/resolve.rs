@@ -39,8 +39,8 @@ use crate::config::closest;
 use crate::error::{CallError, Code};
 use crate::invocation::Invocation;
 use crate::outbound::Outbound;
-use crate::route::{Candidate, Generic, Parameters, Plan, RouteName, UnknownFields, is_scalar};
-use crate::routes::ClusterRoute;
+use crate::route::{Candidate, Generic, ParameterTypes, Plan, RouteName, UnknownFields, is_scalar};
+use crate::routes::{ClusterRoute, NewRoute};
 
 /// How long the first call of a service waits for its definition, unless it has less time itself.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -82,13 +82,13 @@ pub async fn prepare(
             let instances = understood(&types, schema.as_deref()).unwrap_or_default();
             let by_types = are_all_known(&types, schema.as_deref(), &instances);
             let plan = Plan { schema, instances, by_types, ..Plan::generic(generic) };
-            (Parameters::Named(types, generic), plan)
+            (ParameterTypes::Named(types, generic), plan)
         }
         (None, Some(generic)) => {
             let schema = definition(outbound, registry, &cluster, deadline).await?;
             let told = told(schema.as_deref(), name.method, invocation.args.len());
             let by_types = are_all_known(&told, schema.as_deref(), &Instances::default());
-            (Parameters::Unknown, Plan { schema, told, by_types, ..Plan::generic(generic) })
+            (ParameterTypes::Unknown, Plan { schema, told, by_types, ..Plan::generic(generic) })
         }
         (Some(types), None) => {
             let schema = match types.iter().any(may_have_fields) {
@@ -100,14 +100,19 @@ pub async fn prepare(
             let service = schema.as_deref().map(|schema| &schema.service);
             let unknown = unknown_fields(&types, service, &instances);
             let plan = Plan { schema, result, instances, unknown, ..Plan::default() };
-            (Parameters::Given(types), plan)
+            (ParameterTypes::Given(types), plan)
         }
         (None, None) => {
             let schema = definition(outbound, registry, &cluster, deadline).await?;
             untyped(&cluster, invocation, schema)?
         }
     };
-    outbound.routes.insert(registry, name, invocation.args.len(), cluster, parameters, plan)
+    outbound.routes.insert(
+        registry,
+        name,
+        invocation.args.len(),
+        NewRoute { cluster, parameters, plan },
+    )
 }
 
 /// The types of the only method of that name, if it takes so many arguments. The provider finds no
@@ -163,7 +168,7 @@ fn untyped(
     cluster: &Cluster,
     invocation: &Invocation<'_>,
     schema: Option<Arc<Definition>>,
-) -> Result<(Parameters, Plan), CallError> {
+) -> Result<(ParameterTypes, Plan), CallError> {
     let (method, n_args) = (invocation.name.method, invocation.args.len());
     let overloads: Vec<&MethodDefinition> =
         schema.iter().flat_map(|definition| definition.service.overloads(method)).collect();
@@ -172,9 +177,9 @@ fn untyped(
         // Without arguments there is one method at most, whose types are known. If it is refused,
         // a generic call says whether there is one with parameters.
         return Ok(match n_args {
-            0 => (Parameters::Given(Vec::new()), Plan { is_guess: true, ..Plan::default() }),
+            0 => (ParameterTypes::Given(Vec::new()), Plan { is_guess: true, ..Plan::default() }),
             // The arguments may name classes that the definition has.
-            _ => (Parameters::Unknown, Plan { schema, ..Plan::default() }),
+            _ => (ParameterTypes::Unknown, Plan { schema, ..Plan::default() }),
         });
     }
     let mut candidates: Vec<Candidate> = overloads
@@ -192,7 +197,9 @@ fn untyped(
             let origin = schema.as_ref().map_or(String::new(), |schema| schema.origin.to_string());
             Err(wrong_number(method, n_args, &overloads, &origin))
         }
-        Err(overloads) => Ok((Parameters::Unknown, Plan { schema, overloads, ..Plan::default() })),
+        Err(overloads) => {
+            Ok((ParameterTypes::Unknown, Plan { schema, overloads, ..Plan::default() }))
+        }
     }
 }
 
@@ -200,7 +207,7 @@ fn untyped(
 /// knows are for the provider to make: text for a date or an enum would not become one otherwise.
 /// So are the elements of lists and maps where nobody tells their types, or a `List<Order>` would
 /// hold maps.
-fn resolved(method: &Candidate, schema: Option<Arc<Definition>>) -> (Parameters, Plan) {
+fn resolved(method: &Candidate, schema: Option<Arc<Definition>>) -> (ParameterTypes, Plan) {
     let (types, n_packed) = (method.types.clone(), method.n_packed);
     let service = schema.as_deref().map(|schema| &schema.service);
     let unknown = unknown_fields(&types, service, &Instances::default());
@@ -213,10 +220,10 @@ fn resolved(method: &Candidate, schema: Option<Arc<Definition>>) -> (Parameters,
         let (result, is_guess) = (method.result.clone(), true);
         let plan =
             Plan { schema, result, n_packed, may_pack, is_guess, unknown, ..Plan::default() };
-        return (Parameters::Given(types), plan);
+        return (ParameterTypes::Given(types), plan);
     }
     let plan = Plan { schema, n_packed, may_pack, ..Plan::generic(Generic::Map) };
-    (Parameters::Named(types, Generic::Map), plan)
+    (ParameterTypes::Named(types, Generic::Map), plan)
 }
 
 /// Whether a generic call can be written by these types, so that Java changes no value.
@@ -345,7 +352,12 @@ pub fn choose(
         return Ok(known);
     }
     let (parameters, plan) = resolved(chosen, route.plan.schema.clone());
-    outbound.routes.insert(registry, &name, n_args, Rc::clone(&route.cluster), parameters, plan)
+    outbound.routes.insert(
+        registry,
+        &name,
+        n_args,
+        NewRoute { cluster: Rc::clone(&route.cluster), parameters, plan },
+    )
 }
 
 /// How well all arguments fit: as the worst of them does.
@@ -382,13 +394,13 @@ pub fn generic_instead(
         service.map_or(0, |service| service.overloads(invocation.name.method).count());
     let (generic, n_args) = (Generic::Map, invocation.args.len());
     let (parameters, types) = match &route.parameters {
-        Parameters::Given(types) | Parameters::Named(types, _) if 1 < n_overloads => {
+        ParameterTypes::Given(types) | ParameterTypes::Named(types, _) if 1 < n_overloads => {
             let descriptor: String = types.iter().map(JavaType::to_descriptor).collect();
-            (Parameters::Named(types.clone(), generic), descriptor)
+            (ParameterTypes::Named(types.clone(), generic), descriptor)
         }
         // Unlike a generic call that the caller asks for, it is not checked by types that may be
         // wrong.
-        _ => (Parameters::Unknown, format!("\n{n_args}")),
+        _ => (ParameterTypes::Unknown, format!("\n{n_args}")),
     };
     let name = RouteName { types: Some(&types), generic: Some(generic), ..invocation.name };
     if let Some(known) = outbound.routes.find(registry, &name, n_args) {
@@ -396,7 +408,12 @@ pub fn generic_instead(
     }
     let n_packed = route.plan.n_packed.filter(|_| 1 < n_overloads);
     let plan = Plan { n_packed, may_pack: route.plan.may_pack, ..Plan::generic(generic) };
-    outbound.routes.insert(registry, &name, n_args, Rc::clone(&route.cluster), parameters, plan)
+    outbound.routes.insert(
+        registry,
+        &name,
+        n_args,
+        NewRoute { cluster: Rc::clone(&route.cluster), parameters, plan },
+    )
 }
 
 /// The methods that the providers list in their registrations; `None` unless all of them list

@@ -20,7 +20,7 @@ use hessian::transcode::Schema;
 use hessian::transcode::builtin::Builtin;
 use registry::Definition;
 
-pub use self::judgement::{Judgement, Verdict};
+pub use self::judgement::{Judgement, TypesVerdict};
 use self::records::Records;
 pub(crate) use self::variant::with_service;
 pub use self::variant::{RouteVariant, template, unsupported};
@@ -40,7 +40,7 @@ const MAX_VARIANTS: usize = 32;
 
 /// What is known of a method's parameters.
 #[derive(Clone, Debug)]
-pub enum Parameters {
+pub enum ParameterTypes {
     /// The caller has told their types.
     Given(Vec<JavaType>),
     /// A generic call that tells their types.
@@ -207,7 +207,7 @@ pub struct Candidate {
     pub n_packed: Option<usize>,
 }
 
-impl Parameters {
+impl ParameterTypes {
     /// The type of one parameter, where it is known.
     pub fn at(&self, index: usize) -> Option<&JavaType> {
         match self {
@@ -235,7 +235,7 @@ pub struct Route {
     /// The method as the caller named it.
     pub method: Box<str>,
     /// Its parameters.
-    pub parameters: Parameters,
+    pub parameters: ParameterTypes,
     /// What else is known of it.
     pub plan: Plan,
     /// How it is called with the version and group that its callers name.
@@ -276,7 +276,7 @@ impl Route {
         place: RoutePlace,
         service: &ServiceKey,
         method: &str,
-        parameters: Parameters,
+        parameters: ParameterTypes,
         plan: Plan,
     ) -> Self {
         let own = RouteVariant::new(service, method, &parameters, &plan);

@@ -15,7 +15,7 @@ use crate::cluster::Cluster;
 use crate::error::{CallError, Code};
 use crate::inspect::snapshot::RouteSnapshot;
 use crate::metrics::CallStats;
-use crate::route::{Parameters, Plan, Route, RouteName, RoutePlace, WHOLE, descriptors};
+use crate::route::{ParameterTypes, Plan, Route, RouteName, RoutePlace, WHOLE, descriptors};
 
 /// Routes that one worker remembers. A link's peer remembers as many.
 pub const MAX_ROUTES: usize = 4096;
@@ -103,10 +103,10 @@ impl ClusterRoute {
             false => "direct",
         };
         let types = match &self.parameters {
-            Parameters::Given(types) | Parameters::Named(types, _) | Parameters::Asked(types) => {
-                descriptors(types)
-            }
-            Parameters::Unknown => String::new(),
+            ParameterTypes::Given(types)
+            | ParameterTypes::Named(types, _)
+            | ParameterTypes::Asked(types) => descriptors(types),
+            ParameterTypes::Unknown => String::new(),
         };
         let serializations = match is_whole {
             true => Vec::new(),
@@ -134,13 +134,23 @@ impl ClusterRoute {
 #[derive(Default)]
 pub struct RouteTable {
     by_name: RefCell<HashMap<Box<str>, Rc<ClusterRoute>>>,
-    places: RefCell<Places>,
+    places: RefCell<RouteSlots>,
     key: RefCell<String>,
+}
+
+/// What a route is made of, beside its name.
+pub struct NewRoute {
+    /// The endpoints that its calls go to.
+    pub cluster: Rc<Cluster>,
+    /// What is known of its parameters.
+    pub parameters: ParameterTypes,
+    /// How its calls are made.
+    pub plan: Plan,
 }
 
 /// Which places of the table are taken, and by whom.
 #[derive(Default)]
-struct Places {
+struct RouteSlots {
     names: Vec<Option<Box<str>>>,
     hand: usize,
     next_generation: u64,
@@ -171,10 +181,9 @@ impl RouteTable {
         registry: usize,
         name: &RouteName<'_>,
         n_args: usize,
-        cluster: Rc<Cluster>,
-        parameters: Parameters,
-        plan: Plan,
+        new: NewRoute,
     ) -> Result<Rc<ClusterRoute>, CallError> {
+        let NewRoute { cluster, parameters, plan } = new;
         let mut key = String::new();
         name.write_key(registry, n_args, &mut key);
         let key: Box<str> = key.into();
@@ -214,7 +223,7 @@ impl RouteTable {
     }
 }
 
-impl Places {
+impl RouteSlots {
     /// A free place, if there is one. In a full table the hand of a clock goes round: who was used
     /// since it last came by is spared once, and who has calls in flight stays.
     fn free(&mut self, by_name: &mut HashMap<Box<str>, Rc<ClusterRoute>>) -> Option<usize> {

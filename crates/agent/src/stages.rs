@@ -202,10 +202,10 @@ pub struct StageTotals {
 
 /// What all clocks have shown, by place and service. A clone is another handle to the same.
 #[derive(Clone, Debug, Default)]
-pub struct StageTable(Arc<Mutex<ByService>>);
+pub struct StageTable(Arc<Mutex<TotalsByService>>);
 
 /// Of the sides of calls, in their order.
-type ByService = [BTreeMap<Box<str>, StageTotals>; 2];
+type TotalsByService = [BTreeMap<Box<str>, StageTotals>; 2];
 
 impl StageTable {
     /// Callers make up names, so that a call that was never sent gets no place of its own.

@@ -24,8 +24,8 @@ use crate::memory::Memory;
 use crate::metrics::Hub;
 use crate::offload::Threads;
 use crate::traffic::Traffic;
-use crate::upstream::UpstreamPool;
-use crate::worker::{Offer, WorkerSetup};
+use crate::upstream::{PoolSetup, UpstreamPool};
+use crate::worker::{OfferedExport, WorkerSetup};
 
 /// A host and port where nothing listens.
 pub(crate) const NOWHERE: (&str, u16) = ("127.0.0.1", 1);
@@ -58,19 +58,19 @@ pub(crate) fn on_worker(test: impl AsyncFnOnce()) {
 pub(crate) fn pool() -> Rc<UpstreamPool> {
     let memory = Rc::new(Memory::new(Budget::new(usize::MAX), Group::new()));
     let gates = OwnGates::new(Arc::new(DirectGates::new(1)), 0);
-    Rc::new(UpstreamPool::new(
-        "test",
+    Rc::new(UpstreamPool::new(PoolSetup {
+        agent_name: "test",
         memory,
-        Threads::one_per_core(),
-        Connections::default(),
+        threads: Threads::one_per_core(),
+        connections: Connections::default(),
         gates,
-        Traffic::default(),
-        Arc::default(),
-    ))
+        traffic: Traffic::default(),
+        own_ingresses: Arc::default(),
+    }))
 }
 
 /// The parts of a worker that knows an empty registry.
-pub(crate) fn worker_setup(exports: Vec<Offer>) -> WorkerSetup {
+pub(crate) fn worker_setup(exports: Vec<OfferedExport>) -> WorkerSetup {
     let registry = Registry::open(RegistryConfig::Memory(MemoryHub::new())).unwrap();
     WorkerSetup {
         index: 0,
@@ -90,13 +90,13 @@ pub(crate) fn worker_setup(exports: Vec<Offer>) -> WorkerSetup {
 }
 
 /// A service of a Dubbo app that nobody can reach.
-pub(crate) fn offer(interface: &str, generation: u64) -> Offer {
+pub(crate) fn offer(interface: &str, generation: u64) -> OfferedExport {
     let (host, port) = NOWHERE;
     let serialization = Serialization::DEFAULT;
     let app = AppConfig::Dubbo { host: host.to_owned(), port, tls: None, serialization };
     let service = ServiceKey::new(interface, "", "").unwrap();
     let capacity = AppCapacity::Known(200);
-    Offer {
+    OfferedExport {
         gate: Arc::new(SharedGate::new(app.address(), capacity, 1)),
         export: ExportConfig { service, app, registry: 0, weight: 1, capacity },
         generation,

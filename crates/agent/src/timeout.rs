@@ -11,7 +11,7 @@ const DUBBO_DEFAULT: Duration = Duration::from_millis(1000);
 
 /// How long a call may take.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Limit {
+pub struct CallTimeout {
     /// The time itself.
     pub time: Duration,
     /// Who says so.
@@ -33,7 +33,7 @@ pub enum TimeoutOrigin {
     DubboDefault,
 }
 
-impl Limit {
+impl CallTimeout {
     /// The limit of a call whose caller asks for `wanted`, and whose provider has registered
     /// `registered`.
     pub fn new(
@@ -124,7 +124,7 @@ mod tests {
     /// A call that was refused somewhere and had no time left for another endpoint says both.
     #[test]
     fn what_happened_before_the_time_was_up_is_not_lost() {
-        let limit = Limit { time: Duration::from_millis(50), origin: TimeoutOrigin::Caller };
+        let limit = CallTimeout { time: Duration::from_millis(50), origin: TimeoutOrigin::Caller };
         let silent = CallError::new(Code::Timeout, "no answer before the deadline").at("h:1");
         let told = limit.explain(silent, "k", false).message;
         assert_eq!(&*told, "no answer from h:1 within 50 ms (the caller's timeout); raise it by k");
@@ -139,7 +139,7 @@ mod tests {
     /// Nobody awaits an answer, so that none can be missing.
     #[test]
     fn a_one_way_call_that_was_not_sent_says_why() {
-        let limit = Limit { time: Duration::from_millis(50), origin: TimeoutOrigin::Caller };
+        let limit = CallTimeout { time: Duration::from_millis(50), origin: TimeoutOrigin::Caller };
         let told = |error| limit.explain(error, "k", true).message;
         let within = "within 50 ms (the caller's timeout); raise it by k";
         assert_eq!(
@@ -164,8 +164,8 @@ mod tests {
             ..ClusterPolicy::default()
         };
         let told = |policy: &ClusterPolicy, wanted, registered| {
-            let limit = Limit::new(policy, wanted, registered);
-            assert_eq!(limit.time, Limit::time(policy, wanted, registered));
+            let limit = CallTimeout::new(policy, wanted, registered);
+            assert_eq!(limit.time, CallTimeout::time(policy, wanted, registered));
             limit.overdue(Some("h:1"), "x-dubbo-timeout-ms")
         };
         assert_eq!(

@@ -33,17 +33,17 @@ pub struct EndpointTraffic {
 }
 
 /// One connection that is open.
-pub(crate) struct OpenConnection<'a>(&'a EndpointTraffic);
+pub(crate) struct ConnectedEndpoint<'a>(&'a EndpointTraffic);
 
 impl EndpointTraffic {
     /// One more is open, until the result is dropped.
-    pub(crate) fn open(&self) -> OpenConnection<'_> {
+    pub(crate) fn open(&self) -> ConnectedEndpoint<'_> {
         self.n_open.fetch_add(1, Relaxed);
-        OpenConnection(self)
+        ConnectedEndpoint(self)
     }
 }
 
-impl Drop for OpenConnection<'_> {
+impl Drop for ConnectedEndpoint<'_> {
     fn drop(&mut self) {
         self.0.n_open.fetch_sub(1, Relaxed);
     }

@@ -17,7 +17,7 @@ use wire::{Account, Budget, Connection, Departures, Detached, Group};
 
 use self::arrivals::Arrivals;
 use self::turns::{InTurn, SessionTurns, Who};
-use crate::backend::{Backend, Backends, GateSetup, Gates};
+use crate::backend::{Backend, Backends, GateSetup, WorkerGates};
 use crate::config::{ClusterRules, ExportConfig};
 use crate::connections::{Connections, Direction, Session};
 use crate::error::CallError;
@@ -30,7 +30,7 @@ use crate::offload::Threads;
 use crate::outbound::Outbound;
 use crate::own_ingresses::OwnIngresses;
 use crate::traffic::Traffic;
-use crate::upstream::{Standing, UpstreamPool};
+use crate::upstream::{PoolSetup, Standing, UpstreamPool};
 
 mod arrivals;
 mod by_origin;
@@ -58,7 +58,7 @@ pub enum ToWorker {
     /// Make calls by these rules from now on.
     Rules(Arc<ClusterRules>),
     /// Offer a service by this app, in place of what offers it now.
-    Offer(Offer),
+    Offer(OfferedExport),
     /// Offer the service no longer, unless another offer has taken the place of this one.
     Withdraw(ServiceKey, u64),
     /// Say what you do.
@@ -78,7 +78,7 @@ pub struct WorkerSetup {
     /// How calls are made.
     pub rules: Arc<ClusterRules>,
     /// What is offered to other agents.
-    pub exports: Vec<Offer>,
+    pub exports: Vec<OfferedExport>,
     /// Where calls are counted.
     pub hub: Hub,
     /// Where calls are told of.
@@ -99,7 +99,7 @@ pub struct WorkerSetup {
 
 /// A service that is offered.
 #[derive(Clone)]
-pub struct Offer {
+pub struct OfferedExport {
     /// What is offered, by which app.
     pub export: ExportConfig,
     /// Tells the offers of a service apart.
@@ -133,7 +133,7 @@ pub struct Worker {
     /// This worker's part of the budget.
     pub memory: Rc<Memory>,
     backends: Rc<Backends>,
-    gates: Gates,
+    gates: WorkerGates,
     threads: Threads,
     rules_epoch: Cell<u32>,
     connections: Connections,
@@ -155,22 +155,22 @@ impl Worker {
     pub fn new(setup: WorkerSetup) -> Rc<Self> {
         let memory = Rc::new(Memory::new(setup.budget, setup.endpoints));
         let connections = Connections::default();
-        let pool = UpstreamPool::new(
-            &setup.name,
-            Rc::clone(&memory),
-            setup.threads.clone(),
-            connections.clone(),
-            OwnGates::new(setup.direct_gates, setup.index),
-            setup.traffic,
-            setup.own_ingresses,
-        );
+        let pool = UpstreamPool::new(PoolSetup {
+            agent_name: &setup.name,
+            memory: Rc::clone(&memory),
+            threads: setup.threads.clone(),
+            connections: connections.clone(),
+            gates: OwnGates::new(setup.direct_gates, setup.index),
+            traffic: setup.traffic,
+            own_ingresses: setup.own_ingresses,
+        });
         let pool = Rc::new(pool);
         let turns = Rc::new(SessionTurns::new(pool.n_in_line()));
         let lag = setup.hub.lag_meter(setup.index);
         let worker = Rc::new(Self {
             index: setup.index,
             backends: Rc::default(),
-            gates: Gates::default(),
+            gates: WorkerGates::default(),
             outbound: Outbound::new(setup.registries, setup.rules, pool, setup.hub).into(),
             journal: setup.journal,
             memory,
@@ -193,7 +193,7 @@ impl Worker {
 
     /// Offers a service from now on. Calls that are with the app that offered it before stay
     /// there.
-    fn offer(&self, offer: &Offer) {
+    fn offer(&self, offer: &OfferedExport) {
         let gate = GateSetup { shared: &offer.gate, worker: self.index, gates: &self.gates };
         let backend = Rc::new(self.outbound.backend(&offer.export, &gate));
         let connections = self.connections.clone();

@@ -19,12 +19,12 @@ use std::time::{Duration, Instant};
 use rand::Rng;
 
 use crate::endpoint::{EndpointSpec, EndpointStats, Slot, Ticket};
-use crate::outlier::{Change, Ejection, OutlierPolicy, Verdict};
+use crate::outlier::{Ejection, EjectionChange, EndedCall, OutlierPolicy, Verdict};
 use crate::policy::Policy;
 use crate::ring::Affinity;
 use crate::score::Usual;
 use ejecting::Absence;
-use entry::{Entry, ReusableEntry};
+use entry::{EndpointEntry, ReusableEntry};
 
 mod choice;
 mod ejecting;
@@ -178,7 +178,8 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
         }
         let mut index = None;
         if self.n_out != 0 {
-            let allowed = |entry: &Entry<K>| entry.outlier.allows(now) && available(&entry.key);
+            let allowed =
+                |entry: &EndpointEntry<K>| entry.outlier.allows(now) && available(&entry.key);
             index = self.choose(now, rng, allowed);
         }
         let index = index.or_else(|| self.choose(now, rng, |entry| available(&entry.key)))?;
@@ -199,7 +200,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
         if self.look_due.is_none_or(|due| due <= now) {
             self.look(now, rng);
         }
-        let first = |allows: &dyn Fn(&Entry<K>) -> bool| {
+        let first = |allows: &dyn Fn(&EndpointEntry<K>) -> bool| {
             affinity.order(point).find(|slot| {
                 self.entry(*slot)
                     .is_some_and(|entry| !entry.leaving && entry.full_weight != 0 && allows(entry))
@@ -221,7 +222,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
         &mut self,
         now: Instant,
         rng: &mut R,
-        usable: impl Fn(&Entry<K>) -> bool,
+        usable: impl Fn(&EndpointEntry<K>) -> bool,
     ) -> Option<u32> {
         if let [only] = *self.live {
             return self.at(only).is_some_and(usable).then_some(only);
@@ -313,8 +314,9 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
         if verdict != Verdict::Answered || entry.outlier.is_touched(policy) {
             let before = Absence::of(&entry.outlier);
             let may_eject = self.n_counted < policy.max_ejected(self.live.len());
-            let change = entry.outlier.ended(policy, now, verdict, began_out, may_eject, rng);
-            if change != Change::None {
+            let change =
+                entry.outlier.ended(policy, now, EndedCall { verdict, began_out }, may_eject, rng);
+            if change != EjectionChange::None {
                 self.note(slot.index, before, change);
             }
         }
@@ -391,20 +393,20 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
         }
     }
 
-    fn at(&self, index: u32) -> Option<&Entry<K>> {
+    fn at(&self, index: u32) -> Option<&EndpointEntry<K>> {
         self.places.get(index as usize)?.entry.as_ref()
     }
 
-    fn at_mut(&mut self, index: u32) -> Option<&mut Entry<K>> {
+    fn at_mut(&mut self, index: u32) -> Option<&mut EndpointEntry<K>> {
         self.places.get_mut(index as usize)?.entry.as_mut()
     }
 
-    fn entry(&self, slot: Slot) -> Option<&Entry<K>> {
+    fn entry(&self, slot: Slot) -> Option<&EndpointEntry<K>> {
         let place = self.places.get(slot.index())?;
         place.entry.as_ref().filter(|_| place.generation == slot.generation)
     }
 
-    fn entry_mut(&mut self, slot: Slot) -> Option<&mut Entry<K>> {
+    fn entry_mut(&mut self, slot: Slot) -> Option<&mut EndpointEntry<K>> {
         entry_at(&mut self.places, slot)
     }
 
@@ -415,7 +417,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
 }
 
 #[inline]
-fn entry_at<K>(places: &mut [ReusableEntry<K>], slot: Slot) -> Option<&mut Entry<K>> {
+fn entry_at<K>(places: &mut [ReusableEntry<K>], slot: Slot) -> Option<&mut EndpointEntry<K>> {
     let place = places.get_mut(slot.index())?;
     place.entry.as_mut().filter(|_| place.generation == slot.generation)
 }

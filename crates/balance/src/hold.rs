@@ -47,7 +47,7 @@ pub enum Evidence {
 #[derive(Debug)]
 pub struct Holder<K> {
     policy: HoldPolicy,
-    kept: Vec<Kept<K>>,
+    kept: Vec<VanishedEndpoint<K>>,
     /// When the kept ones began to be used; `None` while they are not.
     holding_since: Option<Instant>,
     /// One that was used has gone since the last decision.
@@ -55,7 +55,7 @@ pub struct Holder<K> {
 }
 
 #[derive(Debug)]
-struct Kept<K> {
+struct VanishedEndpoint<K> {
     spec: EndpointSpec<K>,
     vanished_at: Instant,
     /// When it vanished or was used last, whichever is later.
@@ -93,7 +93,7 @@ impl<K: Eq + Hash + Clone> Holder<K> {
         let mut known: HashSet<K> = self.kept().cloned().collect();
         for spec in specs {
             if known.insert(spec.key.clone()) {
-                self.kept.push(Kept {
+                self.kept.push(VanishedEndpoint {
                     spec,
                     vanished_at: now,
                     counted_at: now,
@@ -109,7 +109,7 @@ impl<K: Eq + Hash + Clone> Holder<K> {
         self.retain(|kept| !is_listed(&kept.spec.key));
     }
 
-    fn retain(&mut self, stays: impl Fn(&Kept<K>) -> bool) {
+    fn retain(&mut self, stays: impl Fn(&VanishedEndpoint<K>) -> bool) {
         let has_lost = &mut self.has_lost;
         self.kept.retain(|kept| {
             let stays = stays(kept);
@@ -175,7 +175,7 @@ impl<K: Eq + Hash + Clone> Holder<K> {
     }
 }
 
-impl<K> Kept<K> {
+impl<K> VanishedEndpoint<K> {
     fn answers(&self) -> bool {
         self.evidence == Evidence::Answers
     }

@@ -203,14 +203,28 @@ pub(crate) struct Outlier {
     in_a_row: u32,
     answered_at: Option<Instant>,
     failed_at: Option<Instant>,
-    /// The half of the window that is counted now, from its beginning to its end.
-    half: Option<(Instant, Instant)>,
+    /// The half of the window that is counted now.
+    half: Option<HalfWindow>,
     halves: [Counts; 2],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct HalfWindow {
+    begin: Instant,
+    end: Instant,
+}
+
+/// A call that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndedCall {
+    pub(crate) verdict: Verdict,
+    /// Whether its endpoint was out when it began.
+    pub(crate) began_out: bool,
 }
 
 /// What one event changes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Change {
+pub(crate) enum EjectionChange {
     None,
     /// The endpoint is ejected, or longer than before.
     Out,
@@ -252,12 +266,12 @@ impl Outlier {
     }
 
     /// Takes the endpoint back if it would not be ejected by `policy` for what it is out for.
-    pub(crate) fn set_policy(&mut self, policy: &OutlierPolicy) -> Change {
+    pub(crate) fn set_policy(&mut self, policy: &OutlierPolicy) -> EjectionChange {
         if !self.out.is_some_and(|out| policy.ignores(out.reason)) {
-            return Change::None;
+            return EjectionChange::None;
         }
         *self = Self::default();
-        Change::Back
+        EjectionChange::Back
     }
 
     /// A call begins at `now`; true if the endpoint is out, so that its end decides.
@@ -279,17 +293,16 @@ impl Outlier {
         true
     }
 
-    /// A call that began while the endpoint was out or not (`began_out`) ended at `now`.
-    /// `may_eject` says whether one more endpoint may be out.
+    /// A call ended at `now`. `may_eject` says whether one more endpoint may be out.
     pub(crate) fn ended<R: Rng>(
         &mut self,
         policy: &OutlierPolicy,
         now: Instant,
-        verdict: Verdict,
-        began_out: bool,
+        call: EndedCall,
         may_eject: bool,
         rng: impl FnOnce() -> R,
-    ) -> Change {
+    ) -> EjectionChange {
+        let EndedCall { verdict, began_out } = call;
         match verdict {
             Verdict::Threw if policy.exceptions => {}
             Verdict::Answered | Verdict::Threw => return self.answered(policy, now, began_out),
@@ -299,16 +312,16 @@ impl Outlier {
         if let Some(out) = &self.out {
             // Calls that were begun before say nothing new.
             if !began_out || !(out.has_trial || out.until <= now) {
-                return Change::None;
+                return EjectionChange::None;
             }
             self.eject(policy, now, EjectReason::Trial, rng);
-            return Change::Out;
+            return EjectionChange::Out;
         }
         let answers = |at: Instant| now.saturating_duration_since(at) < FULL_GRACE;
         if verdict == Verdict::Full && self.answered_at.is_none_or(answers) {
             // A full endpoint works as much as it can. None of its capacity is to be lost.
             self.answered_at.get_or_insert(now);
-            return Change::None;
+            return EjectionChange::None;
         }
         // What breaks many calls in one moment, such as the end of a connection, is one failure.
         if self.failed_at.is_none_or(|at| MOMENT <= now.saturating_duration_since(at)) {
@@ -319,9 +332,9 @@ impl Outlier {
         match self.judge(policy, now) {
             Some(reason) if may_eject => {
                 self.eject(policy, now, reason, rng);
-                Change::Out
+                EjectionChange::Out
             }
-            _ => Change::None,
+            _ => EjectionChange::None,
         }
     }
 
@@ -347,18 +360,23 @@ impl Outlier {
         self.eject(policy, now, EjectReason::Silent, rng);
     }
 
-    fn answered(&mut self, policy: &OutlierPolicy, now: Instant, began_out: bool) -> Change {
+    fn answered(
+        &mut self,
+        policy: &OutlierPolicy,
+        now: Instant,
+        began_out: bool,
+    ) -> EjectionChange {
         self.in_a_row = 0;
         self.answered_at = Some(now);
         if policy.error_percent != 0 {
             self.count(policy, now, |counts| counts.answered += 1);
         }
-        let Some(out) = self.out else { return Change::None };
+        let Some(out) = self.out else { return EjectionChange::None };
         match out.reason {
             EjectReason::Refused => self.back_at = None,
             // It was a pause.
             EjectReason::Silent if !began_out => self.back_at = None,
-            _ if !began_out => return Change::None,
+            _ if !began_out => return EjectionChange::None,
             _ => self.back_at = Some(now),
         }
         self.out = None;
@@ -366,7 +384,7 @@ impl Outlier {
         if out.reason == EjectReason::Refused {
             self.step = Duration::ZERO;
         }
-        Change::Back
+        EjectionChange::Back
     }
 
     fn refused<R: Rng>(
@@ -374,12 +392,12 @@ impl Outlier {
         policy: &OutlierPolicy,
         now: Instant,
         rng: impl FnOnce() -> R,
-    ) -> Change {
+    ) -> EjectionChange {
         if self.out.is_some_and(|out| !out.has_trial && now < out.until) {
-            return Change::None;
+            return EjectionChange::None;
         }
         self.eject(policy, now, EjectReason::Refused, rng);
-        Change::Out
+        EjectionChange::Out
     }
 
     /// Why the endpoint is to be ejected by what is counted.
@@ -401,7 +419,7 @@ impl Outlier {
     }
 
     fn count(&mut self, policy: &OutlierPolicy, now: Instant, add: impl FnOnce(&mut Counts)) {
-        if self.half.is_none_or(|(_, ends)| ends <= now) {
+        if self.half.is_none_or(|half| half.end <= now) {
             self.next_half(policy, now);
         }
         let [current, _] = &mut self.halves;
@@ -410,11 +428,13 @@ impl Outlier {
 
     #[cold]
     fn next_half(&mut self, policy: &OutlierPolicy, now: Instant) {
-        let next = Some((now, now + policy.window / 2));
-        let Some((began, _)) = std::mem::replace(&mut self.half, next) else { return };
+        let next = Some(HalfWindow { begin: now, end: now + policy.window / 2 });
+        let Some(HalfWindow { begin, .. }) = std::mem::replace(&mut self.half, next) else {
+            return;
+        };
         let [current, _] = self.halves;
         // After a whole window even the half before has gone out of date.
-        let is_old = policy.window <= now.saturating_duration_since(began);
+        let is_old = policy.window <= now.saturating_duration_since(begin);
         self.halves = [Counts::default(), if is_old { Counts::default() } else { current }];
     }
 

@@ -1,7 +1,7 @@
 //! Finds out why calls are slow: which connection, buffer, thread pool or peer is the bottleneck.
 //!
-//! - [`Figures`] is what is known of a socket at a moment, [`Watched`] how that changed while it
-//!   was watched.
+//! - [`Figures`] is what is known of a socket at a moment, [`WatchedSocket`] how that changed
+//!   while it was watched.
 //! - [`verdicts`] says what that means: [`Finding`]s with evidence and a remedy. It is pure.
 //! - [`sock_diag`] reads the sockets of all processes from the kernel, [`processes`] says whose
 //!   they are.
@@ -19,4 +19,4 @@ mod watched;
 
 pub use figures::{Figures, Role, Socket, SocketId};
 pub use verdicts::{Cause, Finding, counted};
-pub use watched::{Interval, Watched};
+pub use watched::{Interval, WatchedSocket};

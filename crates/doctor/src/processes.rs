@@ -9,14 +9,14 @@ const PROCESSES: &str = "/proc";
 
 /// Which process holds which socket.
 #[derive(Clone, Debug, Default)]
-pub struct Owners {
+pub struct SocketOwners {
     by_inode: HashMap<u64, u32>,
     names: HashMap<u32, String>,
     /// Processes that one may not look into.
     n_hidden: usize,
 }
 
-impl Owners {
+impl SocketOwners {
     /// Of all processes that one may look into.
     #[must_use]
     pub fn of_all() -> Self {
@@ -121,10 +121,10 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let look = crate::sock_diag::look().unwrap();
         let inode = look.listeners.iter().find(|it| it.address == address).unwrap().inode;
-        let owners = Owners::of_all();
+        let owners = SocketOwners::of_all();
         let pid = std::process::id();
         assert_eq!(owners.pid(inode), Some(pid));
         assert!(owners.name(inode).unwrap().ends_with(&format!("(pid {pid})")));
-        assert!(Owners::default().add(u32::MAX).is_err());
+        assert!(SocketOwners::default().add(u32::MAX).is_err());
     }
 }

@@ -29,11 +29,11 @@ const LISTEN: u8 = 10;
 
 /// All sockets at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Look {
+pub struct SocketTable {
     /// Connections.
     pub sockets: Vec<Socket>,
     /// Sockets that wait for connections.
-    pub listeners: Vec<Listener>,
+    pub listeners: Vec<ListenerSocket>,
     /// Connections that are being opened.
     pub connecting: Vec<Connecting>,
 }
@@ -51,7 +51,7 @@ pub struct Connecting {
 
 /// A socket that waits for connections.
 #[derive(Clone, Debug)]
-pub struct Listener {
+pub struct ListenerSocket {
     /// Where.
     pub address: SocketAddr,
     /// The number by which processes hold it.
@@ -66,15 +66,15 @@ pub struct Listener {
 ///
 /// # Errors
 /// The kernel does not give them: it has no `inet_diag`, or a sandbox forbids to ask.
-pub fn look() -> io::Result<Look> {
-    let mut look = Look::default();
+pub fn look() -> io::Result<SocketTable> {
+    let mut look = SocketTable::default();
     for (family, id) in [(AF_INET, NetlinkId::new_v4()), (AF_INET6, NetlinkId::new_v6())] {
         ask(family, id, &mut look)?;
     }
     Ok(look)
 }
 
-fn ask(family: u8, socket_id: NetlinkId, look: &mut Look) -> io::Result<()> {
+fn ask(family: u8, socket_id: NetlinkId, look: &mut SocketTable) -> io::Result<()> {
     let mut socket = NetlinkSocket::new(protocols::NETLINK_SOCK_DIAG)?;
     socket.bind_auto()?;
     socket.connect(&NetlinkAddr::new(0, 0))?;
@@ -106,7 +106,7 @@ fn ask(family: u8, socket_id: NetlinkId, look: &mut Look) -> io::Result<()> {
 }
 
 /// Reads the messages of one answer. Tells whether there are no more.
-fn read(mut bytes: &[u8], look: &mut Look) -> io::Result<bool> {
+fn read(mut bytes: &[u8], look: &mut SocketTable) -> io::Result<bool> {
     while !bytes.is_empty() {
         let message = NetlinkMessage::<SockDiagMessage>::deserialize(bytes)
             .context("an answer of sock_diag")
@@ -127,14 +127,14 @@ fn read(mut bytes: &[u8], look: &mut Look) -> io::Result<bool> {
     Ok(false)
 }
 
-fn add(response: &InetResponse, look: &mut Look) {
+fn add(response: &InetResponse, look: &mut SocketTable) {
     let header = &response.header;
     let id = &header.socket_id;
     let local = SocketAddr::new(id.source_address.to_canonical(), id.source_port);
     let remote = SocketAddr::new(id.destination_address.to_canonical(), id.destination_port);
     let inode = u64::from(header.inode);
     if header.state == LISTEN {
-        look.listeners.push(Listener {
+        look.listeners.push(ListenerSocket {
             address: local,
             inode,
             waiting: header.recv_queue.into(),
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn what_is_no_answer_is_refused() {
-        let mut look = Look::default();
+        let mut look = SocketTable::default();
         assert!(read(&[1, 2, 3], &mut look).is_err());
         assert!(read(&[0; 64], &mut look).is_err() || look.sockets.is_empty());
     }

@@ -23,8 +23,8 @@ use serde::Serialize;
 pub use agent_pages::{AgentLook, of_agent};
 pub use in_flight::note_in_flight;
 pub use remarks::remarks;
-pub use silence::{Attempts, Process, of_attempts, of_processes};
-pub use sockets::{Listening, WatchedConnection, of_listeners, of_sockets};
+pub use silence::{ConnectAttempts, Process, of_attempts, of_processes};
+pub use sockets::{WatchedConnection, WatchedListener, of_listeners, of_sockets};
 
 /// Something that happens in so many of the looks, or of the times between them, happens often.
 const OFTEN: f64 = 0.6;

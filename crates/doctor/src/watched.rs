@@ -6,7 +6,7 @@ use crate::figures::Figures;
 
 /// A socket over some time: its figures at moments, oldest first.
 #[derive(Clone, Debug, Default)]
-pub struct Watched {
+pub struct WatchedSocket {
     samples: Vec<(Duration, Figures)>,
 }
 
@@ -21,7 +21,7 @@ pub struct Interval {
     pub time: Duration,
 }
 
-impl Watched {
+impl WatchedSocket {
     /// Adds a look at the socket, `at` after watching began.
     pub fn add(&mut self, at: Duration, figures: Figures) {
         self.samples.push((at, figures));
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn clocks_and_sums_are_compared_from_look_to_look() {
-        let mut watched = Watched::default();
+        let mut watched = WatchedSocket::default();
         assert!(watched.whole().is_none());
         watched.add(Duration::ZERO, busy(1_000_000));
         assert!(watched.whole().is_none());
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_was_not_said_is_unknown() {
-        let mut watched = Watched::default();
+        let mut watched = WatchedSocket::default();
         watched.add(Duration::ZERO, Figures::default());
         watched.add(Duration::from_secs(1), busy(5));
         let whole = watched.whole().unwrap();
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn no_time_has_no_shares() {
-        let mut watched = Watched::default();
+        let mut watched = WatchedSocket::default();
         watched.add(Duration::ZERO, busy(1));
         watched.add(Duration::ZERO, busy(5));
         assert_eq!(watched.whole().unwrap().share(|figures| figures.busy_us), None);

@@ -28,12 +28,12 @@ impl Default for BodyLimits {
 
 /// A text of a body: where it is, or a copy where it is not there as it is.
 #[derive(Clone, Debug)]
-pub(crate) enum Text {
+pub(crate) enum BodyText {
     Span { start: usize, end: usize },
     Owned(Box<str>),
 }
 
-impl Text {
+impl BodyText {
     pub(crate) const EMPTY: Self = Self::Span { start: 0, end: 0 };
 
     /// `text` was read from a body and ended `end` bytes into it.
@@ -91,10 +91,10 @@ pub(crate) const FIELDS: [Field; 5] = [
 #[derive(Clone, Debug)]
 pub(crate) struct RequestParts {
     pub(crate) body: Bytes,
-    pub(crate) fields: [Text; FIELDS.len()],
+    pub(crate) fields: [BodyText; FIELDS.len()],
     pub(crate) args: Range<usize>,
     pub(crate) n_args: usize,
-    pub(crate) attachments: Vec<(Text, Text)>,
+    pub(crate) attachments: Vec<(BodyText, BodyText)>,
     /// Whether there may be attachments that are not texts.
     pub(crate) may_have_others: bool,
 }
@@ -102,7 +102,7 @@ pub(crate) struct RequestParts {
 impl RequestParts {
     /// Nothing has been read yet.
     pub(crate) fn of(body: Bytes) -> Self {
-        let fields = [Text::EMPTY; FIELDS.len()];
+        let fields = [BodyText::EMPTY; FIELDS.len()];
         let (attachments, may_have_others) = (Vec::new(), true);
         Self { body, fields, args: 0..0, n_args: 0, attachments, may_have_others }
     }

@@ -26,7 +26,7 @@ pub use self::outcome::{ClientEvent, ClientStats, DeadReason, SendError};
 use crate::event::{self, EventFrame};
 use crate::frame::{Frame, Frames, Header, Incoming};
 use crate::frame_deadline::Unfinished;
-use crate::liveness::{Liveness, Look};
+use crate::liveness::{Liveness, LivenessAction};
 use crate::pending_calls::{Pending, RequestId};
 use crate::reply::{self, ReplyTo};
 use crate::{ProtoError, Serialization, Status};
@@ -183,9 +183,9 @@ impl<T> ClientConnection<T> {
             self.stop_waiting();
         }
         match self.liveness.look(now) {
-            Look::Nothing => {}
-            Look::SendHeartbeat => self.send_heartbeat(),
-            Look::Silent(silence) => {
+            LivenessAction::Nothing => {}
+            LivenessAction::SendHeartbeat => self.send_heartbeat(),
+            LivenessAction::Silent(silence) => {
                 self.is_finished = true;
                 self.events.push_back(ClientEvent::Dead(DeadReason::Silent { silence }));
             }

@@ -21,7 +21,7 @@ pub(crate) struct Liveness {
 
 /// What a look at the clock found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Look {
+pub(crate) enum LivenessAction {
     Nothing,
     SendHeartbeat,
     Silent(Duration),
@@ -79,22 +79,22 @@ impl Liveness {
     }
 
     /// A heartbeat is due when nothing was read, or nothing written, for one interval.
-    pub(crate) fn look(&mut self, now: Instant) -> Look {
+    pub(crate) fn look(&mut self, now: Instant) -> LivenessAction {
         if now < self.next_look {
-            return Look::Nothing;
+            return LivenessAction::Nothing;
         }
         let silence = now.saturating_duration_since(self.last_read);
         let silence_limit = self.heartbeat * SILENT_HEARTBEATS;
         if silence_limit <= silence {
-            return Look::Silent(silence);
+            return LivenessAction::Silent(silence);
         }
         let idle_since = self.last_read.min(self.last_write).max(self.last_heartbeat);
         let due = idle_since + self.heartbeat;
         let found = if due <= now {
             self.asked(now);
-            Look::SendHeartbeat
+            LivenessAction::SendHeartbeat
         } else {
-            Look::Nothing
+            LivenessAction::Nothing
         };
         let next_heartbeat = if due <= now { now + self.heartbeat } else { due };
         self.next_look = next_heartbeat.min(self.last_read + silence_limit);
@@ -114,12 +114,12 @@ mod tests {
         let now = start();
         let mut liveness = Liveness::new(SECOND, now);
         assert_eq!(liveness.next_look(), now + SECOND);
-        assert_eq!(liveness.look(now + SECOND / 2), Look::Nothing);
-        assert_eq!(liveness.look(now + SECOND), Look::SendHeartbeat);
+        assert_eq!(liveness.look(now + SECOND / 2), LivenessAction::Nothing);
+        assert_eq!(liveness.look(now + SECOND), LivenessAction::SendHeartbeat);
         assert_eq!(liveness.next_look(), now + 2 * SECOND);
-        assert_eq!(liveness.look(now + 2 * SECOND), Look::SendHeartbeat);
+        assert_eq!(liveness.look(now + 2 * SECOND), LivenessAction::SendHeartbeat);
         assert_eq!(liveness.next_look(), now + 3 * SECOND);
-        assert_eq!(liveness.look(now + 3 * SECOND), Look::Silent(3 * SECOND));
+        assert_eq!(liveness.look(now + 3 * SECOND), LivenessAction::Silent(3 * SECOND));
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
             let now = now + n * SECOND / 10;
             liveness.heard(now);
             liveness.wrote(now);
-            assert_eq!(liveness.look(now), Look::Nothing);
+            assert_eq!(liveness.look(now), LivenessAction::Nothing);
             assert!(liveness.next_look() > now);
         }
     }
@@ -142,7 +142,11 @@ mod tests {
         assert_eq!(liveness.unanswered_since(), None);
         liveness.asked(now + SECOND / 2);
         assert_eq!(liveness.unanswered_since(), Some(now + SECOND / 2));
-        assert_eq!(liveness.look(now + SECOND), Look::Nothing, "it counts as the heartbeat");
+        assert_eq!(
+            liveness.look(now + SECOND),
+            LivenessAction::Nothing,
+            "it counts as the heartbeat"
+        );
         liveness.heard(now + SECOND);
         assert_eq!((liveness.unanswered_since(), liveness.heard_at()), (None, now + SECOND));
     }
@@ -152,8 +156,8 @@ mod tests {
         let now = start();
         let mut liveness = Liveness::new(SECOND, now);
         liveness.wrote(now + SECOND / 2);
-        assert_eq!(liveness.look(now + SECOND), Look::SendHeartbeat);
+        assert_eq!(liveness.look(now + SECOND), LivenessAction::SendHeartbeat);
         liveness.heard(now + SECOND * 3 / 2);
-        assert_eq!(liveness.look(now + 2 * SECOND), Look::SendHeartbeat);
+        assert_eq!(liveness.look(now + 2 * SECOND), LivenessAction::SendHeartbeat);
     }
 }

@@ -214,7 +214,7 @@ impl<'a> Outcome<'a> {
         let max = limits.max_attachments;
         let Some(map) = self.attachment_map(limits)? else { return Ok(Vec::new()) };
         let (texts, base) = self.bodies.read_attachments(map, &self.parts(), max)?;
-        let own = |(name, value): (crate::body::Text, crate::body::Text)| {
+        let own = |(name, value): (crate::body::BodyText, crate::body::BodyText)| {
             (name.get(base).to_owned(), value.get(base).to_owned())
         };
         Ok(texts.into_iter().map(own).collect())

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use crate::body::{BodyLimits, Routing, deadline};
-use crate::serialization::codec::Surroundings;
+use crate::serialization::codec::ArgumentSurroundings;
 use crate::service::NO_VERSION;
 use crate::{ProtoError, Request, Serialization, ServiceKey};
 
@@ -18,7 +18,7 @@ use crate::{ProtoError, Request, Serialization, ServiceKey};
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Likeness {
     pub(crate) serialization: Serialization,
-    pub(crate) around: Surroundings,
+    pub(crate) around: ArgumentSurroundings,
 }
 
 impl Likeness {

@@ -16,7 +16,7 @@ use crate::client::DeadReason;
 use crate::event;
 use crate::frame::{Frame, Frames, Header, Incoming};
 use crate::frame_deadline::Unfinished;
-use crate::liveness::{Liveness, Look};
+use crate::liveness::{Liveness, LivenessAction};
 use crate::reply::{self, ReplyKind, ReplyTo};
 use crate::{
     BodyLimits, DEFAULT_PAYLOAD_LIMIT, ProtoError, Request, RequestId, Serialization, Status,
@@ -195,13 +195,13 @@ impl ServerConnection {
             return;
         }
         match self.liveness.look(now) {
-            Look::Nothing => {}
-            Look::SendHeartbeat => {
+            LivenessAction::Nothing => {}
+            LivenessAction::SendHeartbeat => {
                 let id = self.event_id();
                 event::write_heartbeat(self.serialization, id.get(), &mut self.out);
                 self.stats.heartbeats_sent += 1;
             }
-            Look::Silent(silence) => {
+            LivenessAction::Silent(silence) => {
                 self.is_finished = true;
                 self.events.push_back(ServerEvent::Dead(DeadReason::Silent { silence }));
             }

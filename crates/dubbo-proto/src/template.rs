@@ -31,6 +31,16 @@ pub struct RequestHead<'a> {
     pub descriptor: &'a str,
 }
 
+/// What differs from call to call, beside arguments and attachments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallHeader {
+    pub(crate) id: RequestId,
+    /// Whether the provider is to answer.
+    pub(crate) two_way: bool,
+    /// How long the caller still waits, if the provider is told.
+    pub(crate) time_left: Option<Duration>,
+}
+
 /// Everything constant of the calls of one method, ready to be copied.
 #[derive(Clone, Debug)]
 pub struct RequestTemplate {
@@ -135,25 +145,24 @@ impl RequestTemplate {
         extra: &[(&str, &str)],
         out: &mut BytesMut,
     ) -> Result<(), ProtoError> {
-        self.encode_within(None, id, two_way, args, extra, out)
+        self.encode_within(CallHeader { id, two_way, time_left: None }, args, extra, out)
     }
 
-    /// The same for a call that is given up after `time_left`, which the provider is told by the
+    /// The same for a call that may be given up after some time, which the provider is told by the
     /// attachment `_TO`: calls that it makes in turn are then given up, too. An attachment of that
     /// name in `extra` takes its place.
     ///
     /// # Errors
     /// As [`RequestTemplate::encode`].
     #[inline]
-    pub fn encode_within(
+    pub(crate) fn encode_within(
         &self,
-        time_left: Option<Duration>,
-        id: RequestId,
-        two_way: bool,
+        header: CallHeader,
         args: &[u8],
         extra: &[(&str, &str)],
         out: &mut BytesMut,
     ) -> Result<(), ProtoError> {
+        let CallHeader { id, two_way, time_left } = header;
         self.check_args(args)?;
         let mut written = [0; TimeLeft::MAX_LEN];
         let time_left = time_left.map_or(&[][..], |time| self.time_left.write(time, &mut written));

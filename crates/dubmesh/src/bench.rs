@@ -30,12 +30,12 @@ Examples:
 #[command(arg_required_else_help = true)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
-    what: What,
+    what: Benchmark,
 }
 
 /// The benchmarks.
 #[derive(Debug, Subcommand)]
-enum What {
+enum Benchmark {
     /// Measure calls through the RPC library: calls per second, latency, CPU time
     #[command(after_help = RPC_HELP)]
     Rpc(Box<RpcArgs>),
@@ -89,12 +89,12 @@ struct RpcArgs {
 #[derive(Debug, Subcommand)]
 enum Role {
     /// Run only the server; it ends when its standard input ends, or on a signal
-    Serve(ServeArgs),
+    Serve(BenchServeArgs),
 }
 
 /// The arguments of the server.
 #[derive(Args, Debug)]
-struct ServeArgs {
+struct BenchServeArgs {
     /// Where to listen; port 0 means any free port, which is printed
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR")]
     listen: String,
@@ -106,7 +106,7 @@ struct ServeArgs {
 /// Measures, and prints the result.
 pub(crate) fn bench(args: &BenchArgs) -> Exit {
     let (name, measured) = match &args.what {
-        What::Rpc(args) => {
+        Benchmark::Rpc(args) => {
             let measured = match &args.role {
                 Some(Role::Serve(args)) => {
                     rpc::serve(&args.listen, args.threads).map(|()| String::new())
@@ -115,7 +115,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Exit {
             };
             ("bench rpc", measured.map_err(|error| error.to_string()))
         }
-        What::Congestion(args) => {
+        Benchmark::Congestion(args) => {
             ("bench congestion", congestion::run(args).map(|()| String::new()))
         }
     };

@@ -9,7 +9,7 @@ use agent::config::{self, AccessLogConfig, AppConfig, ClusterRules, Config};
 use agent::own_ingresses::is_reached_at;
 use clap::Args;
 use doctor::counted;
-use registry::file::Doubt;
+use registry::file::IgnoredParameter;
 use registry::{Endpoint, Protocol, RegistryConfig, RegistryError};
 
 use crate::Exit;
@@ -94,7 +94,7 @@ fn check_files(config: &Config) -> Exit {
                         path.display()
                     ));
                 }
-                for Doubt { interface, endpoint, what } in &checked.doubts {
+                for IgnoredParameter { interface, endpoint, what } in &checked.doubts {
                     output::say(format_args!(
                         "{}: {interface}: {endpoint}: {what}",
                         path.display()

@@ -80,7 +80,7 @@ pub(crate) struct DescribeArgs {
 }
 
 /// Why there is no description.
-enum Trouble {
+enum DescribeError {
     Usage(String),
     Agent(String),
 }
@@ -99,11 +99,11 @@ pub(crate) fn describe(args: &DescribeArgs) -> Exit {
     };
     let descriptions = match found {
         Ok(descriptions) => descriptions,
-        Err(Trouble::Usage(message)) => {
+        Err(DescribeError::Usage(message)) => {
             output::say(format_args!("dubmesh describe: {message}"));
             return Exit::Usage;
         }
-        Err(Trouble::Agent(message)) => {
+        Err(DescribeError::Agent(message)) => {
             output::say(format_args!("dubmesh describe: {message}"));
             return Exit::Failure;
         }
@@ -152,12 +152,12 @@ fn nothing(args: &DescribeArgs, descriptions: &[Description]) -> Exit {
     exit
 }
 
-async fn look(args: &DescribeArgs) -> Result<Vec<Description>, Trouble> {
-    let usage = |error: &dyn std::fmt::Display| Trouble::Usage(error.to_string());
+async fn look(args: &DescribeArgs) -> Result<Vec<Description>, DescribeError> {
+    let usage = |error: &dyn std::fmt::Display| DescribeError::Usage(error.to_string());
     let service =
         args.place.service(&args.interface, &args.variant).map_err(|error| usage(&error))?;
     if let Some(admin) = &args.admin {
-        return ask(admin, &service).await.map_err(Trouble::Agent);
+        return ask(admin, &service).await.map_err(DescribeError::Agent);
     }
     let place = args.place.open(&service, &args.variant, None).map_err(|error| usage(&error))?;
     let looked = description::look(&place.registry, &place.name, &service, LOOKUP_TIMEOUT).await;

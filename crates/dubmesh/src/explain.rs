@@ -101,7 +101,7 @@ pub(crate) struct ExplainArgs {
 const AGENT_KNOWS: [&str; 4] = ["tags", "conditions", "consumer", "host"];
 
 /// Why there is no answer.
-enum Trouble {
+enum ExplainError {
     Usage(String),
     Registry(String),
     Agent(String),
@@ -129,22 +129,22 @@ pub(crate) fn explain(args: &ExplainArgs) -> Exit {
             let exit = if is_any_left { Exit::Ok } else { Exit::Refused };
             output::print("explain", &text, exit)
         }
-        Err(Trouble::Usage(message)) => {
+        Err(ExplainError::Usage(message)) => {
             output::say(format_args!("dubmesh explain: {message}"));
             Exit::Usage
         }
-        Err(Trouble::Agent(message)) => {
+        Err(ExplainError::Agent(message)) => {
             output::say(format_args!("dubmesh explain: {message}"));
             Exit::Failure
         }
-        Err(Trouble::Registry(message)) => {
+        Err(ExplainError::Registry(message)) => {
             output::say(format_args!("dubmesh explain: {message}; {}", args.place.remedy()));
             Exit::Failure
         }
     }
 }
 
-async fn look(args: &ExplainArgs) -> Result<(String, bool), Trouble> {
+async fn look(args: &ExplainArgs) -> Result<(String, bool), ExplainError> {
     if let Some(admin) = &args.admin {
         return ask(args, admin).await;
     }
@@ -152,16 +152,16 @@ async fn look(args: &ExplainArgs) -> Result<(String, bool), Trouble> {
     if !args.headers.is_empty() {
         let text = "--header works only with --admin: rules look at attachments, and not at \
                     headers; use --attachment NAME=VALUE";
-        return Err(Trouble::Usage(text.to_owned()));
+        return Err(ExplainError::Usage(text.to_owned()));
     }
-    let usage = |error: &dyn std::fmt::Display| Trouble::Usage(error.to_string());
-    let rules = rules(args).map_err(Trouble::Usage)?;
+    let usage = |error: &dyn std::fmt::Display| ExplainError::Usage(error.to_string());
+    let rules = rules(args).map_err(ExplainError::Usage)?;
     let variant = VariantArgs::of(args.service_version.clone(), args.group.clone());
     let service = args.place.service(&args.interface, &variant).map_err(|error| usage(&error))?;
     let place = args.place.open(&service, &variant, None).map_err(|error| usage(&error))?;
     let subscription = place.registry.subscribe(&service);
     if let Some(trouble) = place.first_list(&subscription, LOOKUP_TIMEOUT).await {
-        return Err(Trouble::Registry(trouble));
+        return Err(ExplainError::Registry(trouble));
     }
     let endpoints = subscription.current().endpoints;
     let chances = chances(args, &rules, &service, &endpoints);
@@ -172,11 +172,11 @@ async fn look(args: &ExplainArgs) -> Result<(String, bool), Trouble> {
 }
 
 /// What a running agent would do.
-async fn ask(args: &ExplainArgs, admin: &str) -> Result<(String, bool), Trouble> {
+async fn ask(args: &ExplainArgs, admin: &str) -> Result<(String, bool), ExplainError> {
     let mut query = form_urlencoded::Serializer::new(String::new());
     let variant = VariantArgs::of(args.service_version.clone(), args.group.clone());
     let key = args.place.service(&args.interface, &variant);
-    let service = key.map_err(|error| Trouble::Usage(error.to_string()))?.to_string();
+    let service = key.map_err(|error| ExplainError::Usage(error.to_string()))?.to_string();
     query.append_pair("service", &service).append_pair("method", &args.method);
     for (name, value) in &args.attachments {
         query.append_pair("attachment", &format!("{name}={value}"));
@@ -189,7 +189,7 @@ async fn ask(args: &ExplainArgs, admin: &str) -> Result<(String, bool), Trouble>
     }
     let page = format!("/explain?{}", query.finish());
     let page: Page<ExplanationSnapshot> =
-        admin_pages::page(admin, &page).await.map_err(Trouble::Agent)?;
+        admin_pages::page(admin, &page).await.map_err(ExplainError::Agent)?;
     let mut text = String::new();
     if page.items.is_empty() {
         let _ = write!(text, "service {service}\nmethod {}\n", args.method);

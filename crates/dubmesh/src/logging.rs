@@ -23,7 +23,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
-use self::flood::{Floods, Limit};
+use self::flood::{FloodLimit, Floods};
 use self::output::Output;
 
 /// Crates of others that log. Peers cause most of their lines, and nobody can act on them; notify
@@ -38,20 +38,20 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 /// Changes what is logged. Dropping it writes what is left.
 #[derive(Debug)]
 pub(crate) struct Logging {
-    filter: Filter,
+    filter: LogFilter,
     floods: Arc<Floods>,
     output: Option<Output>,
 }
 
 /// What is logged. A clone is another handle to the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Filter {
+pub(crate) struct LogFilter {
     handle: reload::Handle<EnvFilter, Registry>,
     /// As the configuration has it.
     level: Arc<Mutex<String>>,
 }
 
-impl LogLevel for Filter {
+impl LogLevel for LogFilter {
     fn current(&self) -> String {
         self.level.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -75,7 +75,7 @@ impl Logging {
         let reported = Arc::clone(&floods);
         let output = Output::start(io::stderr(), move || reported.report_due());
         let level = Arc::new(Mutex::new(config.filter.clone()));
-        let mut logging = Self { filter: Filter { handle, level }, floods, output: None };
+        let mut logging = Self { filter: LogFilter { handle, level }, floods, output: None };
         let output = match output {
             Ok(output) => output,
             Err(error) => {
@@ -91,7 +91,7 @@ impl Logging {
                 .boxed(),
             LogFormat::Json => layer.event_format(lines::JsonLines).boxed(),
         };
-        let limit = Limit(Arc::clone(&logging.floods));
+        let limit = FloodLimit(Arc::clone(&logging.floods));
         let lines = tracing_subscriber::registry().with(filter).with(limit).with(layer);
         match lines.try_init() {
             Ok(()) => logging.output = Some(output),
@@ -108,7 +108,7 @@ impl Logging {
     }
 
     /// For those who tell and change what is logged while the agent runs.
-    pub(crate) fn filter(&self) -> Filter {
+    pub(crate) fn filter(&self) -> LogFilter {
         self.filter.clone()
     }
 }

@@ -3,7 +3,7 @@
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::{Duration, Instant};
 
-use agent::journal::CallLine;
+use agent::journal::JournalLine;
 use agent::terminal::escaped;
 use clap::Args;
 use serde::Deserialize;
@@ -78,7 +78,7 @@ pub(crate) struct TapArgs {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum TapLine {
-    Call(Box<CallLine>),
+    Call(Box<JournalLine>),
     Lost { lost: u64 },
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use ratatui::crossterm::terminal;
 
-use self::sample::{Figures, Sample};
+use self::sample::{AgentFigures, Sample};
 use self::table::{Shown, SortOrder, View};
 use crate::Exit;
 use crate::duration::duration;
@@ -134,7 +134,7 @@ fn width() -> Option<usize> {
 }
 
 /// The view that is shown, with the agent and the totals.
-fn json(figures: &Figures, shown: &Shown) -> serde_json::Value {
+fn json(figures: &AgentFigures, shown: &Shown) -> serde_json::Value {
     let columns = shown.view.columns().map(|column| column.name);
     let columns: Vec<&str> = columns.collect();
     let items = table::lines(figures, shown).into_iter().map(|line| {

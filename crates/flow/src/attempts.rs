@@ -36,7 +36,7 @@ pub struct Attempts<K> {
 
 /// What to do with a call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Next {
+pub enum NextAction {
     /// Offer it to this endpoint.
     Offer(Slot),
     /// Wait until it is known who offers the service, but not beyond the deadline; then ask again.
@@ -112,7 +112,7 @@ impl<K: Eq + Hash + Clone> Attempts<K> {
         balancer: &mut Balancer<K>,
         rng: &mut R,
         standing: impl Fn(&K) -> Standing,
-    ) -> Next {
+    ) -> NextAction {
         self.next_by(now, is_known, standing, |usable| balancer.pick(now, rng, usable))
     }
 
@@ -123,22 +123,22 @@ impl<K: Eq + Hash + Clone> Attempts<K> {
         is_known: bool,
         standing: impl Fn(&K) -> Standing,
         choose: impl FnMut(&dyn Fn(&K) -> bool) -> Option<Slot>,
-    ) -> Next {
+    ) -> NextAction {
         let AttemptLimits { max_attempts, deadline } = self.limits;
         if !self.is_first() && (!self.is_open || max_attempts as usize <= self.tried.len()) {
-            return Next::GiveUp(GiveUp::LastFailure);
+            return NextAction::GiveUp(GiveUp::LastFailure);
         }
         if !is_known {
             return match now < deadline {
-                true => Next::Wait,
-                false => Next::GiveUp(GiveUp::NothingKnown),
+                true => NextAction::Wait,
+                false => NextAction::GiveUp(GiveUp::NothingKnown),
             };
         }
         match pick_untried(&self.tried, standing, choose) {
-            Some(_) if deadline < now => Next::GiveUp(GiveUp::TooLate),
-            Some(slot) => Next::Offer(slot),
-            None if self.is_first() => Next::GiveUp(GiveUp::NoEndpoint),
-            None => Next::GiveUp(GiveUp::LastFailure),
+            Some(_) if deadline < now => NextAction::GiveUp(GiveUp::TooLate),
+            Some(slot) => NextAction::Offer(slot),
+            None if self.is_first() => NextAction::GiveUp(GiveUp::NoEndpoint),
+            None => NextAction::GiveUp(GiveUp::LastFailure),
         }
     }
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use self::round::RoundTurns;
 use crate::credit::Allocator;
-use crate::lender::Own;
+use crate::lender::OwnDemand;
 use crate::limit::{LimitPolicy, Limiter, Sample};
 use crate::line::LinePolicy;
 
@@ -155,7 +155,7 @@ impl Capacity {
     }
 
     /// A worker has these calls. It gets what is free, up to its share, at once.
-    pub fn ask(&mut self, now: Instant, worker: usize, Own { in_flight, demand }: Own) {
+    pub fn ask(&mut self, now: Instant, worker: usize, OwnDemand { in_flight, demand }: OwnDemand) {
         let Some(it) = self.workers.get_mut(worker) else { return };
         it.demand = it.demand.max(demand);
         it.note_in_flight(in_flight);
@@ -189,7 +189,7 @@ impl Capacity {
         self.allocator.returned(worker, report.in_flight);
         if self.goes_round() {
             let Report { demand, in_flight, n_ended, .. } = *report;
-            return self.hand_on(now, worker, Own { in_flight, demand }, n_ended);
+            return self.hand_on(now, worker, OwnDemand { in_flight, demand }, n_ended);
         }
         self.allocator.demand(worker, report.demand);
         if self.may_deal(now) {
@@ -200,7 +200,7 @@ impl Capacity {
 
     /// A worker has these calls, and returns what it may no longer use. So many calls have ended
     /// since it was last heard of.
-    pub fn returned(&mut self, now: Instant, worker: usize, own: Own, n_ended: u32) {
+    pub fn returned(&mut self, now: Instant, worker: usize, own: OwnDemand, n_ended: u32) {
         self.allocator.returned(worker, own.in_flight);
         if let Some(it) = self.workers.get_mut(worker) {
             it.note_in_flight(own.in_flight);
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn room_that_goes_round_changes_hands_as_calls_end() {
         let (start, ms) = (test_start(), Duration::from_millis(1));
-        let own = |in_flight, demand| Own { in_flight, demand };
+        let own = |in_flight, demand| OwnDemand { in_flight, demand };
         for (n_workers, capacity) in [(2, 1), (4, 2), (3, 5)] {
             let mut all = Capacity::new(LimitPolicy::known(capacity), n_workers, start);
             let limit = |all: &Capacity, worker| all.allowance(worker).limit;
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn a_worker_with_a_slow_call_has_its_turns_where_room_goes_round() {
         let (start, ms) = (test_start(), Duration::from_millis(1));
-        let own = |in_flight, demand| Own { in_flight, demand };
+        let own = |in_flight, demand| OwnDemand { in_flight, demand };
         let mut all = Capacity::new(LimitPolicy::known(2), 2, start);
         all.ask(start, 0, own(0, 1));
         all.ask(start, 1, own(0, 3));
@@ -383,7 +383,7 @@ mod tests {
     #[test]
     fn room_that_goes_round_falls_with_the_capacity() {
         let start = test_start();
-        let own = |in_flight, demand| Own { in_flight, demand };
+        let own = |in_flight, demand| OwnDemand { in_flight, demand };
         let mut all = Capacity::new(LimitPolicy::known(6), 4, start);
         (0..4).for_each(|worker| all.ask(start, worker, own(0, 5)));
         all.set_policy(LimitPolicy::known(2), start);

@@ -40,7 +40,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(300);
 
 /// What the connections to an endpoint have done since the last look, all together.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Activity {
+pub struct ConnectionUse {
     /// How long they were in the midst of a message, summed over them.
     pub busy: Duration,
     /// Bytes that came and went.
@@ -66,7 +66,7 @@ pub struct ConnectionCount {
     max: usize,
     n: usize,
     /// Of the window that is under way.
-    seen: Activity,
+    seen: ConnectionUse,
     window_began: Instant,
     /// Of the busy windows in a row, or of those by which a connection is judged.
     sum: WindowSums,
@@ -109,7 +109,7 @@ struct WindowSums {
 }
 
 impl WindowSums {
-    fn add(&mut self, time: Duration, n_connections: usize, seen: Activity) {
+    fn add(&mut self, time: Duration, n_connections: usize, seen: ConnectionUse) {
         self.n_windows += 1;
         self.time += time;
         self.most_busy += time.saturating_mul(u32::try_from(n_connections).unwrap_or(u32::MAX));
@@ -152,7 +152,7 @@ impl ConnectionCount {
         Self {
             max: max.max(1),
             n: 1,
-            seen: Activity::default(),
+            seen: ConnectionUse::default(),
             window_began: now,
             sum: WindowSums::default(),
             phase: Phase::Watching,
@@ -169,7 +169,7 @@ impl ConnectionCount {
 
     /// Takes in what happened since the last look. Call this at least every 100 ms; what is
     /// advised counts as done.
-    pub fn look(&mut self, now: Instant, activity: Activity) -> Advice {
+    pub fn look(&mut self, now: Instant, activity: ConnectionUse) -> Advice {
         self.seen.busy += activity.busy;
         self.seen.bytes = self.seen.bytes.saturating_add(activity.bytes);
         self.seen.in_flight = activity.in_flight;
@@ -188,7 +188,7 @@ impl ConnectionCount {
         advice
     }
 
-    fn end_window(&mut self, now: Instant, time: Duration, seen: Activity) -> Advice {
+    fn end_window(&mut self, now: Instant, time: Duration, seen: ConnectionUse) -> Advice {
         match self.phase {
             Phase::Watching => self.watch(now, time, seen),
             Phase::Settling { opened, n_left: 0 } => {
@@ -220,7 +220,7 @@ impl ConnectionCount {
         }
     }
 
-    fn watch(&mut self, now: Instant, time: Duration, seen: Activity) -> Advice {
+    fn watch(&mut self, now: Instant, time: Duration, seen: ConnectionUse) -> Advice {
         let mut this = WindowSums::default();
         this.add(time, self.n, seen);
         if self.can_spare_one(&this) {

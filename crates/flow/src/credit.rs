@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// What a holder may use from now on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Change<K> {
+pub struct CreditGrant<K> {
     /// Who.
     pub holder: K,
     /// How many calls it may have in flight. What it holds beyond it returns when it can.
@@ -72,7 +72,7 @@ pub struct Allocator<K> {
     is_scarce: bool,
     /// Those who are to get more as credits are returned, in their order.
     due: VecDeque<DueCredit<K>>,
-    changes: VecDeque<Change<K>>,
+    changes: VecDeque<CreditGrant<K>>,
 }
 
 /// Of what nobody wants, one half is headroom of those who hold credits.
@@ -241,7 +241,7 @@ impl<K: Ord + Copy> Allocator<K> {
     }
 
     /// The next holder that is to be told something. Ask until there is none.
-    pub fn poll_change(&mut self) -> Option<Change<K>> {
+    pub fn poll_change(&mut self) -> Option<CreditGrant<K>> {
         self.changes.pop_front()
     }
 
@@ -366,7 +366,7 @@ impl<K: Ord + Copy> Allocator<K> {
     fn tell(&mut self, holder: K, credits: u32) {
         if let Some(it) = self.holders.get_mut(&holder) {
             it.told = credits;
-            self.changes.push_back(Change { holder, credits });
+            self.changes.push_back(CreditGrant { holder, credits });
         }
     }
 }

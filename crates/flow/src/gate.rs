@@ -17,11 +17,11 @@
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-use crate::lender::Own;
+use crate::lender::OwnDemand;
 use crate::limit::Sample;
 pub use crate::line::{Arrival, Pace, Shed};
-use crate::line::{Certainty, Line, LinePolicy};
-use crate::queue::Key;
+use crate::line::{Certainty, LinePolicy, WaitingLine};
+use crate::queue::WaitKey;
 use crate::repeats::{RepeatBudget, Repeats};
 use crate::windowed_min::WindowedMin;
 
@@ -102,7 +102,7 @@ pub struct Gate<T> {
     max_demand: u32,
     /// Calls that have left the app since somebody asked.
     n_left: u32,
-    line: Line<T>,
+    line: WaitingLine<T>,
 }
 
 /// Answers that were only counted yet: most calls need no more.
@@ -145,7 +145,7 @@ impl<T> Gate<T> {
             repeats: RepeatBudget::new(),
             max_demand: 0,
             n_left: 0,
-            line: Line::new(policy),
+            line: WaitingLine::new(policy),
         }
     }
 
@@ -258,8 +258,8 @@ impl<T> Gate<T> {
 
     /// Calls that have no credit and are in the app or wait.
     #[must_use]
-    pub fn own(&self) -> Own {
-        Own { in_flight: self.in_flight, demand: self.own_demand() }
+    pub fn own(&self) -> OwnDemand {
+        OwnDemand { in_flight: self.in_flight, demand: self.own_demand() }
     }
 
     /// Lets a call in at once, if there is room and nobody waits.
@@ -292,7 +292,7 @@ impl<T> Gate<T> {
     ///
     /// # Errors
     /// Why it is shed instead.
-    pub fn wait(&mut self, now: Instant, arrival: Arrival, item: T) -> Result<Key, (Shed, T)> {
+    pub fn wait(&mut self, now: Instant, arrival: Arrival, item: T) -> Result<WaitKey, (Shed, T)> {
         self.max_demand = self.max_demand.max(self.demand().saturating_add(1));
         self.look_at_answers(now);
         let pace = self.pace();
@@ -388,7 +388,7 @@ impl<T> Gate<T> {
     }
 
     /// Takes a call out whose caller has gone away; `None` if it no longer waits.
-    pub fn cancel(&mut self, key: Key) -> Option<T> {
+    pub fn cancel(&mut self, key: WaitKey) -> Option<T> {
         self.line.cancel(key)
     }
 

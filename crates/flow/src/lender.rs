@@ -52,7 +52,7 @@ pub struct CreditNotice {
 
 /// Calls of a worker, or those of them that need no credits.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Own {
+pub struct OwnDemand {
     /// Calls that are in the app.
     pub in_flight: u32,
     /// Those, and calls that wait for room.
@@ -103,7 +103,7 @@ impl Link {
 pub struct Lender {
     allocator: Allocator<CreditOwner>,
     links: BTreeMap<u64, Link>,
-    own: Own,
+    own: OwnDemand,
     own_limit: u32,
     told: VecDeque<CreditNotice>,
     dealt_at: Instant,
@@ -114,7 +114,7 @@ pub struct Lender {
 impl Lender {
     /// Lends so much, of which `own` is in use.
     #[must_use]
-    pub fn new(capacity: u32, own: Own, now: Instant) -> Self {
+    pub fn new(capacity: u32, own: OwnDemand, now: Instant) -> Self {
         let mut allocator = Allocator::new(capacity);
         allocator.join(CreditOwner::Own);
         let (links, told, own_limit) = Default::default();
@@ -243,7 +243,7 @@ impl Lender {
 
     /// How the gate stands: to be said now and then, and when calls have ended that the gate had
     /// let in while it may let in fewer.
-    pub fn set_own(&mut self, now: Instant, own: Own) {
+    pub fn set_own(&mut self, now: Instant, own: OwnDemand) {
         self.own = own;
         self.allocator.demand(CreditOwner::Own, own.demand);
         self.take_changes(now);
@@ -252,7 +252,7 @@ impl Lender {
     }
 
     /// Deals anew if it is time to. To be called every few milliseconds.
-    pub fn look(&mut self, now: Instant, own: Own) {
+    pub fn look(&mut self, now: Instant, own: OwnDemand) {
         let age = now.saturating_duration_since(self.dealt_at);
         let is_unused = own.demand < self.own_limit && 0 < self.n_waiting();
         let is_due = DEAL_INTERVAL <= age || is_unused && SOON <= age;
@@ -263,7 +263,7 @@ impl Lender {
     }
 
     /// Shares the capacity out by what everybody wants.
-    pub fn deal(&mut self, now: Instant, own: Own) {
+    pub fn deal(&mut self, now: Instant, own: OwnDemand) {
         self.dealt_at = now;
         let links: Vec<u64> = self.links.keys().copied().collect();
         for link in &links {

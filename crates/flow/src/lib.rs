@@ -65,7 +65,7 @@ mod throughput;
 mod windowed_min;
 
 pub use attempt_end::AttemptEnd;
-pub use attempts::{AttemptLimits, Attempts, GiveUp, Next, has_choice};
+pub use attempts::{AttemptLimits, Attempts, GiveUp, NextAction, has_choice};
 pub use repeats::Repeats;
 pub use retry::Retry;
 pub use retry_budget::RetryBudget;

@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::queue::{CallerId, Key, Priority, Pushed, Queue, QueuedCall};
+use crate::queue::{CallerId, Priority, Pushed, Queue, QueuedCall, WaitKey};
 
 /// How calls wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -168,7 +168,7 @@ pub const JUDGING_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Calls that wait for room.
 #[derive(Debug)]
-pub struct Line<T> {
+pub struct WaitingLine<T> {
     policy: LinePolicy,
     queue: Queue<T>,
     /// Since when calls have waited without a break.
@@ -187,7 +187,7 @@ struct Judged {
     at: Option<Instant>,
 }
 
-impl<T> Line<T> {
+impl<T> WaitingLine<T> {
     /// Nobody waits yet.
     #[must_use]
     pub fn new(policy: LinePolicy) -> Self {
@@ -224,7 +224,7 @@ impl<T> Line<T> {
         pace: &Pace,
         arrival: Arrival,
         item: T,
-    ) -> Result<Key, (Shed, T)> {
+    ) -> Result<WaitKey, (Shed, T)> {
         let Arrival { caller, priority, deadline } = arrival;
         let Some(until) = pace.last_begin(now, deadline).filter(|until| now <= *until) else {
             return Err((Shed::Late, item));
@@ -278,7 +278,8 @@ impl<T> Line<T> {
         Some(item)
     }
 
-    /// The next call that is shed. Ask until there is none, before each [`Line::poll_next`].
+    /// The next call that is shed. Ask until there is none, before each
+    /// [`WaitingLine::poll_next`].
     pub fn poll_shed(&mut self, now: Instant, pace: &Pace) -> Option<(T, Shed)> {
         self.judge_again(now, pace);
         if let Some(gone) = self.gone.pop_front() {
@@ -337,14 +338,14 @@ impl<T> Line<T> {
         self.look_at_queue();
     }
 
-    /// After this instant [`Line::poll_shed`] has something, if the pace stays.
+    /// After this instant [`WaitingLine::poll_shed`] has something, if the pace stays.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.queue.next_expiry()
     }
 
     /// Takes a call out whose caller has gone away; `None` if it no longer waits.
-    pub fn cancel(&mut self, key: Key) -> Option<T> {
+    pub fn cancel(&mut self, key: WaitKey) -> Option<T> {
         let item = self.queue.cancel(key);
         self.look_at_queue();
         item
@@ -408,7 +409,7 @@ mod tests {
         let start = crate::test_start();
         let deadline = start + ms(1000);
         let arrival = Arrival { caller: CallerId::known(1), priority: Priority::Normal, deadline };
-        let mut line = Line::new(LinePolicy::default());
+        let mut line = WaitingLine::new(LinePolicy::default());
         assert!(line.wait(start, &pace, arrival, 0).is_ok());
         assert_eq!(line.wait(start, &pace, arrival, 1), Err((Shed::Late, 1)));
         assert_eq!(line.poll_next(start, &pace), Some(0));
@@ -430,7 +431,7 @@ mod tests {
             deadline: start + Duration::from_secs(9),
         };
         for (n_each, is_let) in [(2, true), (1, false)] {
-            let mut line = Line::new(LinePolicy::default());
+            let mut line = WaitingLine::new(LinePolicy::default());
             // A burst, in which calls may wait for long.
             let patient = Pace { usual: ms(5), ..pace };
             for caller in 0..3 {
@@ -463,7 +464,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn arrivals(line: &mut Line<u32>, n: u32, now: Instant, pace: &Pace, deadline: Instant) {
+    fn arrivals(line: &mut WaitingLine<u32>, n: u32, now: Instant, pace: &Pace, deadline: Instant) {
         for caller in 0..n {
             let caller_id = CallerId::known(caller.into());
             let arrival = Arrival { caller: caller_id, priority: Priority::Normal, deadline };
@@ -471,7 +472,7 @@ mod tests {
         }
     }
 
-    fn drain_shed(line: &mut Line<u32>, now: Instant, pace: &Pace) -> Vec<u32> {
+    fn drain_shed(line: &mut WaitingLine<u32>, now: Instant, pace: &Pace) -> Vec<u32> {
         let shed = std::iter::from_fn(|| line.poll_shed(now, pace));
         shed.map(|(item, why)| (why == Shed::Late).then_some(item).unwrap()).collect()
     }
@@ -482,7 +483,7 @@ mod tests {
     fn those_who_wait_are_judged_again_once_the_pace_is_sure() {
         let start = crate::test_start();
         let unknown = Pace { reach: 3.0, ..Pace::default() };
-        let mut line = Line::new(LinePolicy::default());
+        let mut line = WaitingLine::new(LinePolicy::default());
         arrivals(&mut line, 27, start, &unknown, start + 1000 * MS);
         let now = start + 200 * MS;
         let first = Pace { usual: 200 * MS, least: 200 * MS, ..unknown };
@@ -503,7 +504,7 @@ mod tests {
     fn nobody_goes_on_for_whom_even_the_fastest_answer_would_come_too_late() {
         let start = crate::test_start();
         let pace = Pace { usual: 30 * MS, least: 30 * MS, reach: 1.0, is_sure: true };
-        let mut line = Line::new(LinePolicy::default());
+        let mut line = WaitingLine::new(LinePolicy::default());
         arrivals(&mut line, 2, start, &pace, start + 100 * MS);
         // Not so much slower that everybody is judged again.
         let slower = Pace { usual: 50 * MS, least: 50 * MS, ..pace };
@@ -517,7 +518,7 @@ mod tests {
     #[test]
     fn who_waits_hears_a_moment_before_its_deadline_that_it_was_not_begun() {
         let start = crate::test_start();
-        let mut line = Line::new(LinePolicy::default());
+        let mut line = WaitingLine::new(LinePolicy::default());
         let unknown = Pace { reach: 1.0, ..Pace::default() };
         arrivals(&mut line, 1, start, &unknown, start + 500 * MS);
         assert_eq!(line.poll_timeout(), Some(start + 490 * MS));

@@ -98,15 +98,15 @@ pub struct QueuedCall {
 
 /// Names one waiting call for as long as it waits. Keys are never used again.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Key(u64);
+pub struct WaitKey(u64);
 
 /// What came of a call that was to wait.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Pushed<T> {
     /// It waits.
-    Waits(Key),
+    Waits(WaitKey),
     /// It waits, and this other call gave way to it.
-    Displaces(Key, Displaced<T>),
+    Displaces(WaitKey, Displaced<T>),
     /// The queue is full, and no call in it has less of a right to be there.
     Refused(T),
 }
@@ -115,7 +115,7 @@ pub enum Pushed<T> {
 #[derive(Debug, Eq, PartialEq)]
 pub struct Displaced<T> {
     /// Its key until now.
-    pub key: Key,
+    pub key: WaitKey,
     /// The call.
     pub item: T,
 }
@@ -125,11 +125,11 @@ pub struct Displaced<T> {
 pub struct Queue<T> {
     max_len: usize,
     next_key: u64,
-    calls: ByNumber<Key, (QueuedCall, T)>,
+    calls: ByNumber<WaitKey, (QueuedCall, T)>,
     /// One for each priority once a call has waited, and none before: there is a queue for each of
     /// thousands of endpoints, and most of them are never needed.
     classes: Vec<Class>,
-    expiries: BTreeSet<(Instant, Key)>,
+    expiries: BTreeSet<(Instant, WaitKey)>,
 }
 
 /// The calls of one priority.
@@ -148,7 +148,7 @@ struct Class {
 #[derive(Debug, Default)]
 struct CallerOrders {
     /// By the caller's next round, then by its first call.
-    turns: BTreeSet<(u64, Instant, Key, u64)>,
+    turns: BTreeSet<(u64, Instant, WaitKey, u64)>,
     /// Those of whom several calls wait, by how many.
     several: BTreeSet<(usize, u64)>,
     /// Those who are not known, by the round of their next call.
@@ -162,8 +162,8 @@ struct QueuedCaller {
     /// The round in which its next call is served.
     round: u64,
     /// Its first call by deadline. Most have no other.
-    first: (Instant, Key),
-    more: BTreeSet<(Instant, Key)>,
+    first: (Instant, WaitKey),
+    more: BTreeSet<(Instant, WaitKey)>,
 }
 
 impl<T> Queue<T> {
@@ -228,7 +228,7 @@ impl<T> Queue<T> {
                 }
             }
         };
-        let key = Key(self.next_key);
+        let key = WaitKey(self.next_key);
         self.next_key += 1;
         if self.classes.is_empty() {
             self.classes.resize_with(N_CLASSES, Class::default);
@@ -264,12 +264,12 @@ impl<T> Queue<T> {
     /// All calls that wait and their deadlines, in about the order in which they are served. Costs
     /// O(n log n).
     #[must_use]
-    pub fn in_order(&self) -> Vec<(Key, Instant)> {
+    pub fn in_order(&self) -> Vec<(WaitKey, Instant)> {
         self.classes.iter().flat_map(Class::in_order).collect()
     }
 
     /// Until when a call that waits is worth beginning.
-    pub fn set_until(&mut self, key: Key, until: Instant) {
+    pub fn set_until(&mut self, key: WaitKey, until: Instant) {
         let Some((entry, _)) = self.calls.get_mut(&key) else { return };
         self.expiries.remove(&(entry.until, key));
         entry.until = until;
@@ -292,11 +292,11 @@ impl<T> Queue<T> {
     }
 
     /// Takes a call out whose caller has gone away; `None` if it no longer waits.
-    pub fn cancel(&mut self, key: Key) -> Option<T> {
+    pub fn cancel(&mut self, key: WaitKey) -> Option<T> {
         self.take(key, Leaves::Unserved).map(|taken| taken.item)
     }
 
-    fn take(&mut self, key: Key, leaves: Leaves) -> Option<Displaced<T>> {
+    fn take(&mut self, key: WaitKey, leaves: Leaves) -> Option<Displaced<T>> {
         let (entry, item) = self.calls.remove(&key)?;
         self.expiries.remove(&(entry.until, key));
         self.classes[entry.priority as usize].remove(&entry, key, leaves);
@@ -304,7 +304,7 @@ impl<T> Queue<T> {
     }
 
     /// Which call has to give way to one that comes while the queue is full.
-    fn displaced_by(&self, entry: &QueuedCall) -> Option<Key> {
+    fn displaced_by(&self, entry: &QueuedCall) -> Option<WaitKey> {
         let own = entry.priority as usize;
         let worst = (own..self.classes.len()).rev().find(|class| 0 < self.classes[*class].len)?;
         let class = &self.classes[worst];
@@ -338,7 +338,7 @@ impl Class {
             own.calls().take(at_most).take_while(|call| call.0 <= entry.deadline).count()
         });
         let round = own.map_or_else(|| self.first_round(entry.caller).0, |own| own.round);
-        let until = (round, entry.deadline, Key(u64::MAX), u64::MAX);
+        let until = (round, entry.deadline, WaitKey(u64::MAX), u64::MAX);
         let turns = &self.orders.turns;
         // Who comes last mostly goes last: then it is faster to count the few who go after it.
         let n_after = turns.range(until..).take(FEW).count();
@@ -364,11 +364,11 @@ impl Class {
     }
 
     /// The call whose turn it is.
-    fn next(&self) -> Option<Key> {
+    fn next(&self) -> Option<WaitKey> {
         self.orders.turns.first().map(|&(_, _, key, _)| key)
     }
 
-    fn in_order(&self) -> Vec<(Key, Instant)> {
+    fn in_order(&self) -> Vec<(WaitKey, Instant)> {
         let calls = self.callers.values().flat_map(|caller| {
             let rounds = caller.round..;
             rounds.zip(caller.calls()).map(|(round, &(deadline, key))| (round, deadline, key))
@@ -384,7 +384,7 @@ impl Class {
         self.orders.several.last().copied().or_else(one_each)
     }
 
-    fn insert(&mut self, entry: &QueuedCall, key: Key) {
+    fn insert(&mut self, entry: &QueuedCall, key: WaitKey) {
         self.len += 1;
         let (round, n_new) = self.first_round(entry.caller);
         let CallerId { number, is_known } = entry.caller;
@@ -407,7 +407,7 @@ impl Class {
         }
     }
 
-    fn remove(&mut self, entry: &QueuedCall, key: Key, leaves: Leaves) {
+    fn remove(&mut self, entry: &QueuedCall, key: WaitKey, leaves: Leaves) {
         let number = entry.caller.number;
         let Entry::Occupied(mut caller) = self.callers.entry(number) else { return };
         self.len -= 1;
@@ -453,22 +453,22 @@ impl QueuedCaller {
     }
 
     /// Its calls by deadline.
-    fn calls(&self) -> impl Iterator<Item = &(Instant, Key)> {
+    fn calls(&self) -> impl Iterator<Item = &(Instant, WaitKey)> {
         iter::once(&self.first).chain(&self.more)
     }
 
-    fn last(&self) -> Key {
+    fn last(&self) -> WaitKey {
         self.more.last().unwrap_or(&self.first).1
     }
 
-    fn add(&mut self, call: (Instant, Key)) {
+    fn add(&mut self, call: (Instant, WaitKey)) {
         let later = self.first.max(call);
         self.first = self.first.min(call);
         self.more.insert(later);
     }
 
     /// Takes a call out; whether others are left.
-    fn take(&mut self, call: (Instant, Key)) -> bool {
+    fn take(&mut self, call: (Instant, WaitKey)) -> bool {
         if call != self.first {
             self.more.remove(&call);
             return true;

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use balance::{Balancer, EndpointSpec, Policy, Ticket};
-use flow::{AttemptEnd, AttemptLimits, Attempts, GiveUp, Next, Retry, Rewrites, Standing};
+use flow::{AttemptEnd, AttemptLimits, Attempts, GiveUp, NextAction, Retry, Rewrites, Standing};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -268,7 +268,7 @@ impl Sim {
         );
         let candidates = self.candidates(&call);
         match next {
-            Next::Offer(slot) => {
+            NextAction::Offer(slot) => {
                 let endpoint = *self.balancer.key(slot).expect("what is chosen is there");
                 assert!(candidates.contains(&endpoint), "{endpoint} is none of {candidates:?}");
                 self.check_attempt(&call);
@@ -278,14 +278,14 @@ impl Sim {
                 let ticket = self.balancer.begin(slot);
                 self.send(call, endpoint, ticket, self.now);
             }
-            Next::Queue => panic!("no endpoint is full here"),
-            Next::Wait => {
+            NextAction::Queue => panic!("no endpoint is full here"),
+            NextAction::Wait => {
                 assert!(!self.is_known && self.now < call.limits.deadline);
                 self.tally.count("waited");
                 let at = self.soon(50).min(call.limits.deadline);
                 self.plan(at, SimEvent::Call(call));
             }
-            Next::GiveUp(reason) => self.give_up(&call, reason, &candidates),
+            NextAction::GiveUp(reason) => self.give_up(&call, reason, &candidates),
         }
     }
 

@@ -26,7 +26,7 @@ use crate::{HessianError, Limits, tag};
 
 /// What kind of value comes next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
+pub enum ValueKind {
     /// `null`.
     Null,
     /// A boolean.
@@ -127,14 +127,20 @@ impl<'a> Decoder<'a> {
     }
 
     /// What kind of value comes next. Class definitions before it are taken in.
+    ///
+    /// # Errors
+    /// [`HessianError`] if no value begins here, or a class definition before it is wrong.
     #[inline]
-    pub fn peek(&mut self) -> Result<Kind, HessianError> {
+    pub fn peek(&mut self) -> Result<ValueKind, HessianError> {
         let tag = self.head()?;
         let kind = KINDS.get(usize::from(tag)).copied().flatten();
         kind.ok_or_else(|| self.wrong_tag(tag, "the start of a value"))
     }
 
     /// Takes a `null` if that is what comes next.
+    ///
+    /// # Errors
+    /// [`HessianError`] if nothing comes next, or a class definition that is wrong.
     #[inline]
     pub fn read_null(&mut self) -> Result<bool, HessianError> {
         let is_null = self.head()? == tag::NULL;
@@ -143,6 +149,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// A boolean.
+    ///
+    /// # Errors
+    /// [`HessianError`] if no boolean comes next.
     #[inline]
     pub fn read_bool(&mut self) -> Result<bool, HessianError> {
         let tag = self.head()?;
@@ -156,6 +165,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// A date, in milliseconds since 1970 UTC.
+    ///
+    /// # Errors
+    /// [`HessianError`] if no date comes next, or not all of it.
     pub fn read_date_ms(&mut self) -> Result<i64, HessianError> {
         let tag = self.head()?;
         match tag {
@@ -172,6 +184,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// The number of a reference; it names a list, map or object that began before.
+    ///
+    /// # Errors
+    /// [`HessianError`] if no reference comes next, or one to what has not begun.
     pub fn read_ref(&mut self) -> Result<usize, HessianError> {
         let offset = self.pos;
         let tag = self.head()?;
@@ -189,6 +204,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// Reads past one value without building it. Classes, types and references are counted on.
+    ///
+    /// # Errors
+    /// [`HessianError`] if the value is wrong, cut off, or passes a limit.
     pub fn skip_value(&mut self) -> Result<(), HessianError> {
         let tag = self.head()?;
         match tag {
@@ -421,7 +439,7 @@ fn hidden_field(class: &str) -> Option<Name<'static>> {
 }
 
 /// By the first byte of a value: one look instead of a dozen comparisons.
-const KINDS: [Option<Kind>; 256] = {
+const KINDS: [Option<ValueKind>; 256] = {
     let mut kinds = [None; 256];
     let mut tag = 0u8;
     loop {
@@ -433,20 +451,20 @@ const KINDS: [Option<Kind>; 256] = {
     }
 };
 
-const fn kind_of(tag: u8) -> Option<Kind> {
+const fn kind_of(tag: u8) -> Option<ValueKind> {
     Some(match tag {
-        tag::NULL => Kind::Null,
-        tag::TRUE | tag::FALSE => Kind::Bool,
-        0x80..=0xd7 | tag::INT => Kind::Int,
-        0xd8..=0xff | 0x38..=0x3f | tag::LONG | tag::LONG_INT => Kind::Long,
-        tag::DOUBLE | tag::DOUBLE_ZERO..=tag::DOUBLE_MILL => Kind::Double,
-        tag::DATE | tag::DATE_MINUTE => Kind::Date,
-        0x00..=0x1f | 0x30..=0x33 | tag::STRING | tag::STRING_CHUNK => Kind::String,
-        0x20..=0x2f | 0x34..=0x37 | tag::BINARY | tag::BINARY_CHUNK => Kind::Binary,
-        tag::LIST_VARIABLE..=tag::LIST_FIXED_UNTYPED | 0x70..=0x7f => Kind::List,
-        tag::MAP | tag::MAP_UNTYPED => Kind::Map,
-        tag::OBJECT | 0x60..=0x6f => Kind::Object,
-        tag::REF => Kind::Ref,
+        tag::NULL => ValueKind::Null,
+        tag::TRUE | tag::FALSE => ValueKind::Bool,
+        0x80..=0xd7 | tag::INT => ValueKind::Int,
+        0xd8..=0xff | 0x38..=0x3f | tag::LONG | tag::LONG_INT => ValueKind::Long,
+        tag::DOUBLE | tag::DOUBLE_ZERO..=tag::DOUBLE_MILL => ValueKind::Double,
+        tag::DATE | tag::DATE_MINUTE => ValueKind::Date,
+        0x00..=0x1f | 0x30..=0x33 | tag::STRING | tag::STRING_CHUNK => ValueKind::String,
+        0x20..=0x2f | 0x34..=0x37 | tag::BINARY | tag::BINARY_CHUNK => ValueKind::Binary,
+        tag::LIST_VARIABLE..=tag::LIST_FIXED_UNTYPED | 0x70..=0x7f => ValueKind::List,
+        tag::MAP | tag::MAP_UNTYPED => ValueKind::Map,
+        tag::OBJECT | 0x60..=0x6f => ValueKind::Object,
+        tag::REF => ValueKind::Ref,
         _ => return None,
     })
 }

@@ -28,7 +28,7 @@ mod utf16;
 mod value;
 
 pub use decode::{
-    ClassDef, Decoder, Kind, ListCursor, MapCursor, Name, ObjectCursor, is_ascii_string,
+    ClassDef, Decoder, ListCursor, MapCursor, Name, ObjectCursor, ValueKind, is_ascii_string,
 };
 pub use encode::{
     Encoder, OpenList, write_binary, write_date_ms, write_double, write_int, write_long,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::{Decoder, Encoder, HessianError, Kind, Name};
+use crate::{Decoder, Encoder, HessianError, Name, ValueKind};
 
 /// One Hessian value. Lists, maps and objects are numbered in the order in which they begin;
 /// [`Value::Ref`] takes such a number, so that shared values and cycles can be told.
@@ -127,25 +127,28 @@ impl Encoder<'_> {
 
 impl Decoder<'_> {
     /// The next value as a tree.
+    ///
+    /// # Errors
+    /// [`HessianError`] if the value is wrong, cut off, or passes a limit.
     pub fn read_value(&mut self) -> Result<Value, HessianError> {
         self.value_in(&mut SharedNames::default())
     }
 
     fn value_in(&mut self, shared: &mut SharedNames) -> Result<Value, HessianError> {
         Ok(match self.peek()? {
-            Kind::Null => {
+            ValueKind::Null => {
                 self.read_null()?;
                 Value::Null
             }
-            Kind::Bool => Value::Bool(self.read_bool()?),
-            Kind::Int => Value::Int(self.read_int()?),
-            Kind::Long => Value::Long(self.read_long()?),
-            Kind::Double => Value::Double(self.read_double()?),
-            Kind::Date => Value::Date(self.read_date_ms()?),
-            Kind::String => Value::String(self.read_string()?.into_owned()),
-            Kind::Binary => Value::Binary(self.read_binary()?.into_owned()),
-            Kind::Ref => Value::Ref(u32::try_from(self.read_ref()?).unwrap_or(u32::MAX)),
-            Kind::List => {
+            ValueKind::Bool => Value::Bool(self.read_bool()?),
+            ValueKind::Int => Value::Int(self.read_int()?),
+            ValueKind::Long => Value::Long(self.read_long()?),
+            ValueKind::Double => Value::Double(self.read_double()?),
+            ValueKind::Date => Value::Date(self.read_date_ms()?),
+            ValueKind::String => Value::String(self.read_string()?.into_owned()),
+            ValueKind::Binary => Value::Binary(self.read_binary()?.into_owned()),
+            ValueKind::Ref => Value::Ref(u32::try_from(self.read_ref()?).unwrap_or(u32::MAX)),
+            ValueKind::List => {
                 let mut list = self.read_list_begin()?;
                 let ty = list.ty().map(|ty| shared.name(ty));
                 // The announced length is not trusted for more than a small piece of memory.
@@ -155,7 +158,7 @@ impl Decoder<'_> {
                 }
                 Value::List { ty, items }
             }
-            Kind::Map => {
+            ValueKind::Map => {
                 let mut map = self.read_map_begin()?;
                 let ty = map.ty().map(|ty| shared.name(ty));
                 let mut entries = Vec::new();
@@ -165,7 +168,7 @@ impl Decoder<'_> {
                 }
                 Value::Map { ty, entries }
             }
-            Kind::Object => {
+            ValueKind::Object => {
                 let mut object = self.read_object_begin()?;
                 let class = shared.class(self, object.class());
                 let mut fields = Vec::with_capacity(object.n_fields().min(64));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::PathBuf;
 
-use hessian::serde::check::{self, Any, Color, Sample, Shape};
+use hessian::serde::check::{self, Any, Color, Sample, SampleShape};
 use hessian::serde::{Date, Error, from_slice, to_vec};
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -245,11 +245,12 @@ fn any_sample() -> impl Strategy<Value = Sample> {
     });
     leaf.prop_recursive(3, 12, 3, |inner| {
         let shape = prop_oneof![
-            Just(Shape::Dot),
-            any::<f64>().prop_map(Shape::Circle),
-            any::<(i32, i32)>().prop_map(|(x, y)| Shape::Line(x, y)),
-            (any::<i32>(), option::of(inner.clone()))
-                .prop_map(|(width, inside)| Shape::Box { width, inside: inside.map(Box::new) }),
+            Just(SampleShape::Dot),
+            any::<f64>().prop_map(SampleShape::Circle),
+            any::<(i32, i32)>().prop_map(|(x, y)| SampleShape::Line(x, y)),
+            (any::<i32>(), option::of(inner.clone())).prop_map(|(width, inside)| {
+                SampleShape::Box { width, inside: inside.map(Box::new) }
+            }),
         ];
         (inner.clone(), vec(inner, 0..3), vec(shape, 0..3))
             .prop_map(|(sample, children, shape)| Sample { children, shape, ..sample })

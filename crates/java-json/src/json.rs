@@ -8,6 +8,7 @@
 
 mod append;
 mod error;
+mod jumps;
 mod member_name;
 mod members;
 mod number;
@@ -88,11 +89,17 @@ impl<'a> JsonReader<'a> {
     }
 
     /// Checks that nothing but white space is left.
+    ///
+    /// # Errors
+    /// [`JsonError`] if anything else is left.
     pub fn finish(&mut self) -> Result<(), JsonError> {
         if self.is_at_end() { Ok(()) } else { Err(self.broken(JsonRule::Trailing)) }
     }
 
     /// What kind of value comes next.
+    ///
+    /// # Errors
+    /// [`JsonError`] if no value begins here.
     #[inline]
     pub fn peek(&mut self) -> Result<JsonKind, JsonError> {
         self.skip_space();
@@ -109,6 +116,9 @@ impl<'a> JsonReader<'a> {
     }
 
     /// `null`.
+    ///
+    /// # Errors
+    /// [`JsonError`] if anything else comes next.
     #[inline]
     pub fn read_null(&mut self) -> Result<(), JsonError> {
         self.skip_space();
@@ -116,6 +126,9 @@ impl<'a> JsonReader<'a> {
     }
 
     /// `true` or `false`.
+    ///
+    /// # Errors
+    /// [`JsonError`] if neither comes next.
     #[inline]
     pub fn read_bool(&mut self) -> Result<bool, JsonError> {
         self.skip_space();
@@ -127,6 +140,9 @@ impl<'a> JsonReader<'a> {
     }
 
     /// A string, borrowed unless it contains escapes.
+    ///
+    /// # Errors
+    /// [`JsonError`] if no string comes next, or one that is wrong, cut off or too long.
     #[inline]
     pub fn read_string(&mut self) -> Result<Cow<'a, str>, JsonError> {
         self.skip_space();
@@ -138,6 +154,9 @@ impl<'a> JsonReader<'a> {
     }
 
     /// A string that is ASCII without escapes. Nothing for any other, and the reader stays.
+    ///
+    /// # Errors
+    /// [`JsonError`] if no string comes next, or one that is too long.
     #[inline]
     pub fn read_plain_ascii(&mut self) -> Result<Option<&'a [u8]>, JsonError> {
         self.skip_space();
@@ -182,6 +201,10 @@ impl<'a> JsonReader<'a> {
     }
 
     /// Whether the object has one more member, whose name comes next.
+    ///
+    /// # Errors
+    /// [`JsonError`] if neither a member nor the end of the object comes next, or there are too
+    /// many members.
     #[inline]
     pub fn next_member(&mut self, object: &mut Sequence) -> Result<bool, JsonError> {
         self.next(object, b'}')
@@ -190,6 +213,9 @@ impl<'a> JsonReader<'a> {
     /// Takes the object's next member if it has the name that `lead` holds, as the writer of JSON
     /// without white space has it: `,"name":`, or `"name":` for the first one. If there is white
     /// space, it may be around these. The reader stays if the name is another.
+    ///
+    /// # Errors
+    /// [`JsonError`] as of [`JsonReader::next_member`], or if no colon follows the name.
     #[inline]
     pub fn next_key_is(&mut self, object: &mut Sequence, lead: &[u8]) -> Result<bool, JsonError> {
         if self.rest().starts_with(lead) {
@@ -226,24 +252,37 @@ impl<'a> JsonReader<'a> {
     }
 
     /// Begins an array; [`JsonReader::next_element`] then tells of each element.
+    ///
+    /// # Errors
+    /// [`JsonError`] if no array comes next, or it is nested too deep.
     #[inline]
     pub fn begin_array(&mut self) -> Result<Sequence, JsonError> {
         self.begin(b'[', JsonRule::Array)
     }
 
     /// Whether the array has one more element, which the caller reads next.
+    ///
+    /// # Errors
+    /// [`JsonError`] if neither an element nor the end of the array comes next, or there are too
+    /// many elements.
     #[inline]
     pub fn next_element(&mut self, array: &mut Sequence) -> Result<bool, JsonError> {
         self.next(array, b']')
     }
 
     /// Begins an object; [`JsonReader::next_key`] then tells of each member.
+    ///
+    /// # Errors
+    /// [`JsonError`] if no object comes next, or it is nested too deep.
     #[inline]
     pub fn begin_object(&mut self) -> Result<Sequence, JsonError> {
         self.begin(b'{', JsonRule::Object)
     }
 
     /// The name of the object's next member, whose value the caller reads next.
+    ///
+    /// # Errors
+    /// [`JsonError`] as of [`JsonReader::next_member`] and [`JsonReader::read_key`].
     pub fn next_key(&mut self, object: &mut Sequence) -> Result<Option<Cow<'a, str>>, JsonError> {
         if !self.next(object, b'}')? {
             return Ok(None);
@@ -252,6 +291,9 @@ impl<'a> JsonReader<'a> {
     }
 
     /// The name of a member that [`JsonReader::next_member`] told of.
+    ///
+    /// # Errors
+    /// [`JsonError`] as of [`JsonReader::read_string`], or if no colon follows.
     pub fn read_key(&mut self) -> Result<Cow<'a, str>, JsonError> {
         self.skip_space();
         if self.byte() != Some(b'"') {
@@ -267,6 +309,9 @@ impl<'a> JsonReader<'a> {
     }
 
     /// Reads past one value, checking it, and returns its text.
+    ///
+    /// # Errors
+    /// [`JsonError`] if it is not JSON, or passes a limit.
     pub fn skip_value(&mut self) -> Result<&'a [u8], JsonError> {
         let kind = self.peek()?;
         let start = self.pos;
@@ -292,6 +337,9 @@ impl<'a> JsonReader<'a> {
     }
 
     /// Like [`JsonReader::next_key`], but the name is left with its escapes, which the flag tells.
+    ///
+    /// # Errors
+    /// As [`JsonReader::next_key`].
     pub fn next_raw_key(
         &mut self,
         object: &mut Sequence,
@@ -310,57 +358,6 @@ impl<'a> JsonReader<'a> {
         }
         self.pos += 1;
         Ok(Some(key))
-    }
-
-    /// A reader at the same place, to look ahead: it does not check that the strings that it
-    /// passes over are UTF-8, for this one will.
-    pub fn scan(&self) -> Self {
-        Self { is_scan: true, ..self.clone() }
-    }
-
-    /// Goes on after `n` members or elements of `n_bytes`, no more than
-    /// [`JsonReader::items_left`].
-    pub fn pass(&mut self, sequence: &mut Sequence, n_bytes: usize, n: usize) {
-        self.pos += n_bytes;
-        self.n_items += n;
-        sequence.is_first &= n == 0;
-    }
-
-    /// How many more elements and members there may be.
-    pub fn items_left(&self) -> usize {
-        self.limits.max_items.saturating_sub(self.n_items)
-    }
-
-    /// How long one text may be.
-    #[inline]
-    pub fn max_len(&self) -> usize {
-        self.limits.max_len
-    }
-
-    /// Whether there is an array or object around this place.
-    pub fn is_inside(&self) -> bool {
-        0 < self.depth
-    }
-
-    /// Goes on at `pos`, where a value begins or ends that was passed before.
-    pub fn jump(&mut self, pos: usize) {
-        self.pos = pos;
-    }
-
-    /// Goes on after the end of the array or object that it is in, which was passed before.
-    pub fn jump_out(&mut self, end: usize) {
-        self.pos = end;
-        self.depth = self.depth.saturating_sub(1);
-    }
-
-    /// Counts members that are read by jumping to them.
-    #[inline]
-    pub fn count(&mut self, n: usize) -> Result<(), JsonError> {
-        self.n_items += n;
-        if self.limits.max_items < self.n_items {
-            return Err(self.broken(JsonRule::Items { max: self.limits.max_items }));
-        }
-        Ok(())
     }
 
     #[inline]

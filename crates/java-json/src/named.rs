@@ -21,7 +21,7 @@ pub const GENERIC_ENTRY: &str = "a value that an entry named class can have in t
 
 /// A class that an object names.
 #[derive(Clone, Debug)]
-pub struct Named<'n> {
+pub struct NamedClass<'n> {
     /// The name, without generic arguments.
     pub class: &'n str,
     /// What the mapping knows of it.
@@ -31,7 +31,7 @@ pub struct Named<'n> {
     ty: Option<JavaType>,
 }
 
-impl<'n> Named<'n> {
+impl<'n> NamedClass<'n> {
     /// The class that the object at `offset` names, if it names one.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl<'n> Named<'n> {
     /// that says something else is a key like any other.
     #[must_use]
     pub fn is_of_map(name: Option<&str>) -> bool {
-        let named = name.and_then(Named::of);
+        let named = name.and_then(NamedClass::of);
         named.is_some_and(|named| named.builtin == Some(Builtin::Map))
     }
 
@@ -227,11 +227,11 @@ pub enum ObjectForm<'n, 'c> {
     /// A map: it names a class that every value is of.
     Any(&'n str),
     /// A map of java.util.
-    Map(Named<'n>),
+    Map(NamedClass<'n>),
     /// Its member `value`, as a value of this type: `{"class": "java.util.Date", "value": 0}`.
     Value(JavaType),
     /// An object of the class that it names.
-    Named(Named<'n>),
+    Named(NamedClass<'n>),
     /// An object of the class that is declared.
     Declared(&'c ClassType),
 }
@@ -241,7 +241,7 @@ impl<'n, 'c> ObjectForm<'n, 'c> {
     /// a collection or map is declared. `has_only_value` is whether `value` is its only other
     /// member.
     pub fn of(
-        named: Option<Named<'n>>,
+        named: Option<NamedClass<'n>>,
         declared: Option<&'c ClassType>,
         args: &[JavaType],
         has_only_value: bool,

@@ -7,7 +7,7 @@
 
 use crate::builtin::Builtin;
 use crate::json::{JsonError, JsonKind, JsonReader};
-use crate::named::{Named, ObjectForm, enum_object, field_type, names_constant};
+use crate::named::{NamedClass, ObjectForm, enum_object, field_type, names_constant};
 use crate::number;
 use crate::passed::{ObjectSummary, Passed};
 use crate::{ClassType, JavaType, Schema};
@@ -286,7 +286,7 @@ impl Search<'_, '_, '_> {
             false => ObjectSummary::default(),
         };
         let name = look.class.as_deref();
-        if builtin == Some(Builtin::Map) && !Named::is_of_map(name) {
+        if builtin == Some(Builtin::Map) && !NamedClass::is_of_map(name) {
             self.is_element = !self.is_in_object;
             self.has_entry |= look.class.is_some();
             self.is_bare = args.is_empty();
@@ -301,7 +301,7 @@ impl Search<'_, '_, '_> {
         }
         let may_be_constant =
             declared.is_some_and(|class| !self.knows(class.name())) && names_constant(&look);
-        let named = name.and_then(Named::of);
+        let named = name.and_then(NamedClass::of);
         let is_object = || look.only_value.is_some_and(|(kind, _)| kind == JsonKind::Object);
         let form = ObjectForm::of(named, declared, args, look.only_value.is_some(), is_object);
         if self.what == Unreadable::Elements

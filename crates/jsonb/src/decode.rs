@@ -14,8 +14,8 @@ use java_json::Limits;
 use crate::error::{JsonbError, Rule};
 use crate::tag;
 
-pub(crate) use number::{Whole, negate};
-pub use text::Text;
+pub(crate) use number::{WholeNumber, negate};
+pub use text::EncodedText;
 
 /// Numbers may be given out this far ahead of their order. Java never does.
 const SYMBOL_SLACK: usize = 16;
@@ -28,7 +28,7 @@ pub struct Decoder<'a> {
     limits: Limits,
     depth: u32,
     n_items: usize,
-    symbols: Vec<Option<Text<'a>>>,
+    symbols: Vec<Option<EncodedText<'a>>>,
 }
 
 impl<'a> Decoder<'a> {
@@ -62,7 +62,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// [`JsonbError::Broken`] if something else comes.
-    pub fn read_opt_text(&mut self) -> Result<Option<Text<'a>>, JsonbError> {
+    pub fn read_opt_text(&mut self) -> Result<Option<EncodedText<'a>>, JsonbError> {
         if self.peek()? == tag::TYPED {
             self.pos += 1;
             self.read_type()?;
@@ -92,7 +92,7 @@ impl<'a> Decoder<'a> {
     /// [`JsonbError::Broken`] if something else comes.
     pub fn read_text_map(
         &mut self,
-        mut entry: impl FnMut(Text<'a>, Text<'a>),
+        mut entry: impl FnMut(EncodedText<'a>, EncodedText<'a>),
     ) -> Result<(), JsonbError> {
         if self.peek()? == tag::TYPED {
             self.pos += 1;

@@ -374,7 +374,7 @@ fn signed(is_negative: bool, digits: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::{Decoder, Whole};
+    use crate::decode::{Decoder, WholeNumber};
     use java_json::Limits;
 
     #[test]
@@ -417,7 +417,7 @@ mod tests {
             Encoder::new(&mut out).big_integer(text.starts_with('-'), digits).unwrap();
             let mut decoder = Decoder::new(&out, Limits::default());
             let mut again = Vec::new();
-            let whole: Whole<'_> = decoder.unscaled().unwrap();
+            let whole: WholeNumber<'_> = decoder.unscaled().unwrap();
             whole.write(&mut again);
             assert_eq!(String::from_utf8(again).unwrap(), text);
             assert!(decoder.is_at_end());

@@ -24,7 +24,7 @@ mod names;
 mod tag;
 mod to_json;
 
-pub use decode::{Decoder, Text};
+pub use decode::{Decoder, EncodedText};
 pub use encode::{DateParts, Encoder, OpenArray, TimeParts};
 pub use error::{JsonbError, Rule};
 pub use from_json::{ValueContext, json_to_jsonb, json_to_jsonb_by, json_to_jsonb_with};

@@ -1,5 +1,5 @@
 //! How long calls took: buckets that are narrow at every scale. A [`Histogram`] has one owner, any
-//! thread may fill [`Latencies`].
+//! thread may fill [`SharedHistogram`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -57,19 +57,19 @@ impl Histogram {
 }
 
 /// The same for several threads, and the mean.
-pub(crate) struct Latencies {
+pub(crate) struct SharedHistogram {
     buckets: Box<[AtomicU64]>,
     sum_ns: AtomicU64,
 }
 
-impl Default for Latencies {
+impl Default for SharedHistogram {
     fn default() -> Self {
         let buckets = (0..N_BUCKETS).map(|_| AtomicU64::new(0)).collect();
         Self { buckets, sum_ns: AtomicU64::new(0) }
     }
 }
 
-impl Latencies {
+impl SharedHistogram {
     /// Adds one.
     #[inline]
     pub(crate) fn add(&self, latency: Duration) {
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_summary_has_the_mean_and_the_percentiles() {
-        let latencies = Latencies::default();
+        let latencies = SharedHistogram::default();
         (1..=100).for_each(|ms| latencies.add(Duration::from_millis(ms)));
         let summary = latencies.summary([0.5, 0.99]);
         assert_eq!((summary.n, summary.mean), (100, Duration::from_micros(50_500)));

@@ -14,7 +14,7 @@ const ROOM_TIMES: usize = 8;
 
 /// How many bytes all unfinished messages of a link may have together.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct AssemblyBudget {
     used: usize,
     max: usize,
     /// What is in `used` for long messages: their announced lengths.
@@ -23,7 +23,7 @@ pub(crate) struct Budget {
     held: usize,
 }
 
-impl Budget {
+impl AssemblyBudget {
     pub(crate) fn new(max: usize) -> Self {
         Self { used: 0, max, announced: 0, held: 0 }
     }
@@ -48,7 +48,7 @@ impl Budget {
     }
 
     /// Counts a message for which its total was reserved.
-    pub(crate) fn begin<H>(&mut self, partial: &Partial<H>) {
+    pub(crate) fn begin<H>(&mut self, partial: &PartialMessage<H>) {
         self.announced += partial.total;
         self.held += partial.held();
     }
@@ -56,7 +56,7 @@ impl Budget {
     /// Adds a part to a message.
     pub(crate) fn push<H>(
         &mut self,
-        partial: &mut Partial<H>,
+        partial: &mut PartialMessage<H>,
         part: &[u8],
         last: bool,
     ) -> Result<(), LinkError> {
@@ -67,7 +67,7 @@ impl Budget {
     }
 
     /// Gives back all that a message has taken.
-    pub(crate) fn end<H>(&mut self, partial: &Partial<H>) {
+    pub(crate) fn end<H>(&mut self, partial: &PartialMessage<H>) {
         self.announced -= partial.total;
         self.held -= partial.held();
         self.release(partial.total);
@@ -81,13 +81,13 @@ impl Budget {
 
 /// A message of which parts are missing. `H` is what stood before its payload.
 #[derive(Debug)]
-pub(crate) struct Partial<H> {
+pub(crate) struct PartialMessage<H> {
     head: H,
     total: usize,
     data: BytesMut,
 }
 
-impl<H> Partial<H> {
+impl<H> PartialMessage<H> {
     /// Begins a message with its first part; the caller has reserved `total` bytes.
     pub(crate) fn new(head: H, total: usize, first: &[u8]) -> Result<Self, LinkError> {
         let mut partial = Self { head, total, data: BytesMut::new() };
@@ -150,20 +150,20 @@ mod tests {
 
     #[test]
     fn parts_make_a_message() {
-        let mut partial = Partial::new("head", 6, b"ab").unwrap();
+        let mut partial = PartialMessage::new("head", 6, b"ab").unwrap();
         partial.push(b"cd", false).unwrap();
         partial.push(b"ef", true).unwrap();
         assert_eq!(partial.finish(), ("head", Bytes::from_static(b"abcdef")));
-        let mut late = Partial::new((), 1, b"").unwrap();
+        let mut late = PartialMessage::new((), 1, b"").unwrap();
         late.push(b"x", true).unwrap();
         assert_eq!(late.finish().1, "x");
     }
 
     #[test]
     fn parts_that_do_not_add_up_are_refused() {
-        assert!(Partial::new((), 2, b"ab").is_err(), "nothing left for the parts to come");
-        assert!(Partial::new((), 0, b"").is_err());
-        let mut partial = Partial::new((), 4, b"a").unwrap();
+        assert!(PartialMessage::new((), 2, b"ab").is_err(), "nothing left for the parts to come");
+        assert!(PartialMessage::new((), 0, b"").is_err());
+        let mut partial = PartialMessage::new((), 4, b"a").unwrap();
         assert!(partial.push(b"", false).is_err(), "a part without progress");
         assert!(partial.push(b"bcd", false).is_err(), "full, but more is to come");
         assert!(partial.push(b"bc", true).is_err(), "last, but not full");
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn budget_is_exact() {
-        let mut budget = Budget::new(10);
+        let mut budget = AssemblyBudget::new(10);
         assert!(budget.reserve(10) && !budget.reserve(1));
         budget.release(4);
         assert!(!budget.reserve(5) && budget.reserve(4));
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn announcing_a_large_message_takes_little_memory() {
-        let partial = Partial::new((), 1 << 30, b"x").unwrap();
+        let partial = PartialMessage::new((), 1 << 30, b"x").unwrap();
         assert!(partial.data.capacity() <= 2 * FIRST_STEP_LEN);
     }
 }

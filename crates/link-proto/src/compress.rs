@@ -8,7 +8,7 @@
 //!   little, more bytes leave as they are before the next one is tried.
 
 use crate::LinkError;
-use crate::header::{HEADER_LEN, Header, Kind, MAX_RAW_LEN};
+use crate::header::{FrameKind, HEADER_LEN, Header, MAX_RAW_LEN};
 use crate::reader::Reader;
 use bytes::{BufMut, BytesMut};
 use lz4_flex::block::{
@@ -48,12 +48,12 @@ pub struct CompressionTotals {
 
 /// Counts, and the clock that says what they cost.
 #[derive(Debug, Default)]
-pub(crate) struct Meter {
+pub(crate) struct CompressionMeter {
     pub(crate) done: CompressionTotals,
     pub(crate) clock: Option<fn() -> Duration>,
 }
 
-impl Meter {
+impl CompressionMeter {
     fn time<R>(&mut self, work: impl FnOnce() -> R) -> R {
         let Some(clock) = self.clock else { return work() };
         let start = clock();
@@ -64,7 +64,7 @@ impl Meter {
 
     /// Reads a COMPRESSED frame's body and unpacks it to `raw`, which is overwritten.
     pub(crate) fn unpack(&mut self, body: &[u8], raw: &mut BytesMut) -> Result<(), LinkError> {
-        let kind = Kind::Compressed as u8;
+        let kind = FrameKind::Compressed as u8;
         let mut reader = Reader::new(kind, body);
         let raw_len = reader.u32()? as usize;
         if raw_len > MAX_RAW_LEN {
@@ -107,7 +107,12 @@ impl Packer {
     }
 
     /// Moves all of `frames`, which are whole, to `packed`, which is empty.
-    pub(crate) fn pack(&mut self, frames: &mut BytesMut, packed: &mut BytesMut, meter: &mut Meter) {
+    pub(crate) fn pack(
+        &mut self,
+        frames: &mut BytesMut,
+        packed: &mut BytesMut,
+        meter: &mut CompressionMeter,
+    ) {
         debug_assert!(packed.is_empty(), "what was packed is written first");
         if self.pause_len != 0 || frames.len() < MIN_PIECE_LEN {
             self.pause_len = self.pause_len.saturating_sub(frames.len());
@@ -131,7 +136,7 @@ impl Packer {
     }
 
     /// Appends a piece, packed if that is worth it.
-    fn put(&mut self, piece: &[u8], packed: &mut BytesMut, meter: &mut Meter) {
+    fn put(&mut self, piece: &[u8], packed: &mut BytesMut, meter: &mut CompressionMeter) {
         let start = packed.len();
         packed.resize(start + HEAD_LEN + get_maximum_output_size(piece.len()), 0);
         let place = packed.get_mut(start + HEAD_LEN..).unwrap_or_default();
@@ -150,7 +155,7 @@ impl Packer {
         }
         self.last_pause_len = 0;
         let number = |len| u32::try_from(len).unwrap_or(u32::MAX);
-        let (body_len, kind) = (number(4 + block_len), Kind::Compressed as u8);
+        let (body_len, kind) = (number(4 + block_len), FrameKind::Compressed as u8);
         let header = Header { body_len, kind, ..Header::default() };
         if let Some(mut head) = packed.get_mut(start..start + HEAD_LEN) {
             head.put_slice(&header.to_bytes());

@@ -38,11 +38,11 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct Connection<T> {
     core: Core<T>,
-    side: Side<T>,
+    side: ConnectionSide<T>,
 }
 
 #[derive(Debug)]
-enum Side<T> {
+enum ConnectionSide<T> {
     Client(ClientSide<T>),
     Server(ServerSide),
 }
@@ -51,13 +51,13 @@ impl<T> Connection<T> {
     /// The side that connected and will send calls. Its HELLO is ready to be transmitted.
     pub fn client(config: Config, now: Instant) -> Self {
         let core = Core::new(config, now, false);
-        Self { side: Side::Client(ClientSide::new()), core }
+        Self { side: ConnectionSide::Client(ClientSide::new()), core }
     }
 
     /// The side that accepted and will answer calls. Its HELLO is ready to be transmitted.
     pub fn server(config: Config, now: Instant) -> Self {
         let core = Core::new(config, now, true);
-        Self { side: Side::Server(ServerSide::new(core.config.window)), core }
+        Self { side: ConnectionSide::Server(ServerSide::new(core.config.window)), core }
     }
 
     /// Takes all whole frames off the front of `input`. What is left is the beginning of a frame,
@@ -111,8 +111,8 @@ impl<T> Connection<T> {
             return;
         }
         match &mut self.side {
-            Side::Client(client) => client.expire(&mut self.core, now),
-            Side::Server(server) => server.expire(&mut self.core, now),
+            ConnectionSide::Client(client) => client.expire(&mut self.core, now),
+            ConnectionSide::Server(server) => server.expire(&mut self.core, now),
         }
         if self.core.alarm <= now {
             self.handle_alarm(now);
@@ -128,8 +128,8 @@ impl<T> Connection<T> {
             return None;
         }
         let earliest = match &self.side {
-            Side::Client(client) => client.earliest(),
-            Side::Server(server) => server.earliest_due(),
+            ConnectionSide::Client(client) => client.earliest(),
+            ConnectionSide::Server(server) => server.earliest_due(),
         };
         Some(earliest.map_or(self.core.alarm, |earliest| earliest.min(self.core.alarm)))
     }
@@ -173,8 +173,8 @@ impl<T> Connection<T> {
     pub fn is_finished(&self) -> bool {
         let over = self.core.failed.is_some()
             || match &self.side {
-                Side::Client(client) => client.is_done(),
-                Side::Server(server) => server.is_done(),
+                ConnectionSide::Client(client) => client.is_done(),
+                ConnectionSide::Server(server) => server.is_done(),
             };
         over && self.core.outbox.is_empty()
     }
@@ -190,8 +190,8 @@ impl<T> Connection<T> {
         self.core.failed.is_none()
             && self.core.peer.is_some()
             && match &self.side {
-                Side::Client(client) => !client.is_closing(),
-                Side::Server(server) => !server.is_closing(),
+                ConnectionSide::Client(client) => !client.is_closing(),
+                ConnectionSide::Server(server) => !server.is_closing(),
             }
     }
 
@@ -199,8 +199,8 @@ impl<T> Connection<T> {
     #[inline]
     pub fn in_flight(&self) -> usize {
         match &self.side {
-            Side::Client(client) => client.in_flight(),
-            Side::Server(server) => server.in_flight(),
+            ConnectionSide::Client(client) => client.in_flight(),
+            ConnectionSide::Server(server) => server.in_flight(),
         }
     }
 
@@ -209,8 +209,8 @@ impl<T> Connection<T> {
     #[inline]
     pub fn window(&self) -> usize {
         match &self.side {
-            Side::Client(client) => client.window(),
-            Side::Server(server) => server.window(),
+            ConnectionSide::Client(client) => client.window(),
+            ConnectionSide::Server(server) => server.window(),
         }
     }
 
@@ -242,8 +242,8 @@ impl<T> Connection<T> {
     /// `false` if there is none.
     pub fn shed_parts(&mut self, text: &str) -> bool {
         match &mut self.side {
-            Side::Client(client) => client.shed_parts(&mut self.core, text),
-            Side::Server(server) => server.shed_parts(&mut self.core, text),
+            ConnectionSide::Client(client) => client.shed_parts(&mut self.core, text),
+            ConnectionSide::Server(server) => server.shed_parts(&mut self.core, text),
         }
     }
 
@@ -251,7 +251,7 @@ impl<T> Connection<T> {
     /// it takes answers. Never true on a client, since two sides that both stop would never go on.
     #[inline]
     pub fn is_congested(&self) -> bool {
-        matches!(self.side, Side::Server(_))
+        matches!(self.side, ConnectionSide::Server(_))
             && self.core.outbox.buffered_bytes() >= self.core.config.max_buffered_bytes
     }
 
@@ -289,8 +289,8 @@ impl<T> Connection<T> {
             return;
         }
         match &mut self.side {
-            Side::Client(client) => client.close(reason),
-            Side::Server(server) => server.close(&mut self.core, reason),
+            ConnectionSide::Client(client) => client.close(reason),
+            ConnectionSide::Server(server) => server.close(&mut self.core, reason),
         }
         self.settle();
     }
@@ -301,8 +301,8 @@ impl<T> Connection<T> {
     /// The link is not ready or closing, is full of routes, or a field is over its limit.
     pub fn define(&mut self, def: &RouteDef) -> Result<RouteId, SendError> {
         match &mut self.side {
-            Side::Client(client) => client.define(&mut self.core, def),
-            Side::Server(_) => Err(SendError::Closing),
+            ConnectionSide::Client(client) => client.define(&mut self.core, def),
+            ConnectionSide::Server(_) => Err(SendError::Closing),
         }
     }
 
@@ -316,8 +316,8 @@ impl<T> Connection<T> {
     /// The link is closing, the route was never defined, or a field is over its limit.
     pub fn redefine(&mut self, route: RouteId, def: &RouteDef) -> Result<(), SendError> {
         match &mut self.side {
-            Side::Client(client) => client.redefine(&mut self.core, route, def),
-            Side::Server(_) => Err(SendError::Closing),
+            ConnectionSide::Client(client) => client.redefine(&mut self.core, route, def),
+            ConnectionSide::Server(_) => Err(SendError::Closing),
         }
     }
 
@@ -328,8 +328,8 @@ impl<T> Connection<T> {
     #[inline]
     pub fn can_send(&self) -> Result<(), SendError> {
         match &self.side {
-            Side::Client(client) => client.can_send(&self.core),
-            Side::Server(_) => Err(SendError::Closing),
+            ConnectionSide::Client(client) => client.can_send(&self.core),
+            ConnectionSide::Server(_) => Err(SendError::Closing),
         }
     }
 
@@ -347,14 +347,16 @@ impl<T> Connection<T> {
         token: T,
     ) -> Result<CallId, (T, SendError)> {
         match &mut self.side {
-            Side::Client(client) => client.send_request(&mut self.core, now, request, token),
-            Side::Server(_) => Err((token, SendError::Closing)),
+            ConnectionSide::Client(client) => {
+                client.send_request(&mut self.core, now, request, token)
+            }
+            ConnectionSide::Server(_) => Err((token, SendError::Closing)),
         }
     }
 
     /// Client: gives a call up and tells the server. `None` if the call has ended.
     pub fn cancel(&mut self, id: CallId) -> Option<T> {
-        let Side::Client(client) = &mut self.side else {
+        let ConnectionSide::Client(client) = &mut self.side else {
             return None;
         };
         let token = client.cancel(&mut self.core, id);
@@ -372,8 +374,8 @@ impl<T> Connection<T> {
         self.core.end_all_streams();
         self.core.outbox.clear_long();
         match &mut self.side {
-            Side::Client(client) => client.drain(&mut self.core),
-            Side::Server(server) => {
+            ConnectionSide::Client(client) => client.drain(&mut self.core),
+            ConnectionSide::Server(server) => {
                 server.abandon(&mut self.core);
                 client::no_tokens()
             }
@@ -384,15 +386,15 @@ impl<T> Connection<T> {
     /// call.
     pub fn is_open(&self, id: CallId) -> bool {
         match &self.side {
-            Side::Client(_) => false,
-            Side::Server(server) => server.is_open(id),
+            ConnectionSide::Client(_) => false,
+            ConnectionSide::Server(server) => server.is_open(id),
         }
     }
 
     /// Server: answers a route's definition: it is offered, and its app wants arguments in this
     /// codec (0: as the caller likes). May be said again later, also after a refusal.
     pub fn accept_route(&mut self, route: DefinedRoute, codec: u8) {
-        if let Side::Server(server) = &mut self.side {
+        if let ConnectionSide::Server(server) = &mut self.side {
             let ack = Ack { codec, status: Status::OK, pool: self.core.no_pool(), text: "" };
             server.answer_route(&mut self.core, route, ack);
         }
@@ -402,7 +404,7 @@ impl<T> Connection<T> {
     /// this status and text until it is accepted. The text is cut at 1024 bytes.
     pub fn refuse_route(&mut self, route: DefinedRoute, status: Status, text: &str) {
         debug_assert!(status != Status::OK, "a refusal has an error");
-        if let Side::Server(server) = &mut self.side {
+        if let ConnectionSide::Server(server) = &mut self.side {
             let ack = Ack { codec: 0, status, pool: None, text };
             server.answer_route(&mut self.core, route, ack);
         }
@@ -416,15 +418,15 @@ impl<T> Connection<T> {
     #[inline]
     pub fn respond(&mut self, id: CallId, reply: Reply<'_>) -> bool {
         match &mut self.side {
-            Side::Server(server) => server.respond(&mut self.core, id, reply),
-            Side::Client(_) => false,
+            ConnectionSide::Server(server) => server.respond(&mut self.core, id, reply),
+            ConnectionSide::Client(_) => false,
         }
     }
 
     /// Server: lets the client have up to `window` calls in flight, at most 65536. 0 stops it.
     /// Calls that are in flight go on, so there may be more for a while.
     pub fn set_window(&mut self, window: u32) {
-        if let Side::Server(server) = &mut self.side {
+        if let ConnectionSide::Server(server) = &mut self.side {
             server.set_window(&mut self.core, window);
         }
     }
@@ -448,7 +450,7 @@ impl<T> Connection<T> {
     /// Lets a closing client say its GOAWAY once nothing is in flight.
     #[inline]
     fn settle(&mut self) {
-        if let Side::Client(client) = &mut self.side {
+        if let ConnectionSide::Client(client) = &mut self.side {
             client.settle(&mut self.core);
         }
     }
@@ -470,7 +472,7 @@ impl<T> Connection<T> {
         }
         core.failed = Some(error);
         core.events.push_back(Event::Dead(error));
-        if let Side::Server(server) = &mut self.side {
+        if let ConnectionSide::Server(server) = &mut self.side {
             server.abandon(&mut self.core);
         }
     }
@@ -481,8 +483,8 @@ impl<T> Connection<T> {
         if cfg!(debug_assertions) {
             self.core.outbox.check_invariants();
             match &self.side {
-                Side::Client(client) => client.check_invariants(&self.core),
-                Side::Server(server) => server.check_invariants(&self.core),
+                ConnectionSide::Client(client) => client.check_invariants(&self.core),
+                ConnectionSide::Server(server) => server.check_invariants(&self.core),
             }
         }
     }

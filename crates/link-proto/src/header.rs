@@ -48,7 +48,7 @@ pub const WHOLE_LINK: u32 = u32::MAX;
 /// What a frame is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum FrameKind {
     /// First frame of both sides: versions, limits, who I am.
     Hello = 1,
     /// Names a route by a number (client), or answers that (server, with [`flags::ACK`]).
@@ -108,7 +108,7 @@ pub mod flags {
     pub const MUST_UNDERSTAND: u8 = 0x3f;
 }
 
-impl Kind {
+impl FrameKind {
     /// The kind with that number; `None` if this version does not know it.
     pub fn from_number(number: u8) -> Option<Self> {
         Some(match number {
@@ -165,7 +165,7 @@ impl Kind {
 pub struct Header {
     /// Length of the body that follows, without these 16 bytes.
     pub body_len: u32,
-    /// See [`Kind`]; kept as a number since a peer may know more kinds.
+    /// See [`FrameKind`]; kept as a number since a peer may know more kinds.
     pub kind: u8,
     /// See [`flags`].
     pub flags: u8,
@@ -199,9 +199,9 @@ impl Header {
     /// # Errors
     /// The kind or a flag is unknown and must not be, or the body is longer than the kind allows.
     #[inline]
-    pub fn check(&self) -> Result<Option<Kind>, LinkError> {
-        let kind = Kind::from_number(self.kind);
-        let max = kind.map_or(MAX_BODY_LEN, Kind::max_body_len);
+    pub fn check(&self) -> Result<Option<FrameKind>, LinkError> {
+        let kind = FrameKind::from_number(self.kind);
+        let max = kind.map_or(MAX_BODY_LEN, FrameKind::max_body_len);
         if self.body_len as usize > max {
             return Err(LinkError::FrameTooLong { kind: self.kind, len: self.body_len, max });
         }
@@ -235,8 +235,8 @@ mod tests {
     #[test]
     fn unknown_kinds_and_flags_follow_the_rule() {
         let header = |kind, flags, body_len| Header { kind, flags, body_len, ..Header::default() };
-        assert_eq!(header(3, flags::META, 9).check(), Ok(Some(Kind::Request)));
-        assert_eq!(header(3, 0xc0, 9).check(), Ok(Some(Kind::Request)), "ignorable flags");
+        assert_eq!(header(3, flags::META, 9).check(), Ok(Some(FrameKind::Request)));
+        assert_eq!(header(3, 0xc0, 9).check(), Ok(Some(FrameKind::Request)), "ignorable flags");
         assert_eq!(
             header(4, flags::STREAM_IN, 9).check(),
             Err(LinkError::UnknownFlags { kind: 4, flags: 8 })

@@ -4,7 +4,7 @@
 //! protocol version; a known one must have its length and may stand only once.
 
 use crate::header::{
-    HEADER_LEN, Header, Kind, MAGIC, MAX_NAME_LEN, MAX_ROUTES, MAX_STREAM_WINDOW, MAX_WINDOW,
+    FrameKind, HEADER_LEN, Header, MAGIC, MAX_NAME_LEN, MAX_ROUTES, MAX_STREAM_WINDOW, MAX_WINDOW,
 };
 use crate::reader::Reader;
 use crate::version::{VERSION_MAX, VERSION_MIN};
@@ -58,7 +58,7 @@ pub(crate) fn encode(config: &Config, is_server: bool, out: &mut BytesMut) {
         put_property(&mut body, STREAM_WINDOW, &config.stream_window.to_be_bytes());
     }
     let body_len = u32::try_from(body.len()).unwrap_or(u32::MAX);
-    let header = Header { body_len, kind: Kind::Hello as u8, ..Header::default() };
+    let header = Header { body_len, kind: FrameKind::Hello as u8, ..Header::default() };
     out.reserve(HEADER_LEN + body.len());
     out.put_slice(&header.to_bytes());
     out.put_slice(&body);
@@ -73,7 +73,7 @@ fn put_property(body: &mut BytesMut, property: u16, value: &[u8]) {
 
 /// Reads a HELLO's body and chooses the version.
 pub(crate) fn decode(body: &[u8]) -> Result<PeerHello, LinkError> {
-    let mut reader = Reader::new(Kind::Hello as u8, body);
+    let mut reader = Reader::new(FrameKind::Hello as u8, body);
     let found = reader.u32()?;
     if found != MAGIC {
         return Err(LinkError::BadMagic { found });
@@ -119,7 +119,7 @@ fn set_property(
         NAME if value.len() > MAX_NAME_LEN => return Err(bad),
         NAME => {
             let text = std::str::from_utf8(value);
-            let kind = Kind::Hello as u8;
+            let kind = FrameKind::Hello as u8;
             hello.name = text.map_err(|_| LinkError::NotUtf8 { kind, at })?.to_owned();
         }
         MESSAGE_LIMIT => hello.max_message_len = number()?,

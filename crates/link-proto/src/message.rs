@@ -207,7 +207,7 @@ pub(crate) struct ResponseHead {
 }
 
 /// A message's head; the length of its whole payload if chunks follow; the payload here.
-pub(crate) type First<H> = (H, Option<usize>, Bytes);
+pub(crate) type FirstFrame<H> = (H, Option<usize>, Bytes);
 
 /// Reads a REQUEST's body.
 ///
@@ -216,7 +216,7 @@ pub(crate) type First<H> = (H, Option<usize>, Bytes);
 pub(crate) fn decode_request(
     header: &Header,
     body: BytesMut,
-) -> Result<First<RequestHead>, LinkError> {
+) -> Result<FirstFrame<RequestHead>, LinkError> {
     let mut reader = Reader::new(header.kind, &body);
     let route = reader.u32()?;
     let timeout_ms = reader.u32()?;
@@ -231,7 +231,7 @@ pub(crate) fn decode_request(
 pub(crate) fn decode_response(
     header: &Header,
     body: BytesMut,
-) -> Result<First<ResponseHead>, LinkError> {
+) -> Result<FirstFrame<ResponseHead>, LinkError> {
     let (total, meta, payload) = decode_rest(header, 0, body)?;
     Ok((ResponseHead { status: Status(header.status), codec: header.codec, meta }, total, payload))
 }

@@ -9,8 +9,8 @@
 //!   credit, and must not keep a server from reading meanwhile.
 
 use crate::Status;
-use crate::compress::{Meter, Packer};
-use crate::header::{HEADER_LEN, Header, Kind, MAX_PART_LEN, flags};
+use crate::compress::{CompressionMeter, Packer};
+use crate::header::{FrameKind, HEADER_LEN, Header, MAX_PART_LEN, flags};
 use crate::message::Payload;
 use crate::meta;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -77,8 +77,8 @@ struct Long {
 
 /// First frame of a message, without metadata and payload.
 #[derive(Clone, Copy)]
-pub(crate) struct Head {
-    pub(crate) kind: Kind,
+pub(crate) struct FrameHead {
+    pub(crate) kind: FrameKind,
     pub(crate) flags: u8,
     pub(crate) codec: u8,
     pub(crate) status: u8,
@@ -159,7 +159,7 @@ impl Outbox {
     #[inline]
     pub(crate) fn message(
         &mut self,
-        head: Head,
+        head: FrameHead,
         entries: &[(&str, &str)],
         meta_len: usize,
         payload: Payload<'_>,
@@ -208,7 +208,7 @@ impl Outbox {
             return Some(Err(LongAnswer { status, codec, payload }));
         }
         let body_len = u32::try_from(len).unwrap_or(u32::MAX);
-        let (kind, status) = (Kind::Response as u8, status.0);
+        let (kind, status) = (FrameKind::Response as u8, status.0);
         let header = Header { body_len, kind, flags: 0, codec, status, id };
         if let Some(place) = self.out.get_mut(start..start + HEADER_LEN) {
             place.copy_from_slice(&header.to_bytes());
@@ -222,7 +222,7 @@ impl Outbox {
 
     fn queue_long(
         &mut self,
-        head: Head,
+        head: FrameHead,
         entries: &[(&str, &str)],
         meta_len: usize,
         payload: Bytes,
@@ -272,7 +272,7 @@ impl Outbox {
     pub(crate) fn fill(
         &mut self,
         turns: &mut impl StreamTurns,
-        meter: &mut Meter,
+        meter: &mut CompressionMeter,
     ) -> &mut BytesMut {
         self.fill_out(turns);
         match self.packer {
@@ -283,7 +283,7 @@ impl Outbox {
 
     /// Compresses what waits, once all is written that was compressed before: the more there is,
     /// the better.
-    fn fill_packed(&mut self, meter: &mut Meter) -> &mut BytesMut {
+    fn fill_packed(&mut self, meter: &mut CompressionMeter) -> &mut BytesMut {
         self.note_packed_progress();
         if let (Some(packer), true) = (&mut self.packer, self.packed.is_empty()) {
             if self.packed.capacity() > KEEP_LEN {
@@ -426,9 +426,9 @@ impl Outbox {
 
 /// Writes header and fields of a message in one frame without metadata.
 #[inline]
-fn put_plain(out: &mut BytesMut, head: &Head, fields: [u8; 8], payload_len: usize) {
+fn put_plain(out: &mut BytesMut, head: &FrameHead, fields: [u8; 8], payload_len: usize) {
     let body_len = u32::try_from(fields.len() + payload_len).unwrap_or(u32::MAX);
-    let Head { kind, flags, codec, status, id, .. } = *head;
+    let FrameHead { kind, flags, codec, status, id, .. } = *head;
     let header = Header { body_len, kind: kind as u8, flags, codec, status, id }.to_bytes();
     let mut bytes = [0; HEADER_LEN + 8];
     let (front, back) = bytes.split_at_mut(HEADER_LEN);
@@ -442,7 +442,7 @@ fn put_plain(out: &mut BytesMut, head: &Head, fields: [u8; 8], payload_len: usiz
 #[inline]
 fn put_head(
     out: &mut BytesMut,
-    head: &Head,
+    head: &FrameHead,
     entries: &[(&str, &str)],
     meta_len: usize,
     total: Option<u32>,
@@ -479,5 +479,5 @@ fn put_head(
 fn chunk_header(id: u64, part_len: usize, is_last: bool) -> Header {
     let body_len = u32::try_from(part_len).unwrap_or(u32::MAX);
     let flags = if is_last { 0 } else { flags::MORE };
-    Header { body_len, kind: Kind::Chunk as u8, flags, id, ..Header::default() }
+    Header { body_len, kind: FrameKind::Chunk as u8, flags, id, ..Header::default() }
 }

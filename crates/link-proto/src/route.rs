@@ -3,7 +3,7 @@
 //! A DEFINE's body: `u32` number; service key, method and parameter descriptor, each behind its
 //! `u16` length; constant attachments as metadata. The answer's body: `u32` number, text.
 
-use crate::header::{HEADER_LEN, Header, Kind, MAX_DESCRIPTOR_LEN, MAX_NAME_LEN, flags};
+use crate::header::{FrameKind, HEADER_LEN, Header, MAX_DESCRIPTOR_LEN, MAX_NAME_LEN, flags};
 use crate::meta::{self, Meta};
 use crate::reader::Reader;
 use crate::{LinkError, SendError, Status};
@@ -70,7 +70,7 @@ pub(crate) fn encode(
     let meta_len = meta::encoded_len(&attachments)?;
     let body_len = 4 + texts.iter().map(|t| 2 + t.len()).sum::<usize>() + 2 + meta_len;
     let body_len = u32::try_from(body_len).unwrap_or(u32::MAX);
-    let header = Header { body_len, kind: Kind::Define as u8, id: round, ..Header::default() };
+    let header = Header { body_len, kind: FrameKind::Define as u8, id: round, ..Header::default() };
     out.put_slice(&header.to_bytes());
     out.put_u32(route);
     for text in texts {
@@ -83,7 +83,7 @@ pub(crate) fn encode(
 
 /// Reads a DEFINE's body.
 pub(crate) fn decode(body: &Bytes) -> Result<(u32, RouteDef), LinkError> {
-    let kind = Kind::Define as u8;
+    let kind = FrameKind::Define as u8;
     let mut reader = Reader::new(kind, body);
     let route = reader.u32()?;
     let service = reader.text16("service key", MAX_NAME_LEN)?.to_owned();
@@ -114,7 +114,7 @@ pub(crate) fn encode_ack(route: DefinedRoute, ack: Ack<'_>, out: &mut BytesMut) 
     let Ack { codec, status, pool, text } = ack;
     let len = 4 + pool.map_or(0, |_| 4) + text.len();
     let body_len = u32::try_from(len).unwrap_or(u32::MAX);
-    let (kind, status) = (Kind::Define as u8, status.0);
+    let (kind, status) = (FrameKind::Define as u8, status.0);
     let header = Header { body_len, kind, flags: flags::ACK, codec, status, id: route.round };
     out.reserve(HEADER_LEN + len);
     out.put_slice(&header.to_bytes());

@@ -12,7 +12,7 @@
 //!   whole, all of it has to be taken before there is more.
 
 use crate::LinkError;
-use crate::assembly::Budget;
+use crate::assembly::AssemblyBudget;
 use crate::header::{HEADER_LEN, MAX_PART_LEN, flags};
 use crate::outbox::CHUNK_LEN;
 use bytes::{Bytes, BytesMut};
@@ -31,7 +31,7 @@ pub(crate) struct Sending {
     unsent: Option<Unsent>,
     /// Parts of the request, which goes before all items, are still to be sent.
     held: bool,
-    end: End,
+    end: SendingEnd,
     /// The owner is to be told when an item may be sent again.
     blocked: bool,
 }
@@ -43,7 +43,7 @@ struct Unsent {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum End {
+enum SendingEnd {
     Open,
     /// There are no more items, and the peer has still to be told.
     Wanted,
@@ -63,16 +63,16 @@ impl Sending {
     pub(crate) fn new(window: u32, held: bool) -> Self {
         let window = i64::from(window);
         let blocked = window == 0;
-        Self { window, credit: window, unsent: None, held, end: End::Open, blocked }
+        Self { window, credit: window, unsent: None, held, end: SendingEnd::Open, blocked }
     }
 
     /// Whether the next item would be taken.
     pub(crate) fn can_take(&self) -> bool {
-        self.end == End::Open && self.credit > 0 && self.unsent.is_none()
+        self.end == SendingEnd::Open && self.credit > 0 && self.unsent.is_none()
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.end == End::Open
+        self.end == SendingEnd::Open
     }
 
     /// Whether the next item, of `len` bytes, may go to the outbox as one frame, past all turns.
@@ -92,7 +92,7 @@ impl Sending {
     /// Whether a part, or the end, could be sent now.
     pub(crate) fn wants_turn(&self) -> bool {
         let has_part = self.unsent.is_some() && self.credit > 0;
-        !self.held && (has_part || self.unsent.is_none() && self.end == End::Wanted)
+        !self.held && (has_part || self.unsent.is_none() && self.end == SendingEnd::Wanted)
     }
 
     /// An item went to the outbox as one frame.
@@ -128,16 +128,16 @@ impl Sending {
 
     /// No more items. Nothing if that was said before.
     pub(crate) fn end(&mut self) {
-        if self.end == End::Open {
-            self.end = End::Wanted;
+        if self.end == SendingEnd::Open {
+            self.end = SendingEnd::Wanted;
         }
     }
 
     /// Whether the end is to be said now; it is said once.
     pub(crate) fn take_end(&mut self) -> bool {
-        let now = self.end == End::Wanted && self.unsent.is_none() && !self.held;
+        let now = self.end == SendingEnd::Wanted && self.unsent.is_none() && !self.held;
         if now {
-            self.end = End::Said;
+            self.end = SendingEnd::Said;
         }
         now
     }
@@ -164,8 +164,8 @@ impl Sending {
     pub(crate) fn check_invariants(&self) {
         debug_assert!(self.credit <= self.window);
         let can_take = self.can_take();
-        debug_assert!(self.end != End::Open || self.blocked != can_take, "{self:?}");
-        debug_assert!(self.end != End::Said || self.unsent.is_none());
+        debug_assert!(self.end != SendingEnd::Open || self.blocked != can_take, "{self:?}");
+        debug_assert!(self.end != SendingEnd::Said || self.unsent.is_none());
     }
 }
 
@@ -179,12 +179,12 @@ pub(crate) struct Receiving {
     returnable: i64,
     /// Cost of the items that the app has not taken.
     untaken: i64,
-    partial: Option<Partial>,
+    partial: Option<PartialItem>,
     ended: bool,
 }
 
 #[derive(Debug)]
-struct Partial {
+struct PartialItem {
     codec: u8,
     data: BytesMut,
 }
@@ -222,10 +222,10 @@ impl Receiving {
     /// `budget` while their item is not whole.
     pub(crate) fn receive(
         &mut self,
-        frame: Frame,
+        frame: StreamFrame,
         part: crate::Payload<'_>,
         max_len: usize,
-        budget: &mut Budget,
+        budget: &mut AssemblyBudget,
     ) -> Result<Received, LinkError> {
         let len = part.as_slice().len();
         self.check(frame, len)?;
@@ -258,7 +258,7 @@ impl Receiving {
         Ok(Received::Part)
     }
 
-    fn check(&self, frame: Frame, len: usize) -> Result<(), LinkError> {
+    fn check(&self, frame: StreamFrame, len: usize) -> Result<(), LinkError> {
         let bad = |rule| Err(LinkError::BadItem { rule });
         let has_more = frame.flags & flags::MORE != 0;
         if self.ended {
@@ -281,19 +281,19 @@ impl Receiving {
         Ok(())
     }
 
-    fn begin(&mut self, codec: u8, part: &[u8], budget: &mut Budget) -> Received {
+    fn begin(&mut self, codec: u8, part: &[u8], budget: &mut AssemblyBudget) -> Received {
         if !budget.reserve(part.len()) {
             return Received::Refused { len: part.len(), max: None };
         }
-        self.partial = Some(Partial { codec, data: BytesMut::from(part) });
+        self.partial = Some(PartialItem { codec, data: BytesMut::from(part) });
         self.returnable += cost(part.len());
         Received::Part
     }
 
     /// An item is whole; its last part had `last_len` bytes.
-    fn finish(&mut self, last_len: usize, budget: &mut Budget) -> Received {
-        let Partial { codec, data } =
-            self.partial.take().unwrap_or(Partial { codec: 0, data: BytesMut::new() });
+    fn finish(&mut self, last_len: usize, budget: &mut AssemblyBudget) -> Received {
+        let PartialItem { codec, data } =
+            self.partial.take().unwrap_or(PartialItem { codec: 0, data: BytesMut::new() });
         budget.release(data.len() - last_len);
         // What came before was given back, but the whole item is now to be taken.
         self.returnable -= cost(data.len()) - cost(last_len);
@@ -340,7 +340,7 @@ impl Receiving {
 
 /// What of a frame's header matters to a stream.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Frame {
+pub(crate) struct StreamFrame {
     pub(crate) flags: u8,
     pub(crate) codec: u8,
     /// The peer is a client.

@@ -4,7 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "a test needs some instant to begin with")]
 
 use bytes::BytesMut;
-use link_proto::header::{Header, Kind, flags};
+use link_proto::header::{FrameKind, Header, flags};
 use link_proto::{
     Config, Connection, Credits, DefinedRoute, Event, GoAwayReason, PoolId, Reply, RequestOut,
     RouteDef, Status, features, header,
@@ -81,20 +81,20 @@ fn tables_name_the_kinds_and_flags_in_use() {
         assert!(DOCUMENT.contains(&row), "no row {row}");
     }
     for (kind, name, known_flags) in [
-        (Kind::Hello, "HELLO", 0),
-        (Kind::Define, "DEFINE", flags::ACK),
-        (Kind::Request, "REQUEST", 0x1f),
-        (Kind::Response, "RESPONSE", flags::MORE | flags::META),
-        (Kind::Chunk, "CHUNK", flags::MORE),
-        (Kind::Cancel, "CANCEL", 0),
-        (Kind::Credit, "CREDIT", 0),
-        (Kind::Ping, "PING", 0),
-        (Kind::Pong, "PONG", 0),
-        (Kind::GoAway, "GOAWAY", 0),
-        (Kind::Item, "ITEM", flags::MORE | flags::END),
-        (Kind::ItemCredit, "ITEM_CREDIT", 0),
-        (Kind::Compressed, "COMPRESSED", 0),
-        (Kind::Demand, "DEMAND", 0),
+        (FrameKind::Hello, "HELLO", 0),
+        (FrameKind::Define, "DEFINE", flags::ACK),
+        (FrameKind::Request, "REQUEST", 0x1f),
+        (FrameKind::Response, "RESPONSE", flags::MORE | flags::META),
+        (FrameKind::Chunk, "CHUNK", flags::MORE),
+        (FrameKind::Cancel, "CANCEL", 0),
+        (FrameKind::Credit, "CREDIT", 0),
+        (FrameKind::Ping, "PING", 0),
+        (FrameKind::Pong, "PONG", 0),
+        (FrameKind::GoAway, "GOAWAY", 0),
+        (FrameKind::Item, "ITEM", flags::MORE | flags::END),
+        (FrameKind::ItemCredit, "ITEM_CREDIT", 0),
+        (FrameKind::Compressed, "COMPRESSED", 0),
+        (FrameKind::Demand, "DEMAND", 0),
     ] {
         let kind = kind as u8;
         let row = format!("| {kind} | {name} ");

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
-use wire::{Connection, ConnectionCounts, Files, Limits};
+use wire::{Connection, ConnectionCounts, Files, ListenerLimits};
 
 pub use config::ServerConfig;
 pub use context::{Context, Peer};
@@ -58,7 +58,7 @@ pub struct Server {
 pub(crate) struct Shared {
     pub config: ServerConfig,
     pub services: HashMap<String, Service>,
-    pub calls: Calls,
+    pub calls: RunningCalls,
     pub pool: ThreadPool,
     connections: Arc<ConnectionCounts>,
     #[cfg(feature = "tls")]
@@ -66,14 +66,14 @@ pub(crate) struct Shared {
 }
 
 /// The calls at work in a server, and how many there may be.
-pub(crate) struct Calls {
+pub(crate) struct RunningCalls {
     max: usize,
     n_running: AtomicUsize,
     /// Told when none is left.
     idle: Notify,
 }
 
-impl Calls {
+impl RunningCalls {
     fn new(max: usize) -> Self {
         Self { max, n_running: AtomicUsize::new(0), idle: Notify::new() }
     }
@@ -142,7 +142,7 @@ impl Server {
         let socket = socket::listen(address).map_err(fail)?;
         let address = socket.local_addr().map_err(fail)?;
         let shared = Arc::new(Shared {
-            calls: Calls::new(self.config.max_calls),
+            calls: RunningCalls::new(self.config.max_calls),
             pool: ThreadPool::new(self.config.blocking_threads, self.config.max_waiting_blocking),
             services,
             config: self.config,
@@ -150,7 +150,7 @@ impl Server {
             #[cfg(feature = "tls")]
             n_failed_handshakes: AtomicUsize::new(0),
         });
-        let limits = Limits {
+        let limits = ListenerLimits {
             max_connections: shared.config.max_connections,
             key: "ServerConfig::max_connections",
             files: Files::of_process(),

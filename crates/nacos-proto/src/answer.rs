@@ -51,14 +51,14 @@ pub struct Answer(Payload);
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Head {
+struct ResultHead {
     result_code: Option<i64>,
     error_code: Option<i64>,
     success: Option<bool>,
     message: Option<String>,
 }
 
-impl Head {
+impl ResultHead {
     fn is_good(&self) -> bool {
         self.success.unwrap_or(true) && self.result_code.is_none_or(|code| code == SUCCESS)
     }
@@ -108,7 +108,7 @@ impl Answer {
     /// # Errors
     /// The outer one if it cannot be read, the inner one if the server has refused.
     pub fn read(payload: Payload) -> Result<Result<Self, Refusal>, BadPayload> {
-        let head: Head = payload.read()?;
+        let head: ResultHead = payload.read()?;
         Ok(match head.is_good() && payload.kind() != "ErrorResponse" {
             true => Ok(Self(payload)),
             false => Err(head.refusal()),

@@ -21,6 +21,9 @@ const KINDS: [&str; 9] = [
 
 /// What a hostile server can send. The first byte says what the rest is taken for: JSON of one of
 /// the known types, or a whole message.
+///
+/// # Panics
+/// If what was read breaks a limit.
 pub fn server_bytes(data: &[u8]) {
     let Some((&first, data)) = data.split_first() else { return };
     let payload = match KINDS.get(usize::from(first)) {

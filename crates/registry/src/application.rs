@@ -39,7 +39,7 @@ use crate::by_variant::ByVariant;
 use crate::list_counts::ListCounts;
 use crate::store::{Applications, EntryKey, Item};
 
-use feed::Feed;
+use feed::InstanceFeed;
 
 pub(crate) use announce::{Announcer, can_announce};
 pub use unlisted::Unasked;
@@ -58,8 +58,8 @@ pub(crate) struct Found {
 pub(crate) struct ApplicationLevel {
     source: Arc<dyn Applications>,
     runtime: Handle,
-    feeds: Arc<Mutex<HashMap<String, Weak<Feed>>>>,
-    findings: Arc<Mutex<HashMap<String, Weak<Finding>>>>,
+    feeds: Arc<Mutex<HashMap<String, Weak<InstanceFeed>>>>,
+    findings: Arc<Mutex<HashMap<String, Weak<ApplicationSearch>>>>,
     /// Of all metadata together, in bytes.
     total_len: Arc<AtomicUsize>,
     counts: Arc<ListCounts>,
@@ -67,18 +67,18 @@ pub(crate) struct ApplicationLevel {
 
 /// One interface that is looked for, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Finding {
+pub(crate) struct ApplicationSearch {
     found: watch::Receiver<Found>,
     task: AbortHandle,
 }
 
-impl Drop for Finding {
+impl Drop for ApplicationSearch {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Finding {
+impl ApplicationSearch {
     pub(crate) fn found(&self) -> watch::Receiver<Found> {
         self.found.clone()
     }
@@ -106,26 +106,26 @@ impl ApplicationLevel {
     }
 
     /// Looks for an interface. Those who look for the same one share it.
-    pub(crate) fn find(&self, interface: &str) -> Arc<Finding> {
+    pub(crate) fn find(&self, interface: &str) -> Arc<ApplicationSearch> {
         let mut findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
         findings.get(interface).and_then(Weak::upgrade).unwrap_or_else(|| {
             findings.retain(|_, finding| 0 < finding.strong_count());
             let (sender, found) = watch::channel(Found::default());
             let finder = find::run(self.clone(), interface.to_owned(), sender);
             let task = self.runtime.spawn(finder).abort_handle();
-            let finding = Arc::new(Finding { found, task });
+            let finding = Arc::new(ApplicationSearch { found, task });
             findings.insert(interface.to_owned(), Arc::downgrade(&finding));
             finding
         })
     }
 
     /// The one feed of an application.
-    fn feed(&self, application: &str) -> Arc<Feed> {
+    fn feed(&self, application: &str) -> Arc<InstanceFeed> {
         let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
         feeds.get(application).and_then(Weak::upgrade).unwrap_or_else(|| {
             feeds.retain(|_, feed| 0 < feed.strong_count());
             let Self { source, runtime, total_len, counts, .. } = self;
-            let feed = Feed::start(source, application, total_len, counts, runtime);
+            let feed = InstanceFeed::start(source, application, total_len, counts, runtime);
             let feed = Arc::new(feed);
             feeds.insert(application.to_owned(), Arc::downgrade(&feed));
             feed

@@ -8,7 +8,7 @@ use dubbo_proto::ServiceKey;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::time::timeout;
 
-use crate::application::{ApplicationLevel, Finding, Unasked, Unlisted};
+use crate::application::{ApplicationLevel, ApplicationSearch, Unasked, Unlisted};
 use crate::by_variant::OrderedEntry;
 use crate::endpoint::{Endpoint, Level, NotUsed, Unused};
 use crate::layout::Entry;
@@ -128,7 +128,7 @@ async fn items(store: &dyn Store, wanted: &ServiceKey) -> Result<Vec<Item>, Stri
 }
 
 /// What is found of an interface at application level.
-async fn found(finding: Arc<Finding>) -> Vec<Item> {
+async fn found(finding: Arc<ApplicationSearch>) -> Vec<Item> {
     let mut found = finding.found();
     // What takes too long is said to be missing.
     let _ = timeout(READ_TIMEOUT, found.wait_for(|found| found.is_settled)).await;

@@ -36,10 +36,10 @@ use crate::endpoint::Snapshot;
 use crate::list_counts::ListCounts;
 
 use room::MAX_TOTAL_LEN;
-use telnet::Told;
+use telnet::TelnetAnswer;
 use warnings::Warnings;
 
-pub(crate) use document::{Allowance, Document, Unread};
+pub(crate) use document::{Document, ReadAllowance, Unread};
 pub(crate) use folder::DocumentFolder;
 pub(crate) use room::Room;
 
@@ -138,7 +138,7 @@ impl Lookup {
 #[must_use = "nobody looks for the definition once this is dropped"]
 pub struct DefinitionWatch {
     lookups: watch::Receiver<Lookup>,
-    feed: Arc<Feed>,
+    feed: Arc<DefinitionFeed>,
 }
 
 impl DefinitionWatch {
@@ -168,13 +168,13 @@ impl DefinitionWatch {
 }
 
 #[derive(Debug)]
-struct Feed {
+struct DefinitionFeed {
     lookups: watch::Receiver<Lookup>,
     suspected: Arc<Notify>,
     task: AbortHandle,
 }
 
-impl Drop for Feed {
+impl Drop for DefinitionFeed {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -187,7 +187,7 @@ pub(crate) struct Definitions {
     folder: Option<DocumentFolder>,
     /// Of every service, without looking.
     fixed: Option<Lookup>,
-    feeds: Mutex<HashMap<ServiceKey, Weak<Feed>>>,
+    feeds: Mutex<HashMap<ServiceKey, Weak<DefinitionFeed>>>,
     total_len: Arc<AtomicUsize>,
     /// Where documents are counted that are of no use.
     counts: Arc<ListCounts>,
@@ -234,7 +234,7 @@ impl Definitions {
             if self.fixed.is_some() {
                 let keep_open = async move { sender.closed().await };
                 let task = runtime.spawn(keep_open).abort_handle();
-                return Arc::new(Feed { lookups, suspected, task });
+                return Arc::new(DefinitionFeed { lookups, suspected, task });
             }
             let seeker = Seeker {
                 folder: self.folder.clone(),
@@ -250,7 +250,7 @@ impl Definitions {
                 refused: None,
             };
             let task = runtime.spawn(seeker.run()).abort_handle();
-            let feed = Arc::new(Feed { lookups, suspected, task });
+            let feed = Arc::new(DefinitionFeed { lookups, suspected, task });
             feeds.insert(service.clone(), Arc::downgrade(&feed));
             feed
         });
@@ -259,7 +259,7 @@ impl Definitions {
 }
 
 /// Documents on their way.
-pub(crate) type Reported<'a> =
+pub(crate) type PendingDocuments<'a> =
     Pin<Box<dyn Future<Output = Result<Vec<Document>, Away>> + Send + 'a>>;
 
 /// The source cannot be asked now; what is known stays.
@@ -272,7 +272,7 @@ pub(crate) trait DefinitionInputs: Send + Sync {
     fn snapshots(&self) -> watch::Receiver<Snapshot>;
 
     /// The documents that the registry itself holds about it, the newest first.
-    fn reported(&self) -> Reported<'_>;
+    fn reported(&self) -> PendingDocuments<'_>;
 }
 
 /// Looks for the definition of one service.
@@ -415,7 +415,7 @@ impl Seeker {
             return None;
         }
         match telnet::ask(&snapshot, &self.service.interface).await {
-            Ok(Told { service, address, len }) => {
+            Ok(TelnetAnswer { service, address, len }) => {
                 self.refused = None;
                 self.definition(service, DefinitionOrigin::Provider(address), len)
             }

@@ -31,12 +31,12 @@ pub enum Presence {
 }
 
 /// A version and a group of an interface. `None` stands for any.
-pub(crate) type Variant = Option<(Box<str>, Box<str>)>;
+pub(crate) type VariantKey = Option<(Box<str>, Box<str>)>;
 
 /// The services that a registry holds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Directory {
-    variants: HashMap<Box<str>, Vec<Variant>>,
+    variants: HashMap<Box<str>, Vec<VariantKey>>,
     n_entries: usize,
     is_full: bool,
 }
@@ -48,7 +48,7 @@ impl Directory {
     }
 
     /// Takes note of an offer.
-    pub(crate) fn add(&mut self, interface: &str, variant: Variant) {
+    pub(crate) fn add(&mut self, interface: &str, variant: VariantKey) {
         if self.is_full {
             return;
         }
@@ -73,7 +73,7 @@ impl Directory {
 
     /// Whether a subscriber of `wanted` may find something.
     pub(crate) fn offers(&self, wanted: &ServiceKey) -> bool {
-        let fits = |variant: &Variant| match variant {
+        let fits = |variant: &VariantKey| match variant {
             Some((version, group)) => is_match(wanted, version, group),
             None => true,
         };
@@ -99,7 +99,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn variant(version: &str, group: &str) -> Variant {
+    fn variant(version: &str, group: &str) -> VariantKey {
         Some((version.into(), group.into()))
     }
 

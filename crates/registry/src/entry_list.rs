@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 
 use crate::by_variant::ByVariant;
 use crate::endpoint::{Freshness, MAX_UNUSED};
-use crate::follow::{Followed, follow};
+use crate::follow::{FollowedList, follow};
 use crate::kept::{Kept, shown_key};
 use crate::layout::Entry;
 use crate::list_counts::ListCounts;
@@ -40,7 +40,7 @@ impl KeptList {
     }
 }
 
-impl Followed<Entry> for KeptList {
+impl FollowedList<Entry> for KeptList {
     type Shown = EntryList;
 
     fn kept(&mut self) -> &mut Kept<Entry> {

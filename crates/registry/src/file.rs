@@ -44,8 +44,8 @@ use crate::table::{Row, Table, TableWatch};
 mod doubts;
 mod format;
 
-pub use format::Doubt;
-use format::{Content, doubts_of};
+pub use format::IgnoredParameter;
+use format::{FileContent, doubts_of};
 pub(crate) use format::{FileService, FileText, parse_endpoint};
 
 /// The safety net below the file system's events: network file systems have none, and a link's
@@ -176,15 +176,15 @@ impl Loader {
         }
     }
 
-    fn accept(&mut self, content: Content) {
-        let Content { rows, leftovers, doubts } = content;
+    fn accept(&mut self, content: FileContent) {
+        let FileContent { rows, leftovers, doubts } = content;
         let path = self.path.display();
         tracing::info!(%path, endpoints = rows.len(), unused = leftovers.len(), "registry file read");
         for (interface, leftover) in leftovers.iter().take(MAX_TOLD) {
             let unused = &leftover.unused;
             tracing::warn!(%path, interface, %unused, "an endpoint of the registry file is not used");
         }
-        for Doubt { interface, endpoint, what } in doubts.iter().take(MAX_TOLD) {
+        for IgnoredParameter { interface, endpoint, what } in doubts.iter().take(MAX_TOLD) {
             tracing::warn!(%path, interface, endpoint, what, "a parameter of an endpoint in the \
                 registry file does not count");
         }
@@ -220,7 +220,7 @@ pub struct Checked {
     /// What is not used, by interface.
     pub unused: Vec<(String, Unused)>,
     /// What is used in another way than it is written.
-    pub doubts: Vec<Doubt>,
+    pub doubts: Vec<IgnoredParameter>,
 }
 
 /// Reads a registry file once, as an agent that uses it would.
@@ -228,7 +228,7 @@ pub struct Checked {
 /// # Errors
 /// When the file is not there, or an agent would not take it.
 pub fn check(path: &Path) -> Result<Checked, RegistryError> {
-    let Content { rows, leftovers, doubts } = format::parse(path, &read(path)?)?;
+    let FileContent { rows, leftovers, doubts } = format::parse(path, &read(path)?)?;
     let unused = leftovers.into_iter().map(|(interface, it)| (interface, it.unused)).collect();
     let endpoint = |Row { interface, listing, .. }: Row| (interface, listing.endpoint.clone());
     Ok(Checked { endpoints: rows.into_iter().map(endpoint).collect(), unused, doubts })
@@ -251,7 +251,7 @@ pub(crate) fn parse_text(
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum CheckedEndpoint {
     /// It is used, but for parameters that do not count.
-    Used(Vec<Doubt>),
+    Used(Vec<IgnoredParameter>),
     /// It is not used.
     Unused(Unused),
 }

@@ -29,7 +29,7 @@ pub(crate) fn new_backoff() -> Backoff {
 }
 
 /// A list of entries, and what is made of it.
-pub(crate) trait Followed<E>: Send {
+pub(crate) trait FollowedList<E>: Send {
     type Shown: PartialEq + Send + Sync;
 
     /// The list.
@@ -40,7 +40,7 @@ pub(crate) trait Followed<E>: Send {
 }
 
 /// Runs until its task is aborted, or the store can never be asked again.
-pub(crate) async fn follow<E: Clone + PartialEq, V: Followed<E>>(
+pub(crate) async fn follow<E: Clone + PartialEq, V: FollowedList<E>>(
     mut watch: Box<dyn Watch<E>>,
     mut view: V,
     shown: Arc<watch::Sender<V::Shown>>,
@@ -65,7 +65,7 @@ pub(crate) async fn follow<E: Clone + PartialEq, V: Followed<E>>(
     }
 }
 
-async fn until_error<E: Clone + PartialEq, V: Followed<E>>(
+async fn until_error<E: Clone + PartialEq, V: FollowedList<E>>(
     watch: &mut dyn Watch<E>,
     view: &mut V,
     shown: &watch::Sender<V::Shown>,

@@ -39,7 +39,7 @@ use crate::table::{Table, TableWatch};
 use objects::ObjectKind;
 use settings::KubernetesSettings;
 use state::State;
-use watcher::{News, Watcher};
+use watcher::{ObjectNews, Watcher};
 
 mod api;
 mod lines;
@@ -80,7 +80,7 @@ impl KubernetesRegistry {
         let (sender, news) = mpsc::channel(MAX_NEWS);
         let mut kinds = vec![ObjectKind::Slices];
         kinds.extend(settings.reads_annotations.then_some(ObjectKind::Services));
-        let keeper = Keeper {
+        let keeper = TableKeeper {
             state: State::new(settings.mapped.clone()),
             known: kinds.iter().map(|kind| (*kind, KindStatus::default())).collect(),
             table: table_sender,
@@ -150,7 +150,7 @@ struct KindStatus {
 }
 
 /// The task that makes the table from all news.
-struct Keeper {
+struct TableKeeper {
     state: State,
     known: HashMap<ObjectKind, KindStatus>,
     table: watch::Sender<Table>,
@@ -158,8 +158,8 @@ struct Keeper {
     is_dirty: bool,
 }
 
-impl Keeper {
-    async fn run(mut self, mut news: mpsc::Receiver<(ObjectKind, News)>) {
+impl TableKeeper {
+    async fn run(mut self, mut news: mpsc::Receiver<(ObjectKind, ObjectNews)>) {
         let mut due = Instant::now();
         loop {
             let arrived = tokio::select! {
@@ -175,9 +175,9 @@ impl Keeper {
         }
     }
 
-    fn handle(&mut self, kind: ObjectKind, news: News) {
+    fn handle(&mut self, kind: ObjectKind, news: ObjectNews) {
         match news {
-            News::Whole { objects, n_bad } => {
+            ObjectNews::Whole { objects, n_bad } => {
                 if n_bad != 0 {
                     tracing::warn!(?kind, n_bad, "objects of Kubernetes cannot be read");
                 }
@@ -189,11 +189,11 @@ impl Keeper {
                     Some(_) => self.of(kind).status = Freshness::Stale,
                 }
             }
-            News::Put(object) => self.is_dirty |= self.state.put(object),
-            News::Gone(name) => self.is_dirty |= self.state.remove(kind, &name),
-            News::Bad(error) => self.note_bad(kind, &error),
-            News::Current => self.note_current(kind),
-            News::Away(error) => self.note_away(kind, error),
+            ObjectNews::Put(object) => self.is_dirty |= self.state.put(object),
+            ObjectNews::Gone(name) => self.is_dirty |= self.state.remove(kind, &name),
+            ObjectNews::Bad(error) => self.note_bad(kind, &error),
+            ObjectNews::Current => self.note_current(kind),
+            ObjectNews::Away(error) => self.note_away(kind, error),
         }
     }
 

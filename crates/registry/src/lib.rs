@@ -84,7 +84,7 @@ pub use error::RegistryError;
 pub use layout::Layout;
 pub use memory::MemoryHub;
 pub use missing::{unused_text, why_nobody};
-pub use registry::{Activity, Registered, Registry, RuleSubscription, Subscription};
+pub use registry::{Registered, Registry, RegistryActivity, RuleSubscription, Subscription};
 pub use rules::RuleDocument;
 pub use several::several;
 pub use status::RegistryStatus;

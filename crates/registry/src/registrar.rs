@@ -56,7 +56,7 @@ impl Registrar {
         // Unbounded, because dropping a registration cannot wait; its callers bound it.
         let (commands, receiver) = mpsc::unbounded_channel();
         let ledger = Ledger::default();
-        let keeper = Keeper { session, commands: receiver, ledger, open: None };
+        let keeper = RegistrationKeeper { session, commands: receiver, ledger, open: None };
         runtime.spawn(keeper.run());
         Self { commands, next_id: Arc::default() }
     }
@@ -133,7 +133,7 @@ impl Ledger {
     }
 }
 
-struct Keeper {
+struct RegistrationKeeper {
     session: Box<dyn StoreSession>,
     commands: mpsc::UnboundedReceiver<RegistrarCommand>,
     ledger: Ledger,
@@ -141,7 +141,7 @@ struct Keeper {
     open: Option<oneshot::Sender<()>>,
 }
 
-impl Keeper {
+impl RegistrationKeeper {
     async fn run(mut self) {
         let mut backoff = new_backoff();
         loop {

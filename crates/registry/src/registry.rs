@@ -14,7 +14,8 @@ use crate::application::{Announcer, ApplicationLevel, can_announce};
 use crate::catalogue::{self, Catalogue};
 use crate::config::RegistryConfig;
 use crate::definitions::{
-    Away, DefinitionInputs, DefinitionSources, DefinitionWatch, Definitions, Lookup, Reported,
+    Away, DefinitionInputs, DefinitionSources, DefinitionWatch, Definitions, Lookup,
+    PendingDocuments,
 };
 use crate::directory::Presence;
 use crate::endpoint::{EndpointKey, RegisterMode, Registration, Snapshot};
@@ -27,7 +28,7 @@ use crate::status::RegistryStatus;
 use crate::store::{Store, Wait, Withdraw};
 use crate::stores;
 
-use self::feed::{Feed, count_changes};
+use self::feed::{ServiceFeed, count_changes};
 use self::reporting::DefinitionReport;
 
 pub use self::registered::Registered;
@@ -59,13 +60,13 @@ struct Shared {
     store: Box<dyn Store>,
     runtime: Handle,
     status: watch::Receiver<RegistryStatus>,
-    feeds: Mutex<HashMap<ServiceKey, Weak<Feed>>>,
+    feeds: Mutex<HashMap<ServiceKey, Weak<ServiceFeed>>>,
     /// What feeds share, by what is listed.
     lists: Mutex<HashMap<ServiceKey, Weak<ListFeed>>>,
     rules: Mutex<HashMap<String, Weak<RuleFeed>>>,
     lists_patience: Arc<Patience>,
     rules_patience: Arc<Patience>,
-    activity: Arc<Mutex<Activity>>,
+    activity: Arc<Mutex<RegistryActivity>>,
     counts: Arc<ListCounts>,
     definitions: Definitions,
     /// The application level, if the store has it.
@@ -75,7 +76,7 @@ struct Shared {
 
 /// What goes on in a registry, for metrics.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Activity {
+pub struct RegistryActivity {
     /// Services that are watched now.
     pub subscriptions: usize,
     /// Lists of endpoints that have arrived so far.
@@ -195,7 +196,7 @@ impl Registry {
     }
 
     /// The documents about an interface that the registry holds, the newest first.
-    pub(crate) fn documents<'a>(&'a self, interface: &'a str) -> Reported<'a> {
+    pub(crate) fn documents<'a>(&'a self, interface: &'a str) -> PendingDocuments<'a> {
         let Shared { store, definitions, status, .. } = &*self.shared;
         // Nobody need wait for a registry that is away.
         let away = Some(status.borrow()).filter(|status| status.is_away());
@@ -362,12 +363,12 @@ impl Registry {
 
     /// What goes on in the registry.
     #[must_use]
-    pub fn activity(&self) -> Activity {
+    pub fn activity(&self) -> RegistryActivity {
         let feeds = self.shared.feeds.lock().unwrap_or_else(PoisonError::into_inner);
         let subscriptions = feeds.values().filter(|feed| 0 < feed.strong_count()).count();
         let counted = self.shared.activity.lock().unwrap_or_else(PoisonError::into_inner);
         let (refused, left_out) = (self.shared.counts.refused(), self.shared.counts.left_out());
-        Activity { subscriptions, refused, left_out, ..*counted }
+        RegistryActivity { subscriptions, refused, left_out, ..*counted }
     }
 }
 
@@ -390,7 +391,7 @@ fn both(one: Withdraw, other: Withdraw, runtime: &Handle) -> Withdraw {
 #[derive(Clone, Debug)]
 #[must_use = "the watch ends when the subscription is dropped"]
 pub struct Subscription {
-    feed: Arc<Feed>,
+    feed: Arc<ServiceFeed>,
     registry: Registry,
 }
 
@@ -419,7 +420,7 @@ impl DefinitionInputs for WatchedService {
         self.subscription.snapshots()
     }
 
-    fn reported(&self) -> Reported<'_> {
+    fn reported(&self) -> PendingDocuments<'_> {
         self.subscription.registry.documents(&self.interface)
     }
 }

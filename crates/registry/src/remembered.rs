@@ -35,12 +35,12 @@ const MAX_FILE_LEN: u64 = 64 << 20;
 const HEAD: &str = "# Written by dubmesh: what its registry listed last. Changes are lost.\n";
 
 /// The lists of all services, by what was asked for.
-type Lists = BTreeMap<ServiceKey, Arc<[Endpoint]>>;
+type RememberedLists = BTreeMap<ServiceKey, Arc<[Endpoint]>>;
 
 /// The file and what is in it.
 #[derive(Debug)]
 pub(crate) struct Remembered {
-    lists: Arc<Mutex<Lists>>,
+    lists: Arc<Mutex<RememberedLists>>,
     changed: Arc<Notify>,
     /// Somebody was told that the registry is away.
     is_told: AtomicBool,
@@ -56,7 +56,7 @@ impl Remembered {
             Err(problem) => {
                 let path = path.display();
                 tracing::warn!(%path, problem, "the snapshot of the registry cannot be used");
-                Lists::new()
+                RememberedLists::new()
             }
         };
         let (lists, changed) = (Arc::new(Mutex::new(lists)), Arc::<Notify>::default());
@@ -117,7 +117,7 @@ impl Remembered {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Lists> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, RememberedLists> {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -187,7 +187,7 @@ pub(crate) async fn follow_lists(
     }
 }
 
-async fn write_changes(path: PathBuf, lists: Arc<Mutex<Lists>>, changed: Arc<Notify>) {
+async fn write_changes(path: PathBuf, lists: Arc<Mutex<RememberedLists>>, changed: Arc<Notify>) {
     let (work, mut has_failed) = (FileWork::default(), false);
     loop {
         tokio::select! {
@@ -211,7 +211,7 @@ async fn write_changes(path: PathBuf, lists: Arc<Mutex<Lists>>, changed: Arc<Not
     }
 }
 
-fn text(lists: &Lists) -> String {
+fn text(lists: &RememberedLists) -> String {
     let of_service = |(service, endpoints): (&ServiceKey, &Arc<[Endpoint]>)| {
         let ServiceKey { interface, version, group } = service.clone();
         let endpoints = endpoints.iter().map(url).collect();
@@ -248,7 +248,7 @@ fn url(endpoint: &Endpoint) -> String {
 }
 
 /// Replaces the file, so that nobody reads half of it.
-fn write(path: &Path, lists: &Lists) -> io::Result<()> {
+fn write(path: &Path, lists: &RememberedLists) -> io::Result<()> {
     let text = text(lists);
     if MAX_FILE_LEN < text.len() as u64 {
         return Err(io::Error::other(format!("{} bytes are over the limit", text.len())));
@@ -260,10 +260,10 @@ fn write(path: &Path, lists: &Lists) -> io::Result<()> {
 }
 
 /// What the file has; nothing if there is none.
-fn read(path: &Path) -> Result<Lists, String> {
+fn read(path: &Path) -> Result<RememberedLists, String> {
     let text = match wire::file::read_text(path, MAX_FILE_LEN) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lists::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(RememberedLists::new()),
         Err(error) => return Err(error.to_string()),
     };
     let mut lists: BTreeMap<ServiceKey, Vec<Endpoint>> = BTreeMap::new();
@@ -297,7 +297,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("snapshot.toml");
         let service = |key: &str| key.parse::<ServiceKey>().unwrap();
-        let lists: Lists = [
+        let lists: RememberedLists = [
             (
                 service("gray/com.acme.Echo:1.0"),
                 vec![
@@ -339,7 +339,7 @@ mod tests {
     fn a_file_that_cannot_be_read_is_named_and_nothing_is_not_a_problem() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("snapshot.toml");
-        assert_eq!(read(&path), Ok(Lists::new()));
+        assert_eq!(read(&path), Ok(RememberedLists::new()));
         fs::write(&path, "[[service]]\ninter").unwrap();
         assert!(read(&path).unwrap_err().contains("snapshot.toml:2"));
     }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::by_variant::ByVariant;
 use crate::definitions::Away;
-use crate::directory::{Directory, Presence, Variant};
+use crate::directory::{Directory, Presence, VariantKey};
 use crate::endpoint::Freshness;
 use crate::layout::Entry;
 use crate::listing::{Leftover, Listing};
@@ -61,7 +61,7 @@ fn entries(rows: &[Row], leftovers: &[(String, Leftover)]) -> HashMap<String, By
 }
 
 impl Row {
-    fn variant(&self) -> Variant {
+    fn variant(&self) -> VariantKey {
         Some((self.listing.version.as_str().into(), self.listing.group.as_str().into()))
     }
 }

@@ -48,14 +48,14 @@ impl Digest {
 
 /// A line as the server sent it: what of it is compared at the end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Sent {
+pub struct SentLine {
     /// Its [`line_hash`].
     pub hash: u64,
     /// Its length in bytes, with its end.
     pub len: u32,
 }
 
-impl Sent {
+impl SentLine {
     /// Line `number`, with its end. Lines are far shorter than 4 GiB.
     #[must_use]
     pub fn of(number: u64, line: &[u8]) -> Self {
@@ -77,7 +77,7 @@ pub struct Totals {
 
 impl Totals {
     /// Adds one line.
-    pub fn add(&mut self, sent: Sent) {
+    pub fn add(&mut self, sent: SentLine) {
         self.lines += 1;
         self.bytes += u64::from(sent.len);
         self.sum = self.sum.wrapping_add(sent.hash);
@@ -112,7 +112,7 @@ mod tests {
     fn order_does_not_matter_but_numbers_do() {
         let sum = |lines: &[(u64, &[u8])]| {
             lines.iter().fold(Totals::default(), |mut totals, &(number, line)| {
-                totals.add(Sent::of(number, line));
+                totals.add(SentLine::of(number, line));
                 totals
             })
         };

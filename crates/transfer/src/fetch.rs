@@ -21,13 +21,13 @@ use link::{Client, ClientConfig, Compression, Connections, Traffic, TrafficTotal
 use tokio::runtime::{Builder, LocalOptions};
 
 use crate::TransferError;
+use crate::checkpoint::Subject;
 use crate::checksum::Totals;
 use crate::handout::MAX_CALLERS;
-use crate::journal::Subject;
 use crate::line_step::LineStep;
-use crate::messages::{Before, Close, Open};
+use crate::messages::{BeforeRequest, CloseRequest, OpenRequest};
 use crate::output::OutputOptions;
-use crate::source::Identity;
+use crate::source::SourceIdentity;
 use crate::writer::{Writer, WriterOptions, Written};
 use callers::Round;
 use control::Control;
@@ -39,7 +39,7 @@ const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
 /// Who processes lines.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Side {
+pub enum StepSide {
     /// The server, before it sends them.
     Server,
     /// The client, when they have come.
@@ -60,7 +60,7 @@ pub struct FetchOptions {
     /// What is done to each line.
     pub step: LineStep,
     /// By whom.
-    pub side: Side,
+    pub side: StepSide,
     /// Whether lines, and what is asked, are compressed on their way, if the server allows it.
     pub compression: Compression,
     /// How long a server that does not answer is waited for.
@@ -80,7 +80,7 @@ impl FetchOptions {
             connections: 12,
             callers: 500,
             step: LineStep::Unchanged,
-            side: Side::Server,
+            side: StepSide::Server,
             compression: Compression::None,
             patience: Duration::from_secs(60),
             writer: WriterOptions::default(),
@@ -100,15 +100,15 @@ impl FetchOptions {
     /// What the server does, and what the client does.
     fn steps(&self) -> (LineStep, LineStep) {
         match self.side {
-            Side::Server => (self.step, LineStep::Unchanged),
-            Side::Client => (LineStep::Unchanged, self.step),
+            StepSide::Server => (self.step, LineStep::Unchanged),
+            StepSide::Client => (LineStep::Unchanged, self.step),
         }
     }
 
-    fn subject(&self, source: Identity) -> Subject {
+    fn subject(&self, source: SourceIdentity) -> Subject {
         let side = match self.side {
-            Side::Server => "server",
-            Side::Client => "client",
+            StepSide::Server => "server",
+            StepSide::Client => "client",
         };
         let step = if self.step.process().changes() {
             format!("{} on the {side}", self.step)
@@ -121,7 +121,7 @@ impl FetchOptions {
 
 /// How far a transfer is.
 #[derive(Clone, Debug)]
-pub struct Progress {
+pub struct FetchProgress {
     /// Lines written, those of earlier runs included.
     pub lines: u64,
     /// Bytes of output written.
@@ -163,7 +163,7 @@ pub struct Fetched {
 pub fn fetch(
     options: &FetchOptions,
     mut stop: impl AsyncFnMut(),
-    progress: &mut dyn FnMut(&Progress),
+    progress: &mut dyn FnMut(&FetchProgress),
 ) -> Result<Fetched, TransferError> {
     let runtime = Builder::new_current_thread()
         .enable_all()
@@ -228,7 +228,7 @@ async fn transfer(
     options: &FetchOptions,
     config: &ClientConfig,
     control: &Control,
-    progress: &mut dyn FnMut(&Progress),
+    progress: &mut dyn FnMut(&FetchProgress),
 ) -> Result<Moved, TransferError> {
     let source = control.look(0).await?.source;
     let (output, subject, room) = (options.output.clone(), options.subject(source), options.writer);
@@ -239,12 +239,12 @@ async fn transfer(
     let mut restarts = 0;
     loop {
         let first = writer.totals().lines;
-        let opened = control.open(Open { first, callers, step: server }).await?;
+        let opened = control.open(OpenRequest { first, callers, step: server }).await?;
         if opened.source != source {
             return Err(TransferError::OtherSource);
         }
-        let lane = writer.lane(step.process());
-        let from = callers::Source {
+        let sender = writer.sender(step.process());
+        let from = callers::RoundSource {
             address: options.address.clone(),
             config: config.clone(),
             patience: options.patience,
@@ -252,15 +252,15 @@ async fn transfer(
             callers,
             session: opened.session,
         };
-        let round = Rc::new(Round::new(from, lane));
+        let round = Rc::new(Round::new(from, sender));
         let ended = control.watch(opened.session, &writer, progress, round.run()).await;
         let closed = match ended {
-            Ok(()) => control.close(Close { session: opened.session }).await,
+            Ok(()) => control.close(CloseRequest { session: opened.session }).await,
             Err(error) => Err(error),
         };
         match closed {
             Ok(totals) => {
-                let before = control.before(Before { lines: first, step: server }).await?;
+                let before = control.before(BeforeRequest { lines: first, step: server }).await?;
                 let expected = before.plus(totals);
                 return Ok(Moved { writer, expected, resumed, restarts });
             }

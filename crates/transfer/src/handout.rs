@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::checksum::{Sent, Totals};
-use crate::line_step::Process;
+use crate::checksum::{SentLine, Totals};
+use crate::line_step::LineProcessor;
 use crate::{Reader, Source, TransferError};
 
 /// How many callers one hand-out keeps places for (2 MiB).
@@ -29,11 +29,11 @@ pub const MAX_CALLERS: u32 = 65_536;
 #[derive(Debug)]
 pub struct HandOut {
     source: Arc<Source>,
-    step: &'static dyn Process,
+    step: &'static dyn LineProcessor,
     /// The first line of this transfer.
     first: u64,
     /// The next line's number.
-    next: Next,
+    next: NextLine,
     places: Box<[CallerTurn]>,
     /// Why no line can be handed out any more.
     failed: OnceLock<TransferError>,
@@ -42,7 +42,7 @@ pub struct HandOut {
 /// On a cache line of its own: all threads write it.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Next(AtomicU64);
+struct NextLine(AtomicU64);
 
 /// One caller.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ struct CallerTurn {
 
 /// A caller's request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Ask {
+pub struct LineRequest {
     /// The caller's number, from 0.
     pub caller: u32,
     /// The number of its request, from 1; the same again to ask again.
@@ -94,7 +94,7 @@ impl HandOut {
     /// with.
     pub fn new(
         source: Arc<Source>,
-        step: &'static dyn Process,
+        step: &'static dyn LineProcessor,
         first: u64,
         callers: u32,
     ) -> Result<Self, TransferError> {
@@ -104,7 +104,7 @@ impl HandOut {
         }
         source.seek(first)?;
         let places = (0..callers).map(|_| CallerTurn::default()).collect();
-        let next = Next(AtomicU64::new(first));
+        let next = NextLine(AtomicU64::new(first));
         Ok(Self { source, step, first, next, places, failed: OnceLock::new() })
     }
 
@@ -122,11 +122,11 @@ impl HandOut {
     /// transfer.
     pub fn answer<'a>(
         &self,
-        ask: Ask,
+        ask: LineRequest,
         reader: &'a mut Reader,
     ) -> Result<Handed<'a>, TransferError> {
         debug_assert!(Arc::ptr_eq(&self.source, reader.source()), "a reader of the same source");
-        let Ask { caller, turn } = ask;
+        let LineRequest { caller, turn } = ask;
         let Some(place) = usize::try_from(caller).ok().and_then(|at| self.places.get(at)) else {
             let callers = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
             return Err(TransferError::UnknownCaller { caller, callers });
@@ -148,7 +148,7 @@ impl HandOut {
         place.line.store(number, Ordering::Relaxed);
         let answer = self.line(number, reader);
         if let Ok(Handed::Line { number, line }) = answer {
-            let Sent { hash, len } = Sent::of(number, line);
+            let SentLine { hash, len } = SentLine::of(number, line);
             let bytes = place.bytes.load(Ordering::Relaxed).wrapping_add(len.into());
             place.bytes.store(bytes, Ordering::Relaxed);
             let sum = place.sum.load(Ordering::Relaxed).wrapping_add(hash);
@@ -205,7 +205,7 @@ impl HandOut {
 /// [`TransferError::NoSuchLine`] if there are fewer lines, or what reading can end with.
 pub fn totals_before(
     source: &Arc<Source>,
-    step: &dyn Process,
+    step: &dyn LineProcessor,
     lines: u64,
 ) -> Result<Totals, TransferError> {
     let mut reader = Reader::new(Arc::clone(source));
@@ -214,7 +214,7 @@ pub fn totals_before(
         let Some(line) = reader.processed(step, number)? else {
             return Err(TransferError::NoSuchLine { number: lines, count: number });
         };
-        totals.add(Sent::of(number, line));
+        totals.add(SentLine::of(number, line));
     }
     Ok(totals)
 }

@@ -13,12 +13,12 @@
 //! - [`generate`] makes files to transfer, [`verify`] compares an output with its source, and
 //!   [`local_transfer`] does on one thread, without a network, what a transfer does with one.
 
+mod checkpoint;
 pub mod checksum;
 mod error;
 pub mod fetch;
 pub mod generate;
 pub mod handout;
-mod journal;
 pub mod line_step;
 pub mod lines;
 pub mod local_transfer;
@@ -31,15 +31,15 @@ pub mod source;
 pub mod verify;
 pub mod writer;
 
+pub use checkpoint::Subject;
 pub use checksum::Totals;
 pub use error::{Difference, TransferError};
-pub use fetch::{FetchOptions, Fetched, Progress, Side, fetch};
-pub use handout::{Ask, HandOut, Handed, totals_before};
-pub use journal::Subject;
-pub use line_step::{LineStep, Process};
+pub use fetch::{FetchOptions, FetchProgress, Fetched, StepSide, fetch};
+pub use handout::{HandOut, Handed, LineRequest, totals_before};
+pub use line_step::{LineProcessor, LineStep};
 pub use lines::{LineEnds, UnknownLineEnds};
 pub use link::{Compression, TrafficTotals};
 pub use output::OutputOptions;
 pub use serve::{ServeOptions, Serving};
-pub use source::{Identity, Reader, Source};
-pub use writer::{Lane, Writer, WriterOptions, Written};
+pub use source::{Reader, Source, SourceIdentity};
+pub use writer::{LineSender, Writer, WriterOptions, Written};

@@ -9,7 +9,7 @@ use crate::lines::{CRLF, LF, Line, MAX_END_LEN};
 
 /// A processing step. It must be a function of the line's number and content alone: a line may be
 /// processed again, after a connection was lost, and must come out the same.
-pub trait Process: Send + Sync + fmt::Debug {
+pub trait LineProcessor: Send + Sync + fmt::Debug {
     /// Its name on the command line, in journals and on the wire.
     fn name(&self) -> &'static str;
 
@@ -18,14 +18,14 @@ pub trait Process: Send + Sync + fmt::Debug {
         true
     }
 
-    /// How many bytes [`Process::process`] needs at most for content of `len` bytes.
+    /// How many bytes [`LineProcessor::process`] needs at most for content of `len` bytes.
     fn max_len(&self, len: usize) -> usize;
 
     /// Writes the line's processed content to the front of `out` and returns its length. What of
     /// `out` lies behind that may be changed, too.
     ///
     /// # Panics
-    /// If `out` is shorter than [`Process::max_len`] says.
+    /// If `out` is shorter than [`LineProcessor::max_len`] says.
     fn process(&self, number: u64, line: Line<'_>, out: &mut [u8]) -> usize;
 }
 
@@ -41,7 +41,7 @@ pub enum LineStep {
 impl LineStep {
     /// The step itself.
     #[must_use]
-    pub fn process(self) -> &'static dyn Process {
+    pub fn process(self) -> &'static dyn LineProcessor {
         match self {
             Self::Contest => &Contest,
             Self::Unchanged => &Unchanged,
@@ -70,7 +70,7 @@ impl fmt::Display for LineStep {
 #[derive(Clone, Copy, Debug)]
 pub struct Unchanged;
 
-impl Process for Unchanged {
+impl LineProcessor for Unchanged {
     fn name(&self) -> &'static str {
         "none"
     }
@@ -102,7 +102,7 @@ const MAX_DIGITS: usize = 20;
 /// What is reversed at once: the longer half of a line of 200 bytes is 68 bytes.
 const WINDOW: usize = 72;
 
-impl Process for Contest {
+impl LineProcessor for Contest {
     fn name(&self) -> &'static str {
         "contest"
     }
@@ -162,7 +162,12 @@ fn reverse_into(from: &[u8], into: &mut [u8]) {
 ///
 /// # Panics
 /// If `out` is shorter than [`line_max_len`] says.
-pub fn process_line(step: &dyn Process, number: u64, line: Line<'_>, out: &mut [u8]) -> usize {
+pub fn process_line(
+    step: &dyn LineProcessor,
+    number: u64,
+    line: Line<'_>,
+    out: &mut [u8],
+) -> usize {
     let len = step.process(number, line, out);
     // Each branch copies a length that is known: no call for one or two bytes.
     match line.end() {
@@ -174,7 +179,7 @@ pub fn process_line(step: &dyn Process, number: u64, line: Line<'_>, out: &mut [
 }
 
 /// How much memory [`process_line`] needs, for a line of `len` bytes with its end.
-pub fn line_max_len(step: &dyn Process, len: usize) -> usize {
+pub fn line_max_len(step: &dyn LineProcessor, len: usize) -> usize {
     step.max_len(len) + MAX_END_LEN
 }
 
@@ -184,11 +189,11 @@ mod tests {
     use crate::lines::LineEnds;
     use proptest::prelude::*;
 
-    fn processed(step: &dyn Process, number: u64, line: &[u8]) -> Vec<u8> {
+    fn processed(step: &dyn LineProcessor, number: u64, line: &[u8]) -> Vec<u8> {
         processed_by(LineEnds::Crlf, step, number, line)
     }
 
-    fn processed_by(ends: LineEnds, step: &dyn Process, number: u64, line: &[u8]) -> Vec<u8> {
+    fn processed_by(ends: LineEnds, step: &dyn LineProcessor, number: u64, line: &[u8]) -> Vec<u8> {
         let mut out = vec![0; line_max_len(step, line.len())];
         let len = process_line(step, number, Line::new(ends, line), &mut out);
         out.truncate(len);

@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::line_step::{Process, line_max_len, process_line};
+use crate::line_step::{LineProcessor, line_max_len, process_line};
 use crate::lines::LineEnds;
 use crate::{Reader, Source, TransferError};
 
@@ -19,7 +19,7 @@ pub fn local(
     source: &Path,
     output: &Path,
     ends: LineEnds,
-    step: &dyn Process,
+    step: &dyn LineProcessor,
 ) -> Result<u64, TransferError> {
     let mut reader = Reader::new(Source::open_with(source, ends)?);
     let mut options = OpenOptions::new();
@@ -65,7 +65,7 @@ mod tests {
         for ends in [LineEnds::Crlf, LineEnds::Lf, LineEnds::Any] {
             let lines = Lines::with_ends(3_000_000, 1, ends);
             let count = lines.write_to(&source, true, &mut |_| {}).unwrap();
-            for step in [&Unchanged as &dyn Process, &Contest, &Unchanged] {
+            for step in [&Unchanged as &dyn LineProcessor, &Contest, &Unchanged] {
                 assert_eq!(local(&source, &output, ends, step).unwrap(), count);
                 let verified = verify(&source, &output, ends, step, &mut |_| {}).unwrap();
                 assert_eq!(verified.lines, count);

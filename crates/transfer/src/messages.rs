@@ -8,10 +8,10 @@ use bytes::BufMut;
 
 use crate::TransferError;
 use crate::checksum::Totals;
-use crate::handout::{Ask, Handed};
+use crate::handout::{Handed, LineRequest};
 use crate::line_step::LineStep;
 use crate::lines::LineEnds;
-use crate::source::Identity;
+use crate::source::SourceIdentity;
 
 /// A message of fixed form.
 pub trait Message: Sized {
@@ -26,9 +26,9 @@ pub trait Message: Sized {
     fn decode(bytes: &[u8]) -> Result<Self, TransferError>;
 }
 
-/// Client to server: begin a transfer. The answer is [`Opened`].
+/// Client to server: begin a transfer. The answer is [`OpenReply`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Open {
+pub struct OpenRequest {
     /// The first line wanted.
     pub first: u64,
     /// How many callers will ask.
@@ -39,34 +39,34 @@ pub struct Open {
 
 /// Server to client: a transfer has begun.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Opened {
+pub struct OpenReply {
     /// The transfer's number, which no other one has had.
     pub session: u64,
     /// The source.
-    pub source: Identity,
+    pub source: SourceIdentity,
 }
 
 /// Client to server: a caller's request for a line. The answer is a [`NextReply`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Next {
-    /// From [`Opened`].
+pub struct NextRequest {
+    /// From [`OpenReply`].
     pub session: u64,
     /// Who asks, for the how-manieth time.
-    pub ask: Ask,
+    pub ask: LineRequest,
 }
 
-/// Client to server: is anybody there? The answer is a [`Standing`].
+/// Client to server: is anybody there? The answer is a [`LookReply`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Look {
-    /// From [`Opened`], or 0 for none.
+pub struct LookRequest {
+    /// From [`OpenReply`], or 0 for none.
     pub session: u64,
 }
 
 /// Server to client: what there is, and how far a transfer is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Standing {
+pub struct LookReply {
     /// The source.
-    pub source: Identity,
+    pub source: SourceIdentity,
     /// How far into the source lines have been handed out, in bytes, to a block; 0 without a
     /// session.
     pub offset: u64,
@@ -76,14 +76,14 @@ pub struct Standing {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Refusal {
     /// What a client can do about it.
-    pub code: Code,
+    pub code: RefusalCode,
     /// The same for people.
     pub text: String,
 }
 
 /// What a client can do about a [`Refusal`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Code {
+pub enum RefusalCode {
     /// Nothing.
     Failed,
     /// Open a new transfer, from the oldest line that is missing: the server has forgotten this
@@ -98,21 +98,21 @@ pub enum Code {
 /// Client to server: every caller has been told of the end. The answer is a [`Totals`], and the
 /// server forgets the transfer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Close {
-    /// From [`Opened`].
+pub struct CloseRequest {
+    /// From [`OpenReply`].
     pub session: u64,
 }
 
 /// Client to server: what do the first lines add up to? The answer is a [`Totals`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Before {
+pub struct BeforeRequest {
     /// How many lines.
     pub lines: u64,
     /// What the server does to each line.
     pub step: LineStep,
 }
 
-impl Message for Open {
+impl Message for OpenRequest {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.first.to_be_bytes());
         out.extend_from_slice(&self.callers.to_be_bytes());
@@ -127,7 +127,7 @@ impl Message for Open {
     }
 }
 
-impl Message for Opened {
+impl Message for OpenReply {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.session.to_be_bytes());
         out.extend_from_slice(&self.source.len.to_be_bytes());
@@ -141,11 +141,11 @@ impl Message for Opened {
         let len = u64::from_be_bytes(fields.take()?);
         let modified_ns = i128::from_be_bytes(fields.take()?);
         let ends = fields.ends()?;
-        Ok(Self { session, source: Identity { len, modified_ns, ends } })
+        Ok(Self { session, source: SourceIdentity { len, modified_ns, ends } })
     }
 }
 
-impl Next {
+impl NextRequest {
     /// The length of its encoding.
     pub const LEN: usize = 20;
 
@@ -162,7 +162,7 @@ impl Next {
     }
 }
 
-impl Message for Next {
+impl Message for NextRequest {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.to_bytes());
     }
@@ -173,11 +173,11 @@ impl Message for Next {
         let caller = u32::from_be_bytes(fields.take()?);
         let turn = u64::from_be_bytes(fields.take()?);
         fields.end()?;
-        Ok(Self { session, ask: Ask { caller, turn } })
+        Ok(Self { session, ask: LineRequest { caller, turn } })
     }
 }
 
-impl Message for Look {
+impl Message for LookRequest {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.session.to_be_bytes());
     }
@@ -190,7 +190,7 @@ impl Message for Look {
     }
 }
 
-impl Message for Standing {
+impl Message for LookReply {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.source.len.to_be_bytes());
         out.extend_from_slice(&self.source.modified_ns.to_be_bytes());
@@ -204,7 +204,7 @@ impl Message for Standing {
         let modified_ns = i128::from_be_bytes(fields.take()?);
         let offset = u64::from_be_bytes(fields.take()?);
         let ends = fields.ends()?;
-        Ok(Self { source: Identity { len, modified_ns, ends }, offset })
+        Ok(Self { source: SourceIdentity { len, modified_ns, ends }, offset })
     }
 }
 
@@ -216,16 +216,16 @@ impl Message for Refusal {
 
     fn decode(bytes: &[u8]) -> Result<Self, TransferError> {
         let mut fields = Fields::of("refusal", bytes);
-        let code = Code::from_number(u64::from_be_bytes(fields.take()?));
+        let code = RefusalCode::from_number(u64::from_be_bytes(fields.take()?));
         let text = String::from_utf8_lossy(fields.rest).into_owned();
         Ok(Self { code, text })
     }
 }
 
-impl Code {
+impl RefusalCode {
     const ALL: [Self; 4] = [Self::Failed, Self::UnknownSession, Self::BeingAnswered, Self::Busy];
 
-    /// As the number of an answer to [`Next`], so that both of the highest bits are set.
+    /// As the number of an answer to [`NextRequest`], so that both of the highest bits are set.
     fn number(self) -> u64 {
         let code = match self {
             Self::Failed => 0,
@@ -245,16 +245,16 @@ impl Code {
 impl From<&TransferError> for Refusal {
     fn from(error: &TransferError) -> Self {
         let code = match error {
-            TransferError::UnknownSession { .. } => Code::UnknownSession,
-            TransferError::BeingAnswered { .. } => Code::BeingAnswered,
-            TransferError::TooManyTransfers { .. } => Code::Busy,
-            _ => Code::Failed,
+            TransferError::UnknownSession { .. } => RefusalCode::UnknownSession,
+            TransferError::BeingAnswered { .. } => RefusalCode::BeingAnswered,
+            TransferError::TooManyTransfers { .. } => RefusalCode::Busy,
+            _ => RefusalCode::Failed,
         };
         Self { code, text: error.to_string() }
     }
 }
 
-impl Message for Close {
+impl Message for CloseRequest {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.session.to_be_bytes());
     }
@@ -267,7 +267,7 @@ impl Message for Close {
     }
 }
 
-impl Message for Before {
+impl Message for BeforeRequest {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.lines.to_be_bytes());
         out.extend_from_slice(self.step.process().name().as_bytes());
@@ -310,7 +310,7 @@ impl Handed<'_> {
     }
 }
 
-/// The answer to a [`Next`].
+/// The answer to a [`NextRequest`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum NextReply<'a> {
     /// A line, or the end.
@@ -421,7 +421,7 @@ mod tests {
 
     #[test]
     fn bytes_of_the_frequent_messages() {
-        let next = Next { session: 1, ask: Ask { caller: 2, turn: 3 } };
+        let next = NextRequest { session: 1, ask: LineRequest { caller: 2, turn: 3 } };
         assert_eq!(encoded(&next), [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3]);
         let mut out = Vec::new();
         Handed::Line { number: 258, line: b"ab\r\n" }.encode(&mut out);
@@ -433,21 +433,23 @@ mod tests {
     /// longer, and they refuse it.
     #[test]
     fn ends_of_lines_that_are_not_usual() {
-        let opened =
-            |ends| Opened { session: 1, source: Identity { len: 2, modified_ns: 3, ends } };
+        let opened = |ends| OpenReply {
+            session: 1,
+            source: SourceIdentity { len: 2, modified_ns: 3, ends },
+        };
         let usual = encoded(&opened(LineEnds::Crlf));
         assert_eq!(usual.len(), 32);
         for (ends, name) in [(LineEnds::Lf, &b"lf"[..]), (LineEnds::Any, b"any")] {
             let bytes = encoded(&opened(ends));
             assert_eq!(bytes, [&usual, name].concat());
-            assert_eq!(Opened::decode(&bytes).unwrap(), opened(ends));
-            let standing = Standing { source: opened(ends).source, offset: 4 };
+            assert_eq!(OpenReply::decode(&bytes).unwrap(), opened(ends));
+            let standing = LookReply { source: opened(ends).source, offset: 4 };
             let bytes = encoded(&standing);
             assert_eq!(bytes.len(), 32 + name.len());
-            assert_eq!(Standing::decode(&bytes).unwrap(), standing);
+            assert_eq!(LookReply::decode(&bytes).unwrap(), standing);
         }
         for wrong in [&b"l"[..], b"an", b"crlf", b"lfx", b"LF", b"\0"] {
-            assert!(Opened::decode(&[&usual, wrong].concat()).is_err(), "{wrong:?}");
+            assert!(OpenReply::decode(&[&usual, wrong].concat()).is_err(), "{wrong:?}");
         }
     }
 
@@ -455,14 +457,14 @@ mod tests {
         #[test]
         fn all_messages(a: u64, b: u64, c: u64, d: i128, e: u32, contest: bool) {
             let step = if contest { LineStep::Contest } else { LineStep::Unchanged };
-            there_and_back(&Open { first: a, callers: e, step });
-            let source = Identity { len: b, modified_ns: d, ends: LineEnds::Crlf };
-            there_and_back(&Opened { session: a, source });
-            there_and_back(&Next { session: a, ask: Ask { caller: e, turn: b } });
-            there_and_back(&Close { session: a });
-            there_and_back(&Look { session: a });
-            there_and_back(&Standing { source, offset: c });
-            there_and_back(&Before { lines: a, step });
+            there_and_back(&OpenRequest { first: a, callers: e, step });
+            let source = SourceIdentity { len: b, modified_ns: d, ends: LineEnds::Crlf };
+            there_and_back(&OpenReply { session: a, source });
+            there_and_back(&NextRequest { session: a, ask: LineRequest { caller: e, turn: b } });
+            there_and_back(&CloseRequest { session: a });
+            there_and_back(&LookRequest { session: a });
+            there_and_back(&LookReply { source, offset: c });
+            there_and_back(&BeforeRequest { lines: a, step });
             there_and_back(&Totals { lines: a, bytes: b, sum: c });
         }
 
@@ -473,7 +475,7 @@ mod tests {
                 answer.encode(&mut out);
                 prop_assert_eq!(NextReply::decode(&out).unwrap(), NextReply::Handed(answer));
             }
-            for code in Code::ALL {
+            for code in RefusalCode::ALL {
                 let refusal = Refusal { code, text: text.clone() };
                 let out = encoded(&refusal);
                 prop_assert_eq!(NextReply::decode(&out).unwrap(), NextReply::Refused(refusal));
@@ -482,8 +484,8 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
-            let _ = Open::decode(&bytes);
-            let _ = Before::decode(&bytes);
+            let _ = OpenRequest::decode(&bytes);
+            let _ = BeforeRequest::decode(&bytes);
             let _ = Refusal::decode(&bytes);
             if let Ok(NextReply::Handed(answer)) = NextReply::decode(&bytes) {
                 let mut out = Vec::new();

@@ -8,26 +8,28 @@ use link::Method;
 use link::codec::{Codec, CodecError};
 
 use crate::checksum::Totals;
-use crate::messages::{Before, Close, Look, Message, Open, Opened, Refusal, Standing};
+use crate::messages::{
+    BeforeRequest, CloseRequest, LookReply, LookRequest, Message, OpenReply, OpenRequest, Refusal,
+};
 
 /// The service's name.
 pub(crate) const SERVICE: &str = "dubmesh.Transfer";
 
 /// Begins a transfer. A second one that nobody uses, because the first answer was lost, does no
 /// harm.
-pub(crate) const OPEN: Method<Open, Opened, Refusal> =
+pub(crate) const OPEN: Method<OpenRequest, OpenReply, Refusal> =
     Method::fallible::<(MessageCodec,)>(SERVICE, "open").idempotent();
-/// Asks for a line. A [`Next`](crate::messages::Next) in, a
+/// Asks for a line. A [`NextRequest`](crate::messages::NextRequest) in, a
 /// [`NextReply`](crate::messages::NextReply) out; both are raw.
 pub(crate) const NEXT: &str = "next";
 /// Ends a transfer.
-pub(crate) const CLOSE: Method<Close, Totals, Refusal> =
+pub(crate) const CLOSE: Method<CloseRequest, Totals, Refusal> =
     Method::fallible::<(MessageCodec,)>(SERVICE, "close").idempotent();
 /// Adds up lines of an earlier transfer.
-pub(crate) const BEFORE: Method<Before, Totals, Refusal> =
+pub(crate) const BEFORE: Method<BeforeRequest, Totals, Refusal> =
     Method::fallible::<(MessageCodec,)>(SERVICE, "before").idempotent();
 /// Asks whether the server is there, and how far a transfer is.
-pub(crate) const LOOK: Method<Look, Standing> =
+pub(crate) const LOOK: Method<LookRequest, LookReply> =
     Method::new::<(MessageCodec,)>(SERVICE, "look").idempotent();
 
 /// The messages of [`wire`](crate::messages) as they are: to the link, raw bytes.

@@ -18,9 +18,9 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::checkpoint::{Checkpoint, Subject};
 use crate::checksum::{Digest, Totals};
-use crate::journal::{Journal, Subject};
-use crate::{Identity, TransferError};
+use crate::{SourceIdentity, TransferError};
 
 /// What to do about files that are there already, and how safe the output has to be.
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ pub(crate) struct Output {
 #[derive(Debug)]
 struct Checkpoints {
     /// Room for none: a state is offered only when the thread has nothing to do.
-    states: SyncSender<Journal>,
+    states: SyncSender<Checkpoint>,
     thread: JoinHandle<Result<(), TransferError>>,
 }
 
@@ -194,9 +194,9 @@ impl Output {
         }
     }
 
-    fn state(&self, totals: Totals) -> Journal {
+    fn state(&self, totals: Totals) -> Checkpoint {
         let (subject, digest) = (self.subject.clone(), self.digest.value());
-        Journal { subject, totals, len: self.len, digest }
+        Checkpoint { subject, totals, len: self.len, digest }
     }
 
     /// Has the current state recorded, unless the thread is still busy with an earlier one.
@@ -215,7 +215,7 @@ impl Output {
     }
 
     fn start_checkpoints(&self) -> Result<Checkpoints, TransferError> {
-        let (states, received) = sync_channel::<Journal>(1);
+        let (states, received) = sync_channel::<Checkpoint>(1);
         let (file, partial) = (Arc::clone(&self.file), self.partial.clone());
         let journal = self.journal.clone();
         let thread = std::thread::Builder::new()
@@ -289,17 +289,17 @@ fn look_at(path: &Path) -> Result<Option<Metadata>, TransferError> {
 /// A server on this machine may serve the very file that is about to be replaced. Nobody can ask
 /// whether it does, but two files hardly have the same length and time of change. An empty one is
 /// no loss.
-fn check_is_not_served(path: &Path, source: Identity) -> Result<(), TransferError> {
+fn check_is_not_served(path: &Path, source: SourceIdentity) -> Result<(), TransferError> {
     let found = look_at(path)?.filter(|found| found.is_file() && 0 < found.len());
-    match found.is_some_and(|found| Identity::of(&found, source.ends) == source) {
+    match found.is_some_and(|found| SourceIdentity::of(&found, source.ends) == source) {
         true => Err(TransferError::OutputIsServed { path: path.to_owned() }),
         false => Ok(()),
     }
 }
 
 /// What the journal of a partial output of `len` bytes vouches for; `None` if that is nothing.
-fn found_state(journal: &Path, len: u64) -> Result<Option<Journal>, TransferError> {
-    match Journal::load(journal)? {
+fn found_state(journal: &Path, len: u64) -> Result<Option<Checkpoint>, TransferError> {
+    match Checkpoint::load(journal)? {
         Some(state) => Ok(Some(state).filter(|state| 0 < state.len)),
         None if len == 0 => Ok(None),
         None => Err(TransferError::BadJournal { path: journal.to_owned(), rule: "it is missing" }),
@@ -338,7 +338,7 @@ fn check_subject(partial: &Path, old: &Subject, new: &Subject) -> Result<(), Tra
         return Err(differs("the processing step", old.step.clone(), new.step.clone()));
     }
     if old.source != new.source {
-        let text = |it: Identity| {
+        let text = |it: SourceIdentity| {
             format!(
                 "of {} bytes, changed {}.{:09} s after 1970, served with --lines {}",
                 it.len,
@@ -355,7 +355,7 @@ fn check_subject(partial: &Path, old: &Subject, new: &Subject) -> Result<(), Tra
 const NS: i128 = 1_000_000_000;
 
 /// Reads what the journal vouches for. Returns the digest, to go on with.
-fn read_back(file: &File, path: &Path, state: &Journal) -> Result<Digest, TransferError> {
+fn read_back(file: &File, path: &Path, state: &Checkpoint) -> Result<Digest, TransferError> {
     let mut digest = Digest::default();
     let mut left = file.take(state.len);
     let mut buffer = vec![0; 256 * 1024];

@@ -8,8 +8,8 @@
 //! - A batch is given back when the last of its lines has been given out.
 
 use crate::TransferError;
-use crate::checksum::{Sent, Totals};
-use crate::line_step::{Process, line_max_len, process_line};
+use crate::checksum::{SentLine, Totals};
+use crate::line_step::{LineProcessor, line_max_len, process_line};
 use crate::lines::{Line, LineEnds};
 
 /// A batch that has reached this length goes to the writer.
@@ -31,7 +31,7 @@ pub(crate) struct Batch {
 #[derive(Debug)]
 struct BatchLine {
     number: u64,
-    sent: Sent,
+    sent: SentLine,
     begin: u32,
     end: u32,
 }
@@ -44,7 +44,13 @@ impl Batch {
     }
 
     /// Processes `line`, whose end is one of `ends`, into the batch's memory.
-    pub(crate) fn push(&mut self, number: u64, line: &[u8], ends: LineEnds, step: &dyn Process) {
+    pub(crate) fn push(
+        &mut self,
+        number: u64,
+        line: &[u8],
+        ends: LineEnds,
+        step: &dyn LineProcessor,
+    ) {
         let begin = self.bytes.len();
         if step.changes() {
             self.bytes.resize(begin + line_max_len(step, line.len()), 0);
@@ -57,7 +63,7 @@ impl Batch {
         // A batch is given away at 64 KiB and takes one line of 1 MiB beyond that.
         let [begin, end] =
             [begin, self.bytes.len()].map(|at| u32::try_from(at).unwrap_or(u32::MAX));
-        self.lines.push(BatchLine { number, sent: Sent::of(number, line), begin, end });
+        self.lines.push(BatchLine { number, sent: SentLine::of(number, line), begin, end });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -201,7 +207,7 @@ mod tests {
     use crate::line_step::{Contest, Unchanged};
     use proptest::prelude::*;
 
-    fn batch(lines: &[u64], step: &dyn Process) -> Batch {
+    fn batch(lines: &[u64], step: &dyn LineProcessor) -> Batch {
         let mut batch = Batch::new();
         for &number in lines {
             let line = format!("line {number}\r\n");

@@ -17,10 +17,10 @@ use tokio::task::JoinHandle;
 use crate::TransferError;
 use crate::handout::{HandOut, totals_before};
 use crate::lines::LineEnds;
-use crate::messages::{Opened, Refusal, Standing};
+use crate::messages::{LookReply, OpenReply, Refusal};
 use crate::methods::{BEFORE, CLOSE, LOOK, NEXT, OPEN, SERVICE};
 use crate::source::Source;
-use sessions::{Limits, Sessions};
+use sessions::{ServeLimits, Sessions};
 
 /// By how much the sessions' clock goes on at a time.
 const TICK: Duration = Duration::from_secs(1);
@@ -84,7 +84,7 @@ impl Serving {
         options: ServeOptions,
         change: impl FnOnce(&mut ServerConfig),
     ) -> Result<Self, TransferError> {
-        let limits = Limits {
+        let limits = ServeLimits {
             transfers: options.max_transfers,
             callers: options.max_callers,
             idle: options.idle.as_secs().max(1),
@@ -158,7 +158,7 @@ fn service(sessions: &Arc<Sessions>) -> Service {
                 HandOut::new(source, wanted.step.process(), wanted.first, wanted.callers)
             };
             let session = open.open(wanted.callers, begin).map_err(refusal)?;
-            Ok(Opened { session, source: open.source().identity() })
+            Ok(OpenReply { session, source: open.source().identity() })
         })
         .in_place(NEXT, move |wanted, reply| next.answer(wanted, reply))
         .fallible(&CLOSE, move |_, wanted| {
@@ -169,6 +169,6 @@ fn service(sessions: &Arc<Sessions>) -> Service {
         })
         .method(&LOOK, move |_, wanted| {
             let (source, offset) = (look.source().identity(), look.look(wanted.session));
-            std::future::ready(Standing { source, offset })
+            std::future::ready(LookReply { source, offset })
         })
 }

@@ -17,7 +17,7 @@
 mod identity;
 mod line_end_advice;
 
-pub use self::identity::Identity;
+pub use self::identity::SourceIdentity;
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -26,7 +26,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::TransferError;
-use crate::line_step::{Process, line_max_len, process_line};
+use crate::line_step::{LineProcessor, line_max_len, process_line};
 use crate::lines::{Line, LineEnds, MARGIN, find_ends};
 
 /// How many bytes are read at once. Small enough that a block, its ends and what is made of them
@@ -55,7 +55,7 @@ struct Position {
 pub struct Source {
     path: PathBuf,
     file: File,
-    identity: Identity,
+    identity: SourceIdentity,
     /// Held while a block is read, so that no two threads read the same one.
     reading: Mutex<()>,
     /// Never held over I/O.
@@ -113,7 +113,7 @@ impl Source {
         if !metadata.is_file() {
             return Err(TransferError::NotAFile { path: path.to_owned() });
         }
-        let identity = Identity::of(&metadata, ends);
+        let identity = SourceIdentity::of(&metadata, ends);
         Ok(Arc::new(Self {
             path: path.to_owned(),
             file,
@@ -182,7 +182,7 @@ impl Source {
 
     /// What the file was when it was opened.
     #[must_use]
-    pub fn identity(&self) -> Identity {
+    pub fn identity(&self) -> SourceIdentity {
         self.identity
     }
 
@@ -311,7 +311,7 @@ impl Source {
 
     fn check_unchanged(&self) -> Result<(), TransferError> {
         let metadata = self.file.metadata().map_err(TransferError::io("look at", &self.path))?;
-        let now = Identity::of(&metadata, self.identity.ends);
+        let now = SourceIdentity::of(&metadata, self.identity.ends);
         if now == self.identity { Ok(()) } else { Err(self.changed()) }
     }
 
@@ -405,7 +405,7 @@ impl Reader {
     /// What reading can end with.
     pub fn processed(
         &mut self,
-        step: &dyn Process,
+        step: &dyn LineProcessor,
         number: u64,
     ) -> Result<Option<&[u8]>, TransferError> {
         if !self.in_front(number)? {

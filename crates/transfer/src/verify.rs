@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::line_step::{Process, line_max_len, process_line};
+use crate::line_step::{LineProcessor, line_max_len, process_line};
 use crate::lines::{Line, LineEnds};
 use crate::{Difference, Reader, Source, TransferError};
 
@@ -33,7 +33,7 @@ pub fn verify(
     source: &Path,
     output: &Path,
     ends: LineEnds,
-    step: &dyn Process,
+    step: &dyn LineProcessor,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Verified, TransferError> {
     let source = Source::open_with(source, ends)?;
@@ -82,7 +82,7 @@ impl Expected {
         self.ends.clear();
     }
 
-    fn push(&mut self, step: &dyn Process, number: u64, line: Line<'_>) {
+    fn push(&mut self, step: &dyn LineProcessor, number: u64, line: Line<'_>) {
         let begin = self.bytes.len();
         self.bytes.resize(begin + line_max_len(step, line.bytes().len()), 0);
         let len = process_line(step, number, line, &mut self.bytes[begin..]);
@@ -122,7 +122,7 @@ mod tests {
     fn compare(
         source: &[u8],
         output: &[u8],
-        step: &dyn Process,
+        step: &dyn LineProcessor,
     ) -> Result<Verified, TransferError> {
         compare_by(LineEnds::Crlf, source, output, step)
     }
@@ -131,7 +131,7 @@ mod tests {
         ends: LineEnds,
         source: &[u8],
         output: &[u8],
-        step: &dyn Process,
+        step: &dyn LineProcessor,
     ) -> Result<Verified, TransferError> {
         let folder = tempfile::tempdir().unwrap();
         let [source_path, output_path] = ["source", "output"].map(|name| folder.path().join(name));
@@ -140,7 +140,11 @@ mod tests {
         verify(&source_path, &output_path, ends, step, &mut |_| {})
     }
 
-    fn difference(source: &[u8], output: &[u8], step: &dyn Process) -> (u64, u64, String, String) {
+    fn difference(
+        source: &[u8],
+        output: &[u8],
+        step: &dyn LineProcessor,
+    ) -> (u64, u64, String, String) {
         match compare(source, output, step) {
             Err(TransferError::Different { difference, .. }) => {
                 let Difference { line, offset, expected, found } = difference;

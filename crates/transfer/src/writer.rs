@@ -1,9 +1,9 @@
 //! From the threads that receive lines to the file: a thread of its own that puts lines in order
 //! and writes them, so that a slow disk stops no event loop.
 //!
-//! Each receiving thread has a [`Lane`]. It asks for room for a line, pushes the line, and flushes
-//! at the end of each turn of its event loop. Lines cross threads in batches, so that nothing but
-//! a copy is paid for each line.
+//! Each receiving thread has a [`LineSender`]. It asks for room for a line, pushes the line, and
+//! flushes at the end of each turn of its event loop. Lines cross threads in batches, so that
+//! nothing but a copy is paid for each line.
 //!
 //! Invariants:
 //! - Memory is bounded by the window and by [`WriterOptions::budget`]; the oldest missing line is
@@ -20,9 +20,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::TransferError;
+use crate::checkpoint::Subject;
 use crate::checksum::Totals;
-use crate::journal::Subject;
-use crate::line_step::Process;
+use crate::line_step::LineProcessor;
 use crate::lines::LineEnds;
 use crate::output::{Output, OutputOptions};
 use crate::reorder::{Batch, Reorder};
@@ -39,7 +39,7 @@ pub struct WriterOptions {
     /// How many lines from the oldest missing one on are taken in. Rounded up to a power of two.
     pub window: usize,
     /// How many bytes of memory lines wait in at most until only the oldest missing one is taken
-    /// in, give or take a batch of 100 KiB for each lane.
+    /// in, give or take a batch of 100 KiB for each sender.
     pub budget: usize,
 }
 
@@ -70,11 +70,11 @@ pub struct Written {
 pub struct Writer {
     partial: PathBuf,
     shared: Arc<WriterState>,
-    batches: Sender<Message>,
+    batches: Sender<WriterMessage>,
     thread: Option<JoinHandle<Result<Option<Written>, TransferError>>>,
 }
 
-/// What the lanes and the writer's thread both see.
+/// What the senders and the writer's thread both see.
 #[derive(Debug)]
 struct WriterState {
     /// What ends lines, as the server says.
@@ -82,7 +82,7 @@ struct WriterState {
     window: u64,
     budget: u64,
     oldest: AtomicU64,
-    /// Bytes of memory of batches between a lane's flush and the file.
+    /// Bytes of memory of batches between a sender's flush and the file.
     held: AtomicU64,
     failed: OnceLock<TransferError>,
     /// Whether anybody waits in `waiting`; kept apart so that nobody needs the lock to see that.
@@ -107,9 +107,9 @@ struct WrittenSoFar {
 }
 
 #[derive(Debug)]
-enum Message {
+enum WriterMessage {
     Batch(Batch),
-    /// Every lane has been flushed; compare, and give the output its name.
+    /// Every sender has been flushed; compare, and give the output its name.
     Finish(Totals),
 }
 
@@ -170,10 +170,10 @@ impl Writer {
         Ok(Self { partial, shared, batches, thread: Some(thread) })
     }
 
-    /// A lane for one receiving thread, whose lines go through `step`.
+    /// A sender for one receiving thread, whose lines go through `step`.
     #[must_use]
-    pub fn lane(&self, step: &'static dyn Process) -> Lane {
-        Lane {
+    pub fn sender(&self, step: &'static dyn LineProcessor) -> LineSender {
+        LineSender {
             shared: Arc::clone(&self.shared),
             batches: self.batches.clone(),
             batch: Batch::new(),
@@ -206,7 +206,7 @@ impl Writer {
         self.shared.failed.get().cloned()
     }
 
-    /// Ends the transfer, after each lane has been flushed or dropped: compares what was written
+    /// Ends the transfer, after each sender has been flushed or dropped: compares what was written
     /// with what the server says, and gives the output its name. Blocks until the output is on the
     /// disk.
     ///
@@ -215,13 +215,13 @@ impl Writer {
     /// cases the output is left under its partial name.
     pub fn finish(mut self, expected: Totals) -> Result<Written, TransferError> {
         // A thread that is gone has left its reason.
-        let _ = self.batches.send(Message::Finish(expected));
+        let _ = self.batches.send(WriterMessage::Finish(expected));
         self.join()?.ok_or(TransferError::WriterStopped)
     }
 
     /// Ends the transfer early: what has come in order is kept, for resuming.
     ///
-    /// The lanes have to be dropped first.
+    /// The senders have to be dropped first.
     ///
     /// # Errors
     /// Why the state could not be recorded.
@@ -246,14 +246,14 @@ impl Drop for Writer {
 
 /// One receiving thread's way to the writer.
 #[derive(Debug)]
-pub struct Lane {
+pub struct LineSender {
     shared: Arc<WriterState>,
-    batches: Sender<Message>,
+    batches: Sender<WriterMessage>,
     batch: Batch,
-    step: &'static dyn Process,
+    step: &'static dyn LineProcessor,
 }
 
-impl Lane {
+impl LineSender {
     /// Waits until there is room for line `number`. Ready means: push it now, without waiting for
     /// anything else in between.
     ///
@@ -303,11 +303,11 @@ impl Lane {
         let batch = std::mem::replace(&mut self.batch, spare);
         self.shared.held.fetch_add(batch.footprint() as u64, Ordering::SeqCst);
         // A thread that is gone has left its reason for `poll_room`.
-        let _ = self.batches.send(Message::Batch(batch));
+        let _ = self.batches.send(WriterMessage::Batch(batch));
     }
 }
 
-impl Drop for Lane {
+impl Drop for LineSender {
     fn drop(&mut self) {
         self.flush();
     }
@@ -373,7 +373,7 @@ struct WriterThread {
 }
 
 impl WriterThread {
-    fn run(mut self, received: &Receiver<Message>) -> Result<Option<Written>, TransferError> {
+    fn run(mut self, received: &Receiver<WriterMessage>) -> Result<Option<Written>, TransferError> {
         let expected = self.receive(received).and_then(|expected| {
             self.write()?;
             Ok(expected)
@@ -394,13 +394,16 @@ impl WriterThread {
     }
 
     /// Writes until told to finish; `None` if everybody has gone without a word.
-    fn receive(&mut self, received: &Receiver<Message>) -> Result<Option<Totals>, TransferError> {
+    fn receive(
+        &mut self,
+        received: &Receiver<WriterMessage>,
+    ) -> Result<Option<Totals>, TransferError> {
         while let Ok(message) = received.recv() {
             let mut next = Some(message);
             while let Some(message) = next {
                 match message {
-                    Message::Finish(expected) => return Ok(Some(expected)),
-                    Message::Batch(batch) => self.handle_batch(batch)?,
+                    WriterMessage::Finish(expected) => return Ok(Some(expected)),
+                    WriterMessage::Batch(batch) => self.handle_batch(batch)?,
                 }
                 next = received.try_recv().ok();
             }

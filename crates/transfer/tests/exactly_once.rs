@@ -13,8 +13,8 @@ use proptest::prelude::*;
 use transfer::generate::generate;
 use transfer::verify::verify;
 use transfer::{
-    Ask, HandOut, Handed, LineEnds, LineStep, OutputOptions, Reader, Source, Subject, Totals,
-    TransferError, Writer, WriterOptions, totals_before,
+    HandOut, Handed, LineEnds, LineRequest, LineStep, OutputOptions, Reader, Source, Subject,
+    Totals, TransferError, Writer, WriterOptions, totals_before,
 };
 
 const THREADS: u32 = 3;
@@ -60,7 +60,7 @@ fn work(hand_out: &HandOut, writer: &Writer, step: LineStep, limit: u64) -> bool
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
-                let mut lane = writer.lane(step.process());
+                let mut sender = writer.sender(step.process());
                 let mut reader = Reader::new(Arc::clone(hand_out.source()));
                 let answers = &answers;
                 scope.spawn(move || {
@@ -71,19 +71,19 @@ fn work(hand_out: &HandOut, writer: &Writer, step: LineStep, limit: u64) -> bool
                             if limit <= n {
                                 return false;
                             }
-                            let ask = Ask { caller, turn };
+                            let ask = LineRequest { caller, turn };
                             if n.is_multiple_of(7) {
                                 let _lost = hand_out.answer(ask, &mut reader).unwrap();
                             }
                             match hand_out.answer(ask, &mut reader).unwrap() {
                                 Handed::End { .. } => ended += 1,
                                 Handed::Line { number, line } => {
-                                    block_on(poll_fn(|cx| lane.poll_room(number, cx))).unwrap();
-                                    lane.push(number, line);
+                                    block_on(poll_fn(|cx| sender.poll_room(number, cx))).unwrap();
+                                    sender.push(number, line);
                                 }
                             }
                         }
-                        lane.flush();
+                        sender.flush();
                         if ended == CALLERS {
                             return true;
                         }

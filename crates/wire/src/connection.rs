@@ -236,10 +236,10 @@ impl Connection {
     /// The connection with another stream over its socket; what counts it stays.
     #[cfg(feature = "tls")]
     pub(crate) fn with_tls(
-        parts: Parts,
+        parts: ConnectionParts,
         stream: tokio_rustls::TlsStream<stream::BufferedSocket>,
     ) -> Self {
-        let Parts { facts, meter, counted, departures } = parts;
+        let ConnectionParts { facts, meter, counted, departures } = parts;
         meter.attach(stream.get_ref().0.get_ref());
         let stream = ByteStream::Tls(Box::new(stream));
         Self { stream, facts, meter, awaited: None, counted, departures }
@@ -247,7 +247,7 @@ impl Connection {
 
     /// The socket, and the rest. `None` if TLS is spoken already.
     #[cfg(feature = "tls")]
-    pub(crate) fn into_parts(mut self) -> Option<(Socket, Parts)> {
+    pub(crate) fn into_parts(mut self) -> Option<(Socket, ConnectionParts)> {
         let departures = self.departures.take();
         let (facts, meter) = (self.facts, Arc::clone(&self.meter));
         // The socket may end while TLS shakes hands.
@@ -255,7 +255,7 @@ impl Connection {
         let counted = std::mem::take(&mut self.counted);
         match std::mem::replace(&mut self.stream, ByteStream::Closed) {
             ByteStream::Plain(socket) => {
-                Some((socket, Parts { facts, meter, counted, departures }))
+                Some((socket, ConnectionParts { facts, meter, counted, departures }))
             }
             ByteStream::Tls(_) | ByteStream::Closed => None,
         }
@@ -265,7 +265,7 @@ impl Connection {
 /// A connection without its stream, while TLS shakes hands.
 #[cfg(feature = "tls")]
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct ConnectionParts {
     facts: Facts,
     meter: Arc<Meter>,
     counted: CountGuards,

@@ -1,7 +1,7 @@
 //! Connections, before anybody speaks a protocol on them.
 //!
-//! - [`listen`] binds an address; a [`Listener`] accepts its connections within [`Limits`]. It is
-//!   the one accept loop.
+//! - [`listen`] binds an address; a [`Listener`] accepts its connections within
+//!   [`ListenerLimits`]. It is the one accept loop.
 //! - A [`Connection`] is a byte stream that knows who is at its other end, and that counts as open
 //!   until it is dropped; see [`ConnectionCounts`].
 //! - [`tls`] is TLS over a connection, on either side of it (a feature).
@@ -54,11 +54,11 @@ pub use listen_address::{
     BoundSocket, DEFAULT_SOCKET_MODE, ListenAddress, ListenError, MAX_SOCKET_PATH_LEN, UnixSocket,
     listen, remedy,
 };
-pub use listener::{Limits, Listener};
-pub use machine::{Conn, Ending, Machine, Share, SyncConn, TimedEvent, Wait, Waits};
+pub use listener::{Listener, ListenerLimits};
+pub use machine::{Conn, Ending, Machine, SharedMachine, SyncConn, TimedEvent, Wait, Waits};
 pub use machine::{drive, drive_slices, linger, slice_len};
 pub use process_usage::ProcessUsage;
-pub use slow_reader::{MIN_TAKEN_LEN, Taking, Watched};
+pub use slow_reader::{MIN_TAKEN_LEN, Taking, WatchedStream};
 pub use socket::{ListenOptions, SocketOptions};
 pub use tcp_info::TcpInfo;
 pub use worker_loads::{Assigned, Loads};

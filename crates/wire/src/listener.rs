@@ -28,7 +28,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What a listener may take.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct ListenerLimits {
     /// Connections open at once.
     pub max_connections: usize,
     /// Where `max_connections` is set, for messages: `ingress.max_connections`.
@@ -43,7 +43,7 @@ pub struct Listener {
     socket: Accepting,
     address: ListenAddress,
     carries: &'static str,
-    limits: Limits,
+    limits: ListenerLimits,
     counts: Arc<ConnectionCounts>,
     secured: Option<Secured>,
     rest_until: Option<Instant>,
@@ -64,7 +64,7 @@ impl Listener {
     pub fn new(
         socket: impl Into<BoundSocket>,
         carries: &'static str,
-        limits: Limits,
+        limits: ListenerLimits,
         counts: Arc<ConnectionCounts>,
     ) -> io::Result<Self> {
         let socket = socket.into();
@@ -172,12 +172,12 @@ impl Listener {
 
 struct Reason<'a> {
     refusal: &'a AcceptRefusal,
-    limits: &'a Limits,
+    limits: &'a ListenerLimits,
 }
 
 impl fmt::Display for Reason<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Limits { max_connections, key, files } = self.limits;
+        let ListenerLimits { max_connections, key, files } = self.limits;
         match self.refusal {
             AcceptRefusal::Full => {
                 write!(f, "{max_connections} are open, the limit of {key}; raise it")

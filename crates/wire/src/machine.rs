@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 
-pub use conn::{Conn, Share, SyncConn};
+pub use conn::{Conn, SharedMachine, SyncConn};
 pub use drive::{drive, drive_slices, linger, slice_len};
 pub use waits::{Wait, Waits};
 

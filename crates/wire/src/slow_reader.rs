@@ -1,8 +1,8 @@
 //! Whether a peer takes what is written to it.
 //!
 //! A peer that asks and does not read makes us keep its answers. [`Taking`] notices: it is the
-//! view of a connection that its owner looks at from time to time, and [`Watched`] the stream that
-//! tells it. What keeps a connection alive otherwise, such as a PING, does not count.
+//! view of a connection that its owner looks at from time to time, and [`WatchedStream`] the
+//! stream that tells it. What keeps a connection alive otherwise, such as a PING, does not count.
 //!
 //! Invariant: a stream whose peer has taken neither all that waited nor [`MIN_TAKEN_LEN`] within
 //! the time it has fails from then on.
@@ -110,12 +110,12 @@ impl Taking {
 
 /// A stream whose writes [`Taking`] sees.
 #[derive(Debug)]
-pub struct Watched<S> {
+pub struct WatchedStream<S> {
     stream: S,
     taking: Rc<Taking>,
 }
 
-impl<S> Watched<S> {
+impl<S> WatchedStream<S> {
     /// The same stream, watched.
     pub fn new(stream: S, taking: Rc<Taking>) -> Self {
         Self { stream, taking }
@@ -132,7 +132,7 @@ impl<S> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -145,7 +145,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -210,12 +210,12 @@ mod tests {
 
     #[test]
     fn what_is_taken_and_not_sent_on_counts() {
-        type Stream = Watched<KeepingWriter>;
+        type Stream = WatchedStream<KeepingWriter>;
         type Flush = fn(Pin<&mut Stream>, &mut Context<'_>) -> Poll<io::Result<()>>;
         let ways: [Flush; 2] = [AsyncWrite::poll_flush, AsyncWrite::poll_shutdown];
         for flush in ways {
             let (taking, now) = (Taking::new(), Instant::now());
-            let mut stream = Watched::new(KeepingWriter, Rc::clone(&taking));
+            let mut stream = WatchedStream::new(KeepingWriter, Rc::clone(&taking));
             let mut cx = Context::from_waker(Waker::noop());
             assert!(Pin::new(&mut stream).poll_write(&mut cx, b"answer").is_ready());
             assert!(!taking.is_blocked());
@@ -247,7 +247,7 @@ mod tests {
     }
 
     struct SlowConnection {
-        stream: Watched<ThrottledWriter>,
+        stream: WatchedStream<ThrottledWriter>,
         taking: Rc<Taking>,
         now: Instant,
     }
@@ -255,7 +255,7 @@ mod tests {
     impl SlowConnection {
         fn new() -> Self {
             let taking = Taking::new();
-            let stream = Watched::new(ThrottledWriter(0), Rc::clone(&taking));
+            let stream = WatchedStream::new(ThrottledWriter(0), Rc::clone(&taking));
             Self { stream, taking, now: Instant::now() }
         }
 

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// How many connections each worker has, whatever their listener. A clone is another handle to the
 /// same counts.
 #[derive(Clone, Debug)]
-pub struct Loads(Arc<Inner>);
+pub struct Loads(Arc<LoadCounts>);
 
 #[derive(Debug)]
-struct Inner {
+struct LoadCounts {
     n_connections: Box<[AtomicUsize]>,
     /// Where the next search begins, so that workers with equally many take turns.
     next: AtomicUsize,
@@ -21,13 +21,13 @@ impl Loads {
     #[must_use]
     pub fn new(n_workers: NonZeroUsize) -> Self {
         let n_connections = (0..n_workers.get()).map(|_| AtomicUsize::new(0)).collect();
-        Self(Arc::new(Inner { n_connections, next: AtomicUsize::new(0) }))
+        Self(Arc::new(LoadCounts { n_connections, next: AtomicUsize::new(0) }))
     }
 
     /// Gives one connection more to the worker that has fewest; of several, to the next in turn.
     #[must_use]
     pub fn assign(&self) -> Assigned {
-        let Inner { n_connections, next } = &*self.0;
+        let LoadCounts { n_connections, next } = &*self.0;
         let n_workers = n_connections.len();
         let first = next.load(Relaxed);
         let in_turn = (0..n_workers).map(|step| (first + step) % n_workers);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::program::{Program, Programs, Setting};
 use super::row::{object, significant};
 use crate::error::BenchError;
-use crate::usage::{self, PeakRss, Process};
+use crate::usage::{self, MachineCpu, PeakRss, Process};
 
 pub(crate) const CLIENT: &str = "client";
 pub(crate) const SERVER: &str = "server";
@@ -170,7 +170,7 @@ struct Reading {
 
 impl Reading {
     fn take(processes: &[Process]) -> Self {
-        let (machine, stolen) = usage::machine_cpu();
+        let MachineCpu { used: machine, stolen } = usage::machine_cpu();
         let cpu = processes.iter().map(|process| usage::cpu(process.pid)).collect();
         Self { at: Instant::now(), cpu, machine, stolen }
     }

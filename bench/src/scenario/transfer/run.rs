@@ -106,13 +106,13 @@ impl Program {
         // All write new files, so that none is spared the search for memory.
         let _ = fs::remove_file(output);
         let server = self.start_server(plan, files)?;
-        let (machine, start) = (usage::machine_cpu().0, Instant::now());
+        let (machine, start) = (usage::machine_cpu().used, Instant::now());
         let mut client = Child::spawn(
             &format!("the client of {}", self.name()),
             &self.client(plan, files, &server),
         )?;
         let printed = client.finish(TIMEOUT)?;
-        let (machine, elapsed) = (usage::machine_cpu().0 - machine, start.elapsed());
+        let (machine, elapsed) = (usage::machine_cpu().used - machine, start.elapsed());
         let result: Value = serde_json::from_str(printed.trim())
             .map_err(|_| BenchError::NoResult { output: printed.clone() })?;
         let figure = |name: &str| result[name].as_f64().unwrap_or_default();

@@ -31,7 +31,7 @@ use registry::Registry;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
-use wire::{BoundSocket, Connection, Files, Limits, Listener};
+use wire::{BoundSocket, Connection, Files, Listener, ListenerLimits};
 
 pub use self::describe::Describer;
 pub use self::readiness::Readiness;
@@ -113,14 +113,15 @@ pub trait LogLevel: Send + Sync {
 pub fn listener(socket: BoundSocket, files: Files, hub: &Hub) -> std::io::Result<Listener> {
     let counts = hub.connections(&socket.address()?.to_string());
     // Room for the one that another has to leave for.
-    let limits = Limits { max_connections: MAX_CONNECTIONS + 1, key: "the admin listener", files };
+    let limits =
+        ListenerLimits { max_connections: MAX_CONNECTIONS + 1, key: "the admin listener", files };
     Listener::new(socket, "admin", limits, counts)
 }
 
 /// Answers on `listener` until the future is dropped, which closes all connections.
 pub async fn serve(mut listener: Listener, state: AdminState) {
     let mut tasks = JoinSet::new();
-    let mut seats: Vec<Seat> = Vec::new();
+    let mut seats: Vec<AdminConnection> = Vec::new();
     loop {
         let stream = listener.accept().await;
         while tasks.try_join_next().is_some() {}
@@ -132,12 +133,12 @@ pub async fn serve(mut listener: Listener, state: AdminState) {
         }
         let active = LastActive::new();
         let task = tasks.spawn(connection(stream, state.clone(), active.clone()));
-        seats.push(Seat { active, task });
+        seats.push(AdminConnection { active, task });
     }
 }
 
 /// A connection that is being served.
-struct Seat {
+struct AdminConnection {
     active: LastActive,
     task: AbortHandle,
 }
@@ -165,7 +166,7 @@ impl LastActive {
 }
 
 /// Closes the connection that has asked nothing for the longest time.
-fn leave_longest_silent(seats: &mut Vec<Seat>) {
+fn leave_longest_silent(seats: &mut Vec<AdminConnection>) {
     let oldest = seats.iter().enumerate().min_by_key(|(_, seat)| seat.active.at());
     if let Some((index, _)) = oldest {
         seats.swap_remove(index).task.abort();

@@ -21,7 +21,8 @@ use crate::error::{Code, clip};
 use crate::gate::GateFigures;
 use crate::ingress::http::{head, web_pages};
 use crate::inspect::snapshot::{
-    AppSnapshot, Page, RegistrySnapshot, ServiceSnapshot, Snapshot, StagesSnapshot, VersionSnapshot,
+    AppSnapshot, Page, RegistrySnapshot, ServiceSnapshot, StagesSnapshot, VersionSnapshot,
+    WorkerSnapshot,
 };
 use crate::inspect::{Filter, MAX_LIMIT, Query, Question};
 use crate::metrics::{self, CallTotals, CertificateExpiry, ServiceFigures};
@@ -172,7 +173,7 @@ async fn get(state: &AdminState, request: &Request<Incoming>) -> PageResponse {
 }
 
 /// Asks the workers what the query of a URL says.
-async fn ask<T: Snapshot + Serialize>(
+async fn ask<T: WorkerSnapshot + Serialize>(
     state: &AdminState,
     query: &str,
     known: &[&str],

@@ -12,7 +12,7 @@ use hyper::body::{Body, Frame};
 use tokio::time::Sleep;
 
 use super::AdminState;
-use crate::journal::{CallLine, Record, Tap, TapFilter};
+use crate::journal::{JournalLine, Record, Tap, TapFilter};
 
 /// A connection of this listener may not last for ever; who wants to see more asks again.
 const LONGEST: Duration = Duration::from_secs(100);
@@ -114,7 +114,7 @@ impl Body for TapBody {
         }
         let mut lines = Vec::new();
         for record in this.records.drain(..) {
-            let line = CallLine::new(&record, this.with_arguments);
+            let line = JournalLine::new(&record, this.with_arguments);
             line.write_json(&mut lines);
             lines.push(b'\n');
         }

@@ -3,7 +3,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use super::pages::ROUTES;
 use super::*;
-use crate::inspect::Hand;
+use crate::inspect::QuestionSender;
 use crate::{config, metrics};
 
 const NAMES: &[&str] = &["timeout"];
@@ -48,7 +48,7 @@ fn with_registry(
             readiness: Readiness::new(),
             hosts,
             // A worker that never answers.
-            inspector: Inspector::new([Box::new(std::mem::forget) as Hand]),
+            inspector: Inspector::new([Box::new(std::mem::forget) as QuestionSender]),
             registries: Arc::from([]),
             describer: Describer::new(Arc::from([])),
             config: watch::Sender::new(Arc::new(config)).subscribe(),

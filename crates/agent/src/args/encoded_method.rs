@@ -6,7 +6,7 @@ use hessian::{ClassType, JavaType};
 use java_json::unknown::has_optional;
 
 use super::ArgumentList;
-use crate::route::{Generic, Parameters, Plan};
+use crate::route::{Generic, ParameterTypes, Plan};
 
 /// What arguments are encoded for.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub struct EncodedMethod<'a> {
     /// The method's name.
     pub method: &'a str,
     /// What is known of its parameters.
-    pub parameters: &'a Parameters,
+    pub parameters: &'a ParameterTypes,
     /// What else is known of the method.
     pub plan: Option<&'a Plan>,
 }
@@ -37,9 +37,9 @@ impl<'a> EncodedMethod<'a> {
     fn of_maps(&self, index: usize) -> Option<&'a JavaType> {
         let plan = self.plan?;
         let (types, generic) = match self.parameters {
-            Parameters::Named(types, generic) => (types, *generic),
-            Parameters::Unknown => (&plan.told, plan.generic),
-            Parameters::Given(_) | Parameters::Asked(_) => return None,
+            ParameterTypes::Named(types, generic) => (types, *generic),
+            ParameterTypes::Unknown => (&plan.told, plan.generic),
+            ParameterTypes::Given(_) | ParameterTypes::Asked(_) => return None,
         };
         if generic == Generic::Gson {
             return None;
@@ -90,7 +90,7 @@ mod tests {
             "shop.Money,java.util.List<java.util.Date>,java.math.BigDecimal[],int,\
              java.util.Map<java.lang.String,shop.Money>,java.util.Optional<shop.Money>",
         );
-        let parameters = Parameters::Named(types.unwrap(), Generic::Raw);
+        let parameters = ParameterTypes::Named(types.unwrap(), Generic::Raw);
         let plan = Plan::generic(Generic::Raw);
         let (list, plan) = (ArgumentList::json(b"[]").unwrap(), Some(&plan));
         let target = EncodedMethod { method: "m", parameters: &parameters, plan };
@@ -110,7 +110,7 @@ mod tests {
             (Generic::Gson, true, [false, false]),
         ] {
             let plan = &Plan { told: told.clone(), by_types, ..Plan::generic(generic) };
-            let parameters = &Parameters::Unknown;
+            let parameters = &ParameterTypes::Unknown;
             let target = EncodedMethod { method: "m", parameters, plan: Some(plan) };
             let args = ArgumentsOf { list: &list, target };
             let known = [0, 1].map(|index| args.ty(index).is_some());

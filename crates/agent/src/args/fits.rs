@@ -7,7 +7,7 @@ use dubbo_proto::ServiceDefinition;
 use hessian::json::{JsonKind, JsonReader};
 use hessian::transcode::builtin::Builtin;
 use hessian::{JavaType, Limits};
-use java_json::named::Named;
+use java_json::named::NamedClass;
 use java_json::passed::Passed;
 use java_json::scalars;
 use memchr::memmem;
@@ -86,7 +86,7 @@ impl Looking<'_> {
     fn long_form(self, reader: &JsonReader<'_>, text: &[u8], ty: &JavaType) -> Option<Fit> {
         memmem::find(text, b"\"class\"")?;
         let summary = Passed::default().look(reader).ok()?;
-        let named = Named::of(summary.class.as_deref()?)?;
+        let named = NamedClass::of(summary.class.as_deref()?)?;
         if let Some(name) = &summary.only_name
             && let JavaType::Class(class) = ty
             && self.service.and_then(|service| service.enum_values(class.name())).is_some()
@@ -172,7 +172,7 @@ fn map(reader: &JsonReader<'_>, text: &[u8]) -> Fit {
     }
     let summary = Passed::default().look(reader).unwrap_or_default();
     match summary.class.as_deref() {
-        Some(name) if !Named::is_of_map(Some(name)) => Fit::Possible,
+        Some(name) if !NamedClass::is_of_map(Some(name)) => Fit::Possible,
         _ => Fit::Natural,
     }
 }

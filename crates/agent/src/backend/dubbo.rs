@@ -18,7 +18,7 @@ use wire::Backoff;
 use crate::args::ArgumentList;
 use crate::call::{Call, Outcome, Payload, Times};
 use crate::error::Code;
-use crate::route::{Parameters, Plan, Route, RoutePlace};
+use crate::route::{ParameterTypes, Plan, Route, RoutePlace};
 use crate::upstream::dubbo::{self, DubboPeer};
 use crate::upstream::{CallForm, Lanes, SetupShare, Standing};
 
@@ -79,7 +79,7 @@ impl DubboApp {
         setup: SetupShare,
     ) -> Self {
         let state: Rc<OfferState> = Rc::default();
-        let question = Question::new(service, serialization, &upstream, &state);
+        let question = EchoQuestion::new(service, serialization, &upstream, &state);
         let task = tokio::task::spawn_local(question.keep_asking()).abort_handle();
         let asking = Rc::new(Asking { state, task });
         Self { serialization, upstream, _setup: Rc::new(setup), asking }
@@ -134,7 +134,7 @@ fn is_up(standing: Standing) -> bool {
 }
 
 /// `$echo` of one service.
-struct Question {
+struct EchoQuestion {
     service: ServiceKey,
     serialization: Serialization,
     lanes: Rc<Lanes<DubboPeer>>,
@@ -142,14 +142,14 @@ struct Question {
     echo: Rc<Route>,
 }
 
-impl Question {
+impl EchoQuestion {
     fn new(
         service: &ServiceKey,
         serialization: Serialization,
         lanes: &Rc<Lanes<DubboPeer>>,
         state: &Rc<OfferState>,
     ) -> Self {
-        let parameters = Parameters::Given(vec![JavaType::class("java.lang.Object")]);
+        let parameters = ParameterTypes::Given(vec![JavaType::class("java.lang.Object")]);
         // It is in no table.
         let place = RoutePlace { index: 0, generation: 0 };
         let echo = Route::new(place, service, "$echo", parameters, Plan::default());

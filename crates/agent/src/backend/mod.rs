@@ -21,7 +21,7 @@ use tokio::task::AbortHandle;
 pub use self::dubbo::DubboApp;
 pub use self::http::HttpApp;
 use crate::attachments;
-use crate::call::{Call, Encoded, Outcome, Whole};
+use crate::call::{Call, Encoded, Outcome, WholeBody};
 use crate::config::{AppConfig, ClusterRules, ExportConfig};
 use crate::error::{CallError, Code};
 use crate::gate::{AppGate, SharedGate};
@@ -96,14 +96,14 @@ pub struct GateSetup<'a> {
     /// The worker's number.
     pub worker: usize,
     /// The worker's gates.
-    pub gates: &'a Gates,
+    pub gates: &'a WorkerGates,
 }
 
 /// One worker's gates, by app.
 #[derive(Default)]
-pub struct Gates(RefCell<HashMap<String, Weak<AppGate>>>);
+pub struct WorkerGates(RefCell<HashMap<String, Weak<AppGate>>>);
 
-impl Gates {
+impl WorkerGates {
     /// The gate before an app, which all exports of the app have in common.
     fn before(&self, shared: &Arc<SharedGate>, worker: usize, app: &App) -> Rc<AppGate> {
         let mut gates = self.0.borrow_mut();
@@ -237,10 +237,10 @@ impl Backend {
 /// Calls an HTTP app as a whole Dubbo request asks. `done` is called as [`HttpApp::call`] says.
 pub fn call_whole(
     app: &Rc<HttpApp>,
-    call: &Call<'_, (), Whole<'_>>,
+    call: &Call<'_, (), WholeBody<'_>>,
     done: impl FnOnce(Outcome) + 'static,
 ) -> Option<AbortHandle> {
-    let Whole { serialization, body } = call.payload;
+    let WholeBody { serialization, body } = call.payload;
     let request = match Request::decode(serialization, body.clone(), &BodyLimits::default()) {
         Ok(request) => request,
         Err(error) => {
@@ -273,7 +273,8 @@ mod tests {
     fn a_gate_does_not_keep_the_connections_to_an_app_that_is_gone() {
         on_worker(async || {
             let offer = offer("com.acme.Echo", 1);
-            let setup = GateSetup { shared: &offer.gate, worker: 0, gates: &Gates::default() };
+            let setup =
+                GateSetup { shared: &offer.gate, worker: 0, gates: &WorkerGates::default() };
             let rules = ClusterRules { default: ClusterPolicy::default(), rules: Vec::new() };
             let hub = Hub::new(&Code::NAMES);
             let backend = Backend::start(&offer.export, &pool(), &rules, &hub, &setup);

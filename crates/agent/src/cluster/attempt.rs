@@ -16,7 +16,7 @@ use super::{Cluster, Member, ejections};
 use crate::call::{Outcome, ProviderReply, RoutedCall};
 use crate::error::{CallError, Code};
 use crate::gate::Admitted;
-use crate::timeout::Limit;
+use crate::timeout::CallTimeout;
 use crate::upstream::{AnyUpstream, CallForm, Credit, SentCall, check_share};
 
 /// A call on its way to one endpoint.
@@ -147,7 +147,7 @@ impl Attempt {
     #[cold]
     pub fn overdue(&self, took: Duration) -> String {
         let policy = self.cluster.policy.borrow();
-        let limit = Limit::new(&policy, Some(took), None);
+        let limit = CallTimeout::new(&policy, Some(took), None);
         limit.overdue(Some(self.upstream().address()), "the consumer's timeout")
     }
 

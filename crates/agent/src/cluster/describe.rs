@@ -15,7 +15,7 @@ use crate::error::CallError;
 use crate::inspect::snapshot::{
     CallsSnapshot, EndpointSnapshot, GRANTED, PolicySnapshot, ServiceSnapshot,
 };
-use crate::inspect::{Filter, First};
+use crate::inspect::{Filter, FirstFew};
 use crate::upstream::AnyUpstream;
 
 /// Why an endpoint gets no calls that takes them otherwise.
@@ -75,7 +75,7 @@ impl Cluster {
         let order = |a: &EndpointStats<'_, Member>, b: &EndpointStats<'_, Member>| {
             a.key.0.upstream.address().cmp(b.key.0.upstream.address())
         };
-        let mut first = First::new(limit, order);
+        let mut first = FirstFew::new(limit, order);
         balancer
             .stats()
             .filter(|stats| stats.key.0.is_wanted(filter))

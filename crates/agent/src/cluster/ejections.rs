@@ -31,13 +31,13 @@ pub struct EjectedInfo {
 }
 
 /// The ejected endpoints of one cluster, as one worker shows them.
-pub(super) struct Ejections {
+pub(super) struct ClusterEjections {
     service: Box<str>,
     hub: Hub,
     shown: HashMap<Box<str>, EjectedEndpoint>,
 }
 
-impl Ejections {
+impl ClusterEjections {
     pub(super) fn new(service: &str, hub: Hub) -> Self {
         Self { service: service.into(), hub, shown: HashMap::new() }
     }

@@ -17,7 +17,7 @@ use wire::Hold;
 
 use super::Cluster;
 use crate::args::OwnedArguments;
-use crate::call::{Call, Payload, RoutedCall, Times, Whole};
+use crate::call::{Call, Payload, RoutedCall, Times, WholeBody};
 use crate::config::FailbackPolicy;
 use crate::invocation::THIS_AGENT;
 use crate::metrics::MethodEvent;
@@ -118,7 +118,7 @@ impl Cluster {
                         Payload::Json(&list)
                     }
                     OwnedPayload::Whole(serialization, body) => {
-                        Payload::Whole(Whole { serialization: *serialization, body })
+                        Payload::Whole(WholeBody { serialization: *serialization, body })
                     }
                 };
                 let method = &later.route;

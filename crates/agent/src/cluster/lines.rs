@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 
 use flow::Standing;
 use flow::gate::{Pace, Shed};
-use flow::line::{Arrival, Line, LinePolicy};
-use flow::queue::Key;
+use flow::line::{Arrival, LinePolicy, WaitingLine};
+use flow::queue::WaitKey;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep_until;
 
 use super::{Allowed, Attempt, Cluster, Member};
 use crate::error::{CallError, Code};
-use crate::gate::{self, AppGate, Source};
+use crate::gate::{self, AppGate, CapacitySource};
 use crate::upstream::InLine;
 
 /// How often endpoints are looked at while calls wait: one may have been connected, or gone.
@@ -34,8 +34,8 @@ type AttemptOutcome = Result<Attempt, CallError>;
 
 /// The lines of a cluster.
 #[derive(Default)]
-pub(super) struct Lines {
-    lines: RefCell<Vec<Rc<CallLine>>>,
+pub(super) struct ClusterLines {
+    lines: RefCell<Vec<Rc<SharedLine>>>,
     /// Somebody may wait. The path of a call looks at nothing else.
     is_used: Cell<bool>,
     /// A task serves the lines.
@@ -47,15 +47,15 @@ pub(super) struct Lines {
 }
 
 /// Calls that may go to the same endpoints.
-struct CallLine {
+struct SharedLine {
     allowed: Option<Rc<Allowed>>,
-    line: RefCell<Line<oneshot::Sender<AttemptOutcome>>>,
+    line: RefCell<WaitingLine<oneshot::Sender<AttemptOutcome>>>,
 }
 
 /// A call that waits. Dropped, it does not.
 struct CallInLine {
-    line: Rc<CallLine>,
-    key: Key,
+    line: Rc<SharedLine>,
+    key: WaitKey,
     outcome: oneshot::Receiver<AttemptOutcome>,
     _counted: InLine,
 }
@@ -71,7 +71,7 @@ impl Drop for CallInLine {
     }
 }
 
-impl CallLine {
+impl SharedLine {
     fn is_for(&self, allowed: Option<&Rc<Allowed>>) -> bool {
         match (&self.allowed, allowed) {
             (None, None) => true,
@@ -81,7 +81,7 @@ impl CallLine {
     }
 }
 
-impl Lines {
+impl ClusterLines {
     /// How many calls wait.
     pub(super) fn n_waiting(&self) -> usize {
         self.lines.borrow().iter().map(|line| line.line.borrow().len()).sum()
@@ -101,13 +101,13 @@ impl Lines {
         alone.unwrap_or_else(|| Rc::new(Allowed::new(vec![member.clone()], vec![], || None)))
     }
 
-    fn find(&self, allowed: Option<&Rc<Allowed>>) -> Option<Rc<CallLine>> {
+    fn find(&self, allowed: Option<&Rc<Allowed>>) -> Option<Rc<SharedLine>> {
         self.lines.borrow().iter().find(|line| line.is_for(allowed)).cloned()
     }
 
-    fn line(&self, allowed: Option<Rc<Allowed>>, policy: LinePolicy) -> Rc<CallLine> {
+    fn line(&self, allowed: Option<Rc<Allowed>>, policy: LinePolicy) -> Rc<SharedLine> {
         let line = self.find(allowed.as_ref()).unwrap_or_else(|| {
-            let line = Rc::new(CallLine { allowed, line: Line::new(policy).into() });
+            let line = Rc::new(SharedLine { allowed, line: WaitingLine::new(policy).into() });
             self.lines.borrow_mut().push(Rc::clone(&line));
             self.is_used.set(true);
             line
@@ -180,7 +180,7 @@ impl Cluster {
         }
     }
 
-    fn poll_line(self: &Rc<Self>, line: &CallLine, now: Instant) {
+    fn poll_line(self: &Rc<Self>, line: &SharedLine, now: Instant) {
         let allowed = line.allowed.as_deref();
         let (pace, _) = self.pace(allowed);
         loop {
@@ -283,7 +283,7 @@ impl Cluster {
             }
             let Some(gate) = stats.key.gate() else { continue };
             pace = pace.with(gate.pace());
-            if gate.shared().source() == Source::Found {
+            if gate.shared().source() == CapacitySource::Found {
                 policy = LinePolicy::PATIENT;
             }
         }

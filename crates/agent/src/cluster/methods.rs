@@ -27,7 +27,7 @@ const NOBODY: &str = "";
 
 /// What holds for the methods of one service, by the order of the configuration.
 #[derive(Default)]
-pub(super) struct Methods(RefCell<Option<Rc<[Rc<MethodRule>]>>>);
+pub(super) struct MethodRules(RefCell<Option<Rc<[Rc<MethodRule>]>>>);
 
 /// What holds for some methods.
 pub struct MethodRule {
@@ -90,7 +90,7 @@ impl MethodRule {
     }
 }
 
-impl Methods {
+impl MethodRules {
     /// Goes by these policies from now on. What limiters have counted stays, if a section is for
     /// the same methods as before.
     /// `registered` is what holds for the others.

@@ -14,7 +14,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use flow::queue::CallerId;
-use flow::{AttemptLimits, Attempts, Next, Retry};
+use flow::{AttemptLimits, Attempts, NextAction, Retry};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
@@ -190,7 +190,7 @@ impl Cluster {
         call: &RoutedCall<'_>,
     ) -> Option<Attempt> {
         let choice = self.choice(call, CallDraw(attempts.draw()));
-        let is_anybody = matches!(self.next(attempts, now, &choice), Next::Offer(_));
+        let is_anybody = matches!(self.next(attempts, now, &choice), NextAction::Offer(_));
         if !is_anybody || !self.budget.borrow_mut().take() {
             return None;
         }
@@ -205,7 +205,7 @@ impl Cluster {
         call: &RoutedCall<'_>,
     ) -> Option<Attempt> {
         let choice = self.choice(call, CallDraw(attempts.draw()));
-        let Next::Offer(slot) = self.next(attempts, now, &choice) else { return None };
+        let NextAction::Offer(slot) = self.next(attempts, now, &choice) else { return None };
         let attempt = self.attempt(slot, now, choice.allowed.as_deref())?;
         // What counts is that it is not chosen again.
         attempts.failed(attempt.member.clone(), Retry::Safe);

@@ -10,7 +10,7 @@ use std::time::Instant;
 use balance::Slot;
 use flow::line::Arrival;
 use flow::queue::CallerId;
-use flow::{AttemptLimits, Attempts, GiveUp, Next, Retry, Standing, has_to_queue};
+use flow::{AttemptLimits, Attempts, GiveUp, NextAction, Retry, Standing, has_to_queue};
 use registry::Freshness;
 
 use super::attempt::{Leave, Occupancy};
@@ -30,6 +30,16 @@ pub(super) struct Choice {
     pub(super) allowed: Option<Rc<Allowed>>,
     /// Its point on the ring, if it has a key that counts.
     pub(super) point: Option<u32>,
+}
+
+/// A call while it is offered to one endpoint after the other.
+pub(super) struct Offering<'a> {
+    /// What it has tried, and may try.
+    pub(super) attempts: Attempts<Member>,
+    /// Where it may go now.
+    pub(super) choice: Choice,
+    pub(super) facts: &'a dyn CallFacts,
+    doubt: Doubt,
 }
 
 impl Cluster {
@@ -58,14 +68,16 @@ impl Cluster {
         let mut attempts = self.attempts(times.deadline).with_draw(attempt.draw.0);
         attempts.failed(attempt.member.clone(), self.retry_of(error, facts));
         match self.next(&attempts, times.now, &self.choice(facts, attempt.draw)) {
-            Next::Offer(_) | Next::Wait | Next::Queue if !self.budget.borrow_mut().take() => {
+            NextAction::Offer(_) | NextAction::Wait | NextAction::Queue
+                if !self.budget.borrow_mut().take() =>
+            {
                 Err(GiveUp::LastFailure)
             }
-            Next::Offer(_) | Next::Wait | Next::Queue => {
+            NextAction::Offer(_) | NextAction::Wait | NextAction::Queue => {
                 self.count_retry(error.code);
                 Ok(attempts)
             }
-            Next::GiveUp(reason) => Err(reason),
+            NextAction::GiveUp(reason) => Err(reason),
         }
     }
 
@@ -138,45 +150,49 @@ impl Cluster {
     pub async fn offer(
         self: &Rc<Self>,
         mut now: Instant,
-        mut attempts: Attempts<Member>,
+        attempts: Attempts<Member>,
         caller: CallerId,
         facts: &dyn CallFacts,
         mut make: impl AsyncFnMut(&Attempt, Instant) -> Outcome,
     ) -> Outcome {
-        let (draw, mut doubt) = (CallDraw(attempts.draw()), Doubt::default());
-        let (mut choice, mut next) = self.begin_offer(now, &attempts, facts, draw);
+        let draw = CallDraw(attempts.draw());
+        let (choice, mut next) = self.begin_offer(now, &attempts, facts, draw);
+        let mut offering = Offering { attempts, choice, facts, doubt: Doubt::default() };
         loop {
             let attempt = match next {
-                Next::Queue => {
-                    let deadline = attempts.limits().deadline;
-                    let queued = Box::pin(self.queue(now, caller, deadline, facts, &choice));
+                NextAction::Queue => {
+                    let deadline = offering.attempts.limits().deadline;
+                    let choice = &offering.choice;
+                    let queued = Box::pin(self.queue(now, caller, deadline, facts, choice));
                     let attempt = match queued.await {
                         Ok(attempt) => attempt,
-                        Err(error) => return Err(doubt.told(error)),
+                        Err(error) => return Err(offering.doubt.told(error)),
                     };
                     now = Instant::now();
                     Some(attempt)
                 }
-                Next::Offer(slot) => self.attempt(slot, now, choice.allowed.as_deref()),
-                Next::Wait => {
+                NextAction::Offer(slot) => {
+                    self.attempt(slot, now, offering.choice.allowed.as_deref())
+                }
+                NextAction::Wait => {
                     // If none came, the next decision says so.
-                    let waiting = Box::pin(self.wait_for_endpoints(attempts.limits().deadline));
-                    let _ = waiting.await;
+                    let deadline = offering.attempts.limits().deadline;
+                    let _ = Box::pin(self.wait_for_endpoints(deadline)).await;
                     now = Instant::now();
-                    choice = self.choice(facts, draw);
-                    next = self.next(&attempts, now, &choice);
+                    offering.choice = self.choice(facts, draw);
+                    next = self.next(&offering.attempts, now, &offering.choice);
                     continue;
                 }
-                Next::GiveUp(reason) => {
+                NextAction::GiveUp(reason) => {
+                    let Offering { attempts, choice, doubt, .. } = offering;
                     let error = self.nobody(&attempts, now, reason, choice.allowed.as_deref());
                     return Err(doubt.told(error));
                 }
             };
             let Some(mut attempt) = attempt else {
-                return Err(doubt.told(self.no_endpoint(None)));
+                return Err(offering.doubt.told(self.no_endpoint(None)));
             };
-            let made = self.make(&mut attempt, &attempts, &choice, facts, now, &mut make);
-            let outcome = made.await;
+            let outcome = self.make(&mut attempt, &offering, now, &mut make).await;
             let error = match outcome {
                 Ok(Ok(mut reply)) => {
                     // How long this task waited for its turn since is not the endpoint's doing.
@@ -186,18 +202,18 @@ impl Cluster {
                 }
                 Ok(Err(error)) => error,
                 Err(moved) => {
-                    Moved { attempts, choice, next } = moved;
+                    Moved { attempts: offering.attempts, choice: offering.choice, next } = moved;
                     now = Instant::now();
                     continue;
                 }
             };
             now = Instant::now();
-            let error = self.end_failed(attempt, &mut attempts, now, error, facts, &mut doubt);
+            let error = self.end_failed(attempt, &mut offering, now, error);
             // Endpoints and rules may be others by now.
-            choice = self.choice(facts, draw);
-            next = self.next(&attempts, now, &choice);
+            offering.choice = self.choice(facts, draw);
+            next = self.next(&offering.attempts, now, &offering.choice);
             if let Err(error) = self.go_on(&next, error) {
-                return Err(doubt.told(error));
+                return Err(offering.doubt.told(error));
             }
         }
     }
@@ -210,14 +226,14 @@ impl Cluster {
         attempts: &Attempts<Member>,
         facts: &dyn CallFacts,
         draw: CallDraw,
-    ) -> (Choice, Next) {
+    ) -> (Choice, NextAction) {
         self.last_call.set(now);
         if attempts.is_first() {
             self.budget.borrow_mut().call();
         }
         let choice = self.choice(facts, draw);
         let is_behind = attempts.is_first() && self.lines.has_waiting(choice.allowed.as_ref());
-        let next = if is_behind { Next::Queue } else { self.next(attempts, now, &choice) };
+        let next = if is_behind { NextAction::Queue } else { self.next(attempts, now, &choice) };
         (choice, next)
     }
 
@@ -226,13 +242,12 @@ impl Cluster {
     fn end_failed(
         &self,
         attempt: Attempt,
-        attempts: &mut Attempts<Member>,
+        offering: &mut Offering<'_>,
         now: Instant,
         error: CallError,
-        facts: &dyn CallFacts,
-        doubt: &mut Doubt,
     ) -> CallError {
-        attempts.failed(attempt.member.clone(), self.retry_of(&error, facts));
+        let Offering { attempts, facts, doubt, .. } = offering;
+        attempts.failed(attempt.member.clone(), self.retry_of(&error, *facts));
         let left = attempt.left(now, &error);
         attempt.failed(now, &error);
         doubt.note(&error);
@@ -259,14 +274,16 @@ impl Cluster {
     /// # Errors
     /// What its caller is told, if there is no further try.
     #[cold]
-    fn go_on(&self, next: &Next, error: CallError) -> Result<(), CallError> {
+    fn go_on(&self, next: &NextAction, error: CallError) -> Result<(), CallError> {
         match next {
-            Next::GiveUp(GiveUp::TooLate) => Err(too_late(&error)),
-            Next::GiveUp(_) => Err(error),
-            Next::Offer(_) | Next::Wait | Next::Queue if !self.budget.borrow_mut().take() => {
+            NextAction::GiveUp(GiveUp::TooLate) => Err(too_late(&error)),
+            NextAction::GiveUp(_) => Err(error),
+            NextAction::Offer(_) | NextAction::Wait | NextAction::Queue
+                if !self.budget.borrow_mut().take() =>
+            {
                 Err(error)
             }
-            Next::Offer(_) | Next::Wait | Next::Queue => {
+            NextAction::Offer(_) | NextAction::Wait | NextAction::Queue => {
                 self.count_retry(error.code);
                 Ok(())
             }
@@ -294,7 +311,12 @@ impl Cluster {
     }
 
     /// Decides where a call goes next.
-    pub(super) fn next(&self, attempts: &Attempts<Member>, now: Instant, choice: &Choice) -> Next {
+    pub(super) fn next(
+        &self,
+        attempts: &Attempts<Member>,
+        now: Instant,
+        choice: &Choice,
+    ) -> NextAction {
         self.look_at_circuits(choice.allowed.as_deref(), now);
         self.look_at_pauses(now);
         let is_known = self.status.get() != Freshness::Pending;
@@ -304,13 +326,13 @@ impl Cluster {
             self.pick(&mut balancer, now, choice.point, usable)
         });
         let chosen = match next {
-            Next::Offer(slot) => Some(slot),
-            Next::GiveUp(GiveUp::NoEndpoint) => None,
+            NextAction::Offer(slot) => Some(slot),
+            NextAction::GiveUp(GiveUp::NoEndpoint) => None,
             _ => return next,
         };
         let waits =
             attempts.is_first() && has_to_queue(&mut balancer, now, rand::rng, chosen, standing);
-        if waits { Next::Queue } else { next }
+        if waits { NextAction::Queue } else { next }
     }
 
     /// The failure of a call that nobody was there for.

@@ -5,15 +5,14 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
 
-use flow::{Attempts, Next, Repeats};
+use flow::{NextAction, Repeats};
 
 use super::attempt::Leave;
-use super::offering::Choice;
+use super::offering::Offering;
 use super::stuck::Moved;
-use super::{Attempt, Cluster, Member};
+use super::{Attempt, Cluster};
 use crate::call::Outcome;
 use crate::error::CallError;
-use crate::facts::CallFacts;
 
 impl Cluster {
     /// Makes an attempt on `now`, and makes it again where the endpoint's pool has rejected it and
@@ -21,26 +20,22 @@ impl Cluster {
     pub(super) async fn make(
         self: &Rc<Self>,
         attempt: &mut Attempt,
-        attempts: &Attempts<Member>,
-        choice: &Choice,
-        facts: &dyn CallFacts,
+        offering: &Offering<'_>,
         mut now: Instant,
         make: &mut impl AsyncFnMut(&Attempt, Instant) -> Outcome,
     ) -> Result<Outcome, Moved> {
-        let mut repeats = Repeats::default();
+        let (mut repeats, attempts) = (Repeats::default(), &offering.attempts);
         loop {
             let outcome = {
                 // Pinned here, it is in the future of the call once, however it is waited for.
                 let made = pin!(make(attempt, now));
                 match self.has_movable() {
                     false => Ok(made.await),
-                    true => self.unless_stuck(attempt, attempts, facts, made).await,
+                    true => self.unless_stuck(attempt, attempts, offering.facts, made).await,
                 }
             };
             let Ok(Err(error)) = &outcome else { return outcome };
-            if !attempt.may_be_repeated(error)
-                || self.has_another(attempt, attempts, error, facts, choice)
-            {
+            if !attempt.may_be_repeated(error) || self.has_another(attempt, offering, error) {
                 return outcome;
             }
             let deadline = attempts.limits().deadline;
@@ -53,17 +48,10 @@ impl Cluster {
 
     /// Whether a call that an endpoint has rejected may go to another one.
     #[cold]
-    fn has_another(
-        &self,
-        attempt: &Attempt,
-        attempts: &Attempts<Member>,
-        error: &CallError,
-        facts: &dyn CallFacts,
-        choice: &Choice,
-    ) -> bool {
-        let mut after = attempts.clone();
-        after.failed(attempt.member.clone(), self.retry_of(error, facts));
-        matches!(self.next(&after, Instant::now(), choice), Next::Offer(_))
+    fn has_another(&self, attempt: &Attempt, offering: &Offering<'_>, error: &CallError) -> bool {
+        let mut after = offering.attempts.clone();
+        after.failed(attempt.member.clone(), self.retry_of(error, offering.facts));
+        matches!(self.next(&after, Instant::now(), &offering.choice), NextAction::Offer(_))
     }
 }
 

@@ -19,7 +19,7 @@ use super::Cluster;
 use super::methods::MethodRule;
 use crate::call::{Outcome, Payload, ProviderReply, RoutedCall};
 use crate::config::{CallMode, FaultSettings, MockAnswer};
-use crate::error::{CallError, Code, Fault};
+use crate::error::{CallError, Code, FaultOrigin};
 use crate::metrics::MethodEvent;
 
 /// Where an answer comes from that no endpoint has given.
@@ -115,7 +115,7 @@ impl Cluster {
 /// Whether another answer may stand for a failure. What the caller has done wrong he is told, and
 /// what may be written in another form is.
 fn is_replaced(error: &CallError) -> bool {
-    error.code.row().fault != Fault::Downstream
+    error.code.row().fault != FaultOrigin::Downstream
         && !matches!(error.code, Code::ProviderRejected | Code::Exception)
         || matches!(error.code, Code::ServiceNotFound)
 }

@@ -13,7 +13,7 @@ use flow::queue::Priority;
 use tracing::info;
 
 use super::{Attempt, Cluster};
-use crate::call::{Call, Outcome, Payload, RoutedCall, Times, UNTOLD, Whole};
+use crate::call::{Call, Outcome, Payload, RoutedCall, Times, UNTOLD, WholeBody};
 use crate::error::CallError;
 use crate::priority;
 use crate::route::RouteVariant;
@@ -38,7 +38,7 @@ impl EndpointForm<'_> {
     fn call<'a>(&'a self, call: &RoutedCall<'a>, now: Instant) -> RoutedCall<'a> {
         let attachments = self.attachments.as_deref().unwrap_or(call.attachments);
         let payload = match (&self.body, call.payload) {
-            (Some(body), Payload::Whole(whole)) => Payload::Whole(Whole { body, ..whole }),
+            (Some(body), Payload::Whole(whole)) => Payload::Whole(WholeBody { body, ..whole }),
             (_, payload) => payload,
         };
         Call { attachments, payload, times: Times { now, ..call.times }, ..*call }

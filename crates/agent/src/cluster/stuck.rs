@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use balance::EjectReason;
 use flow::pause::Pause;
-use flow::{Attempts, Next, Retry};
+use flow::{Attempts, NextAction, Retry};
 
 use super::offering::Choice;
 use super::splits::CallDraw;
@@ -26,7 +26,7 @@ use crate::facts::CallFacts;
 pub(super) struct Moved {
     pub(super) attempts: Attempts<Member>,
     pub(super) choice: Choice,
-    pub(super) next: Next,
+    pub(super) next: NextAction,
 }
 
 impl Attempt {
@@ -122,8 +122,8 @@ impl Cluster {
         let choice = self.choice(facts, CallDraw(attempts.draw()));
         let next = self.next(&attempts, now, &choice);
         let goes = match next {
-            Next::Offer(slot) => !self.balancer.borrow().is_last_choice(slot, now),
-            Next::Wait | Next::Queue | Next::GiveUp(_) => false,
+            NextAction::Offer(slot) => !self.balancer.borrow().is_last_choice(slot, now),
+            NextAction::Wait | NextAction::Queue | NextAction::GiveUp(_) => false,
         };
         if !goes || !self.budget.borrow_mut().take() {
             return None;

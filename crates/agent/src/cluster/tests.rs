@@ -5,7 +5,7 @@ use balance::Policy;
 use bytes::Bytes;
 use dubbo_proto::{Serialization, Status};
 use flow::pause::Pause;
-use flow::{GiveUp, Next};
+use flow::{GiveUp, NextAction};
 use parameters::Parameters;
 use registry::{Protocol, Unused};
 
@@ -92,7 +92,7 @@ async fn offer(
 fn ask(cluster: &Rc<Cluster>, now: Instant, point: Option<u32>, failing: &[u16]) -> u16 {
     let choice = Choice { point, ..Choice::default() };
     let slot = match cluster.next(&cluster.attempts(now + LONG), now, &choice) {
-        Next::Offer(slot) => slot,
+        NextAction::Offer(slot) => slot,
         other => panic!("{other:?}"),
     };
     let attempt = cluster.attempt(slot, now, None).unwrap();
@@ -374,7 +374,7 @@ fn what_a_first_failure_leaves_to_try() {
         let now = Instant::now();
         let times = Times { now, deadline: now + LONG };
         let slot = match cluster.next(&cluster.attempts(times.deadline), now, &Choice::default()) {
-            Next::Offer(slot) => slot,
+            NextAction::Offer(slot) => slot,
             other => panic!("{other:?}"),
         };
         let attempt = cluster.attempt(slot, now, None).unwrap();

@@ -12,7 +12,7 @@ use dubbo_proto::{ProtoError, Request, ServiceKey};
 
 use super::member::PATH;
 use super::{Attempt, MemberState};
-use crate::call::Whole;
+use crate::call::WholeBody;
 use crate::error::{CallError, Code};
 use crate::facts::WholeFacts;
 use crate::route::{Route, RouteVariant};
@@ -32,7 +32,7 @@ impl MemberState {
     /// [`Code::BadRequest`] if it cannot be changed, [`Code::BodyTooLarge`] if it is longer than
     /// the endpoint takes.
     #[inline]
-    pub(super) fn whole_for(&self, whole: Whole<'_>) -> Result<Option<Bytes>, CallError> {
+    pub(super) fn whole_for(&self, whole: WholeBody<'_>) -> Result<Option<Bytes>, CallError> {
         let is_as_written = self.variant.is_none() && self.whole_attachments.is_empty();
         if is_as_written && whole.body.len() <= self.payload_limit {
             return Ok(None);
@@ -41,7 +41,11 @@ impl MemberState {
     }
 
     #[cold]
-    fn checked(&self, whole: Whole<'_>, is_as_written: bool) -> Result<Option<Bytes>, CallError> {
+    fn checked(
+        &self,
+        whole: WholeBody<'_>,
+        is_as_written: bool,
+    ) -> Result<Option<Bytes>, CallError> {
         let changed = if is_as_written { None } else { self.changed(whole)? };
         let (len, max) = (changed.as_ref().unwrap_or(whole.body).len(), self.payload_limit);
         if max < len {
@@ -50,7 +54,7 @@ impl MemberState {
         Ok(changed)
     }
 
-    fn changed(&self, whole: Whole<'_>) -> Result<Option<Bytes>, CallError> {
+    fn changed(&self, whole: WholeBody<'_>) -> Result<Option<Bytes>, CallError> {
         let facts = WholeFacts::new(whole);
         let Some(request) = facts.request() else { return Ok(None) };
         // A token of the consumer's own counts more than the registered one. The path that it has
@@ -93,7 +97,7 @@ impl Attempt {
     /// [`Code::BadRequest`] if it cannot be changed, [`Code::BodyTooLarge`] if it is longer than
     /// the endpoint takes.
     #[inline]
-    pub fn whole_for(&self, whole: Whole<'_>) -> Result<Option<Bytes>, CallError> {
+    pub fn whole_for(&self, whole: WholeBody<'_>) -> Result<Option<Bytes>, CallError> {
         self.member.0.whole_for(whole)
     }
 

@@ -20,7 +20,7 @@ const DEFAULT_SAMPLE: u32 = 100;
 
 /// Which calls the access log tells of. Each choice includes those before it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Calls {
+pub enum LoggedCalls {
     /// Those that have failed.
     Failed,
     /// Also those that took at least so long.
@@ -44,7 +44,7 @@ pub enum LineFormat {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AccessLogConfig {
     /// `None` if none is.
-    pub calls: Option<Calls>,
+    pub calls: Option<LoggedCalls>,
     /// How a line is written.
     pub format: LineFormat,
     /// The file; standard output without it.
@@ -111,10 +111,10 @@ pub(super) fn access_log(mut section: Section<'_>, folder: &Path) -> AccessLogCo
     section.finish();
     let calls = match word {
         Word::Off => None,
-        Word::Failed => Some(Calls::Failed),
-        Word::Slow => Some(Calls::Slow(slow)),
-        Word::Sampled => Some(Calls::Sampled(slow, sample)),
-        Word::All => Some(Calls::All),
+        Word::Failed => Some(LoggedCalls::Failed),
+        Word::Slow => Some(LoggedCalls::Slow(slow)),
+        Word::Sampled => Some(LoggedCalls::Sampled(slow, sample)),
+        Word::All => Some(LoggedCalls::All),
     };
     AccessLogConfig { calls, format, path, max_len, keep }
 }
@@ -146,10 +146,10 @@ pub(super) fn shown(config: &AccessLogConfig) -> Value {
     let ms = |limit: Duration| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
     let (word, slow_ms, sample) = match *calls {
         None => ("off", None, None),
-        Some(Calls::Failed) => ("failed", None, None),
-        Some(Calls::Slow(limit)) => ("slow", Some(ms(limit)), None),
-        Some(Calls::Sampled(limit, one_of)) => ("sampled", Some(ms(limit)), Some(one_of)),
-        Some(Calls::All) => ("all", None, None),
+        Some(LoggedCalls::Failed) => ("failed", None, None),
+        Some(LoggedCalls::Slow(limit)) => ("slow", Some(ms(limit)), None),
+        Some(LoggedCalls::Sampled(limit, one_of)) => ("sampled", Some(ms(limit)), Some(one_of)),
+        Some(LoggedCalls::All) => ("all", None, None),
     };
     json!({
         "calls": word,

@@ -7,7 +7,7 @@ use dubbo_proto::{Serialization, ServiceKey};
 use wire::address::UNIX;
 use wire::tls::Protocols;
 
-use super::http_app::origin::{AppOrigin, Way};
+use super::http_app::origin::{AppOrigin, AppTransport};
 use super::http_app::template::Template;
 use super::http_app::{HTTP_APP_KEYS, http_app};
 use super::section::Section;
@@ -139,9 +139,11 @@ fn origin(section: &mut Section<'_>, url: Url<'_>, folder: &Path) -> AppOrigin {
         }
     };
     match url.scheme {
-        Scheme::Unix => AppOrigin { way: Way::Unix(folder.join(url.path)), base: "".into() },
+        Scheme::Unix => {
+            AppOrigin { way: AppTransport::Unix(folder.join(url.path)), base: "".into() }
+        }
         _ => {
-            let way = Way::Tcp { host: url.host, port: url.port, tls };
+            let way = AppTransport::Tcp { host: url.host, port: url.port, tls };
             AppOrigin { way, base: url.path.into() }
         }
     }

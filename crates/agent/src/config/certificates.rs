@@ -16,7 +16,7 @@ use wire::tls::rustls::pki_types::CertificateDer;
 use wire::tls::rustls::pki_types::pem::PemObject;
 use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
 
-use super::http_app::origin::Way;
+use super::http_app::origin::AppTransport;
 use super::section::Section;
 use super::{AppConfig, Config, ListenerTls, TlsClient, TlsFiles};
 
@@ -125,8 +125,8 @@ impl Config {
         let apps = self.exports.iter().filter_map(|export| match &export.app {
             AppConfig::Dubbo { tls, .. } => tls.as_ref(),
             AppConfig::Http(app) => match &app.origin.way {
-                Way::Tcp { tls, .. } => tls.as_ref(),
-                Way::Unix(_) => None,
+                AppTransport::Tcp { tls, .. } => tls.as_ref(),
+                AppTransport::Unix(_) => None,
             },
         });
         let rules = self.clusters.rules.iter().map(|rule| &rule.policy);

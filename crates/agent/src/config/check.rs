@@ -15,7 +15,7 @@ use toml::de::DeTable;
 use super::access_log::{self, access_log};
 use super::app::app;
 use super::clusters::{clusters, without_callers};
-use super::conflicts::{self, Export, Listen, Places};
+use super::conflicts::{self, ExportSection, FoundSections, ListenKey};
 use super::defaults;
 use super::error::Problems;
 use super::tls::listener_tls;
@@ -40,7 +40,7 @@ pub(super) fn check<'d>(
     problems: &'d Problems<'d>,
 ) -> Config {
     let mut file = Section::root(root, problems);
-    let mut places = Places::default();
+    let mut places = FoundSections::default();
     let mut agent = file.table("agent");
     let memory_len = memory::configured(&mut agent);
     let memory_place = agent.place("memory_bytes");
@@ -176,12 +176,16 @@ fn bad_log_directive(directive: &str) -> (String, String) {
     (format!("\"{directive}\" is not a log level"), remedy)
 }
 
-fn admin(mut section: Section<'_>, folder: &Path, places: &mut Places) -> Option<AdminConfig> {
+fn admin(
+    mut section: Section<'_>,
+    folder: &Path,
+    places: &mut FoundSections,
+) -> Option<AdminConfig> {
     let is_enabled = section.flag("enabled", true);
     let listen = section.address("listen").unwrap_or_else(|| defaults::ADMIN_LISTEN.into());
     if is_enabled {
         let (place, is_default) = (section.place("listen"), !section.has("listen"));
-        places.listens.push(Listen { address: listen.clone(), place, is_default });
+        places.listens.push(ListenKey { address: listen.clone(), place, is_default });
     } else if section.has("listen") {
         let remedy = "remove the address, or write enabled = true";
         section.wrong("listen", "has no effect, because enabled = false", remedy);
@@ -241,14 +245,14 @@ fn export(
     mut section: Section<'_>,
     folder: &Path,
     registries: &[RegistryDraft],
-    places: &mut Places,
+    places: &mut FoundSections,
 ) -> ExportConfig {
     let service = service(&mut section);
     let app = app(&mut section, service.as_ref(), folder);
     let registry = registry(&mut section, registries);
     let qualifier = ["group", "version"].into_iter().find(|key| section.has(key));
     let capacity = capacity(&mut section);
-    places.exports.push(Export {
+    places.exports.push(ExportSection {
         service: service.clone(),
         app: app.address(),
         app_place: section.place("app"),

@@ -13,12 +13,12 @@ use crate::own_ingresses::is_reached_at;
 
 /// What was found where, for the checks that look at more than one section.
 #[derive(Default)]
-pub(super) struct Places {
-    pub(super) listens: Vec<Listen>,
-    pub(super) ingresses: Vec<Ingress>,
-    pub(super) exports: Vec<Export>,
-    pub(super) link: Listener,
-    pub(super) dubbo: Listener,
+pub(super) struct FoundSections {
+    pub(super) listens: Vec<ListenKey>,
+    pub(super) ingresses: Vec<IngressSection>,
+    pub(super) exports: Vec<ExportSection>,
+    pub(super) link: ListenerSection,
+    pub(super) dubbo: ListenerSection,
     /// What is exported is offered at an address that can be registered.
     pub(super) offers_tcp: bool,
     /// It is offered at a Unix socket.
@@ -28,7 +28,7 @@ pub(super) struct Places {
 }
 
 /// An address that the agent is to listen on.
-pub(super) struct Listen {
+pub(super) struct ListenKey {
     pub(super) address: ListenAddress,
     pub(super) place: KeyPlace,
     /// The address is nowhere in the file, so a message never points to it.
@@ -36,7 +36,7 @@ pub(super) struct Listen {
 }
 
 /// An `[[ingress]]` section.
-pub(super) struct Ingress {
+pub(super) struct IngressSection {
     pub(super) registry: Option<usize>,
     /// Where it listens for Dubbo's consumers, if it does.
     pub(super) dubbo: Option<ListenAddress>,
@@ -45,14 +45,14 @@ pub(super) struct Ingress {
 
 /// Whether there is a section of that listener.
 #[derive(Default)]
-pub(super) enum Listener {
+pub(super) enum ListenerSection {
     #[default]
     Nowhere,
     At(KeyPlace),
 }
 
 /// An `[[export]]` section.
-pub(super) struct Export {
+pub(super) struct ExportSection {
     pub(super) service: Option<ServiceKey>,
     /// Where the app is.
     pub(super) app: String,
@@ -67,7 +67,7 @@ pub(super) struct Export {
 }
 
 /// Notes all contradictions.
-pub(super) fn check(places: &Places, registries: &[RegistryDraft], problems: &Problems<'_>) {
+pub(super) fn check(places: &FoundSections, registries: &[RegistryDraft], problems: &Problems<'_>) {
     listens(&places.listens, problems);
     purpose(places, problems);
     duplicate_exports(&places.exports, problems);
@@ -81,7 +81,7 @@ pub(super) fn check(places: &Places, registries: &[RegistryDraft], problems: &Pr
 }
 
 /// Two listeners cannot share a port, also when one of them takes it on all interfaces.
-fn listens(listens: &[Listen], problems: &Problems<'_>) {
+fn listens(listens: &[ListenKey], problems: &Problems<'_>) {
     for (index, later) in listens.iter().enumerate() {
         let clash =
             listens[..index].iter().find(|earlier| overlap(&earlier.address, &later.address));
@@ -123,11 +123,11 @@ fn share_a_port(a: SocketAddr, b: SocketAddr) -> bool {
     is_same_port && (a == b || takes(a, b) || takes(b, a))
 }
 
-fn purpose(places: &Places, problems: &Problems<'_>) {
+fn purpose(places: &FoundSections, problems: &Problems<'_>) {
     let listeners = [&places.link, &places.dubbo];
     let mut present = listeners.into_iter().filter_map(|listener| match listener {
-        Listener::At(place) => Some(place),
-        Listener::Nowhere => None,
+        ListenerSection::At(place) => Some(place),
+        ListenerSection::Nowhere => None,
     });
     match places.exports.first() {
         Some(export) if present.next().is_none() => {
@@ -149,7 +149,7 @@ fn purpose(places: &Places, problems: &Problems<'_>) {
     }
 }
 
-fn duplicate_exports(exports: &[Export], problems: &Problems<'_>) {
+fn duplicate_exports(exports: &[ExportSection], problems: &Problems<'_>) {
     for (index, export) in exports.iter().enumerate() {
         let Some(service) = &export.service else {
             continue;
@@ -164,8 +164,8 @@ fn duplicate_exports(exports: &[Export], problems: &Problems<'_>) {
 }
 
 /// An app has one capacity, whatever it exports.
-fn two_capacities(exports: &[Export], problems: &Problems<'_>) {
-    let is_told = |export: &&Export| export.capacity != AppCapacity::Registered;
+fn two_capacities(exports: &[ExportSection], problems: &Problems<'_>) {
+    let is_told = |export: &&ExportSection| export.capacity != AppCapacity::Registered;
     for (index, export) in exports.iter().enumerate().filter(|(_, export)| is_told(export)) {
         let others = exports[..index].iter().filter(is_told);
         let other =
@@ -180,11 +180,11 @@ fn two_capacities(exports: &[Export], problems: &Problems<'_>) {
 
 /// The app of an export is this agent's own listener for Dubbo's consumers. That is good where it
 /// leads to another registry, but calls go round if it leads back.
-fn own_apps(places: &Places, problems: &Problems<'_>) {
+fn own_apps(places: &FoundSections, problems: &Problems<'_>) {
     for export in &places.exports {
         let address = wire::address::split_optional(&export.app);
         let (Ok((host, Some(port))), true) = (address, export.is_dubbo_app) else { continue };
-        let is_app = |ingress: &&Ingress| {
+        let is_app = |ingress: &&IngressSection| {
             let listen = ingress.dubbo.as_ref().and_then(ListenAddress::tcp);
             listen.is_some_and(|listen| is_reached_at(listen, host, port))
         };
@@ -203,7 +203,7 @@ fn own_apps(places: &Places, problems: &Problems<'_>) {
 }
 
 fn export_and_registry(
-    export: &Export,
+    export: &ExportSection,
     registers: bool,
     registries: &[RegistryDraft],
     problems: &Problems<'_>,
@@ -255,8 +255,12 @@ fn contest_layout<'r>(
 }
 
 /// The contest's layout lists agents only, and Dubbo's consumers do not read it.
-fn dubbo_and_contest(places: &Places, registries: &[RegistryDraft], problems: &Problems<'_>) {
-    let Listener::At(place) = &places.dubbo else {
+fn dubbo_and_contest(
+    places: &FoundSections,
+    registries: &[RegistryDraft],
+    problems: &Problems<'_>,
+) {
+    let ListenerSection::At(place) = &places.dubbo else {
         return;
     };
     let used = places.exports.iter().filter_map(|export| export.registry);
@@ -268,7 +272,11 @@ fn dubbo_and_contest(places: &Places, registries: &[RegistryDraft], problems: &P
 }
 
 /// What is in memory is seen by this process alone, so it has to write and read it.
-fn memory_registries(places: &Places, registries: &[RegistryDraft], problems: &Problems<'_>) {
+fn memory_registries(
+    places: &FoundSections,
+    registries: &[RegistryDraft],
+    problems: &Problems<'_>,
+) {
     let is_own = |kind: RegistryKind| matches!(kind.registrations(), Registrations::OwnProcess);
     for (index, draft) in registries.iter().enumerate() {
         if !draft.kind.is_some_and(is_own) {

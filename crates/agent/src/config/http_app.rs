@@ -14,7 +14,9 @@ use hessian::transcode::{DateStyle, EnumStyle, JsonOptions};
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue};
 
-use self::method::{BodyShape, Classes, ErrorRule, MappedMethod, Methods, StatusTable, Statuses};
+use self::method::{
+    BodyShape, Classes, ErrorRule, MappedMethod, MappedMethods, StatusTable, Statuses,
+};
 use self::origin::AppOrigin;
 use self::template::Template;
 use super::defaults;
@@ -36,7 +38,7 @@ pub struct HttpAppConfig {
     /// How the app is looked after.
     pub health: HealthConfig,
     /// The methods; if there are none every call is `POST /{interface}/{method}`.
-    pub methods: Methods,
+    pub methods: MappedMethods,
     /// Headers of every request, for methods that are not in the table.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// What errors become, for methods that are not in the table.
@@ -105,7 +107,7 @@ pub(super) fn http_app(
     let base = &*origin.base;
     let common = Common { interface, base, headers: headers(section), errors: errors(section) };
     let mut classes = classes::read(section);
-    let mut methods = Methods::default();
+    let mut methods = MappedMethods::default();
     let sections = section.tables_as("method", "export.method");
     for section in sections {
         if let Some(method) = method(section, &common, &methods, &mut classes) {
@@ -235,7 +237,7 @@ struct HttpRequestLine<'d> {
 fn method(
     mut section: Section<'_>,
     common: &Common<'_>,
-    known: &Methods,
+    known: &MappedMethods,
     classes: &mut Classes,
 ) -> Option<MappedMethod> {
     const NAME_REMEDY: &str = "write the method's name in Java";

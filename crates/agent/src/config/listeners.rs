@@ -10,7 +10,7 @@ use wire::ListenAddress;
 use wire::tls::Protocols;
 
 use super::check::{hosts, registry};
-use super::conflicts::{Ingress, Listen, Listener, Places};
+use super::conflicts::{FoundSections, IngressSection, ListenKey, ListenerSection};
 use super::defaults;
 use super::heartbeat::heartbeat;
 use super::registries::RegistryDraft;
@@ -40,7 +40,7 @@ pub(super) fn ingresses(
     sections: Vec<Section<'_>>,
     folder: &Path,
     registries: &[RegistryDraft],
-    places: &mut Places,
+    places: &mut FoundSections,
 ) -> (Vec<HttpIngressConfig>, Vec<DubboIngressConfig>) {
     let (mut http, mut dubbo) = (Vec::new(), Vec::new());
     for mut section in sections {
@@ -51,7 +51,7 @@ pub(super) fn ingresses(
         let registry = registry(&mut section, registries);
         let dubbo_listen = matches!(protocol, Protocol::Dubbo).then(|| listen.clone());
         let place = section.head().clone();
-        places.ingresses.push(Ingress { registry, dubbo: dubbo_listen, place });
+        places.ingresses.push(IngressSection { registry, dubbo: dubbo_listen, place });
         let registry = registry.unwrap_or_default();
         match protocol {
             Protocol::Http => http.push(http_ingress(section, folder, listen, registry)),
@@ -213,7 +213,7 @@ pub(super) fn dubbo_exports(
     mut section: Section<'_>,
     folder: &Path,
     agent_name: &str,
-    places: &mut Places,
+    places: &mut FoundSections,
 ) -> Option<DubboListenerConfig> {
     let (listen, advertise) = advertised_listener(&mut section, places);
     let application = section.text("application").unwrap_or(agent_name).to_owned();
@@ -228,15 +228,15 @@ pub(super) fn dubbo_exports(
     let config = DubboListenerConfig { listen, socket, advertise, application, limits, tls };
     let is_present = section.is_present();
     if is_present {
-        places.dubbo = Listener::At(section.head().clone());
+        places.dubbo = ListenerSection::At(section.head().clone());
     }
     section.finish();
     is_present.then_some(config)
 }
 
-fn listen(section: &mut Section<'_>, places: &mut Places) -> Option<ListenAddress> {
+fn listen(section: &mut Section<'_>, places: &mut FoundSections) -> Option<ListenAddress> {
     let address = section.required_address("listen")?;
-    places.listens.push(Listen {
+    places.listens.push(ListenKey {
         address: address.clone(),
         place: section.place("listen"),
         is_default: false,
@@ -248,7 +248,7 @@ fn listen(section: &mut Section<'_>, places: &mut Places) -> Option<ListenAddres
 pub(super) fn link(
     mut section: Section<'_>,
     folder: &Path,
-    places: &mut Places,
+    places: &mut FoundSections,
 ) -> Option<LinkListenerConfig> {
     let (listen, advertise) = advertised_listener(&mut section, places);
     let config = LinkListenerConfig {
@@ -269,7 +269,7 @@ pub(super) fn link(
     };
     let is_present = section.is_present();
     if is_present {
-        places.link = Listener::At(section.head().clone());
+        places.link = ListenerSection::At(section.head().clone());
     }
     section.finish();
     is_present.then_some(config)
@@ -278,7 +278,7 @@ pub(super) fn link(
 /// The address to listen on, and the one that others are told.
 fn advertised_listener(
     section: &mut Section<'_>,
-    places: &mut Places,
+    places: &mut FoundSections,
 ) -> (ListenAddress, Advertise) {
     let listen = listen_if_present(section, places);
     let advertise = section.text("advertise").and_then(|text| advertise(section, text));
@@ -303,7 +303,10 @@ fn advertised_listener(
     (listen.unwrap_or(NO_ADDRESS), Advertise { host, port })
 }
 
-fn listen_if_present(section: &mut Section<'_>, places: &mut Places) -> Option<ListenAddress> {
+fn listen_if_present(
+    section: &mut Section<'_>,
+    places: &mut FoundSections,
+) -> Option<ListenAddress> {
     // Makes the key known, should the section be there without it.
     if section.is_present() { listen(section, places) } else { None }
 }

@@ -40,7 +40,7 @@ use dubbo_proto::{Serialization, ServiceKey};
 use registry::{DefinitionSources, RegistryConfig};
 use wire::{Destination, ListenAddress, ListenOptions, SocketOptions};
 
-pub use self::access_log::{AccessLogConfig, Calls, LineFormat};
+pub use self::access_log::{AccessLogConfig, LineFormat, LoggedCalls};
 pub use self::certificates::{CertificatesInUse, OutOfDate, ShownChain};
 pub use self::check::check_log_filter;
 pub use self::cluster_policy::{ClusterPolicy, ClusterRule, ClusterRules, ConnectionLimit};

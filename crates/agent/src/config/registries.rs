@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
 use dubbo_proto::application::{Storage, is_application};
-use registry::file::{CheckedEndpoint, Doubt};
+use registry::file::{CheckedEndpoint, IgnoredParameter};
 use registry::{
     ApplicationConfig, DefinitionSources, EtcdConfig, Layout, MemoryHub, RegisterMode,
     RegistryConfig, RegistryTls, StaticService,
@@ -227,7 +227,7 @@ fn check_endpoints(section: &Section<'_>, service: &ServiceKey, endpoints: &[&st
     for text in endpoints {
         match registry::file::check_endpoint(service, text) {
             Ok(CheckedEndpoint::Used(doubts)) => {
-                for Doubt { endpoint, what, .. } in doubts {
+                for IgnoredParameter { endpoint, what, .. } in doubts {
                     section.warn("endpoints", format!("{endpoint}: {what}"), "correct it");
                 }
             }

@@ -17,14 +17,14 @@ use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
 use super::WorkerHandle;
-use super::gates::Gates;
+use super::gates::ProcessGates;
 use crate::admin::Readiness;
 use crate::cluster::TLS;
 use crate::config::{AppConfig, Config, DubboListenerConfig, ExportChange, ExportConfig};
 use crate::listening::Addresses;
 use crate::map_form::{APP, DUBBO_APP, HTTP_APP};
 use crate::metrics::{Hub, RegistryStats};
-use crate::worker::{AppHealth, Offer, ToWorker};
+use crate::worker::{AppHealth, OfferedExport, ToWorker};
 
 /// How long an app may be away before its service is withdrawn: a restart of its connection is no
 /// reason, a restart of the app is. The agents on our links hear of either at once.
@@ -54,7 +54,7 @@ pub(super) struct Exports {
     /// Services that are being withdrawn: true once they are.
     leaving: HashMap<ServiceKey, watch::Receiver<bool>>,
     farewells: JoinSet<()>,
-    gates: Gates,
+    gates: ProcessGates,
     n_offers: u64,
 }
 
@@ -92,7 +92,7 @@ impl Exports {
             registries,
             workers: Vec::new(),
             readiness,
-            gates: Gates::new(hub.clone(), config.process.workers.get()),
+            gates: ProcessGates::new(hub.clone(), config.process.workers.get()),
             hub,
             exported: HashMap::new(),
             leaving: HashMap::new(),
@@ -103,15 +103,15 @@ impl Exports {
 
     /// An offer, for workers that are not there yet. They have to be told of by
     /// [`Exports::start`].
-    pub(super) fn offer(&mut self, export: &ExportConfig) -> Offer {
+    pub(super) fn offer(&mut self, export: &ExportConfig) -> OfferedExport {
         self.n_offers += 1;
         let gate = self.gates.before(export);
         let health = AppHealth::new(0);
-        Offer { export: export.clone(), generation: self.n_offers, health, gate }
+        OfferedExport { export: export.clone(), generation: self.n_offers, health, gate }
     }
 
     /// Begins to watch the apps of these offers. Listeners must be open already.
-    pub(super) fn start(&mut self, offers: Vec<Offer>, workers: &[WorkerHandle]) {
+    pub(super) fn start(&mut self, offers: Vec<OfferedExport>, workers: &[WorkerHandle]) {
         self.workers = workers.to_vec();
         for offer in offers {
             self.keep(offer, true);
@@ -139,7 +139,7 @@ impl Exports {
                     self.n_offers += 1;
                     let (generation, health) = (self.n_offers, known.health.clone());
                     let gate = self.gates.before(&export);
-                    let offer = Offer { export: export.clone(), generation, health, gate };
+                    let offer = OfferedExport { export: export.clone(), generation, health, gate };
                     self.tell(&offer);
                     if let Some(known) = self.exported.get_mut(&export.service) {
                         known.generation = generation;
@@ -160,15 +160,15 @@ impl Exports {
     }
 
     /// Tells all workers of an offer.
-    fn tell(&self, offer: &Offer) {
+    fn tell(&self, offer: &OfferedExport) {
         for worker in &self.workers {
             let _ = worker.inbox.send(ToWorker::Offer(offer.clone()));
         }
     }
 
     /// Keeps a service registered. A new one `blocks` the agent's readiness until it is.
-    fn keep(&mut self, offer: Offer, blocks: bool) {
-        let Offer { export, generation, health, gate: _ } = offer;
+    fn keep(&mut self, offer: OfferedExport, blocks: bool) {
+        let OfferedExport { export, generation, health, gate: _ } = offer;
         let Some((name, registry)) = self.registries.get(export.registry) else { return };
         let service = export.service.clone();
         let (export, leave) = (watch::Sender::new(export), watch::Sender::new(false));

@@ -14,7 +14,7 @@ use crate::gate::SharedGate;
 use crate::metrics::Hub;
 
 /// The gates of a process, by app.
-pub(super) struct Gates {
+pub(super) struct ProcessGates {
     hub: Hub,
     n_workers: usize,
     /// Calls may still be in an app that is no longer exported: they count if it is again.
@@ -24,7 +24,7 @@ pub(super) struct Gates {
     watchers: JoinSet<()>,
 }
 
-impl Gates {
+impl ProcessGates {
     pub(super) fn new(hub: Hub, n_workers: usize) -> Self {
         let (by_app, exported) = Default::default();
         Self { hub, n_workers, by_app, exported, watchers: JoinSet::new() }
@@ -96,7 +96,7 @@ mod tests {
     fn an_app_has_the_same_gate_again_while_anybody_uses_it() {
         let config = exporting("dubbo://127.0.0.1:1");
         let none = Config { exports: Vec::new(), ..config.clone() };
-        let mut gates = Gates::new(Hub::new(&Code::NAMES), 1);
+        let mut gates = ProcessGates::new(Hub::new(&Code::NAMES), 1);
         gates.follow(&config, &[]);
         // As a worker does whose calls are in the app.
         let used = gates.before(&config.exports[0]);

@@ -32,7 +32,7 @@ pub fn free_addresses(config: &Config) -> Vec<(ListenAddress, Result<(), ListenE
 }
 
 /// Listening sockets, not yet attached to an event loop.
-pub struct Bound {
+pub struct BoundListeners {
     /// Where they listen.
     pub addresses: Addresses,
     /// Those for calls, with what they are for.
@@ -48,7 +48,7 @@ pub(super) struct BoundListener {
     pub(super) planned: PlannedListener,
 }
 
-impl Bound {
+impl BoundListeners {
     /// Binds all listeners of a configuration.
     ///
     /// # Errors

@@ -24,12 +24,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tracing::{debug, error, info, warn};
 use wire::file::FileWork;
-use wire::{Budget, ConnectionCounts, Files, Group, Limits, Loads};
+use wire::{Budget, ConnectionCounts, Files, Group, ListenerLimits, Loads};
 
 use self::clock::check_clock;
 use self::exports::Exports;
 use self::listeners::BoundListener;
-pub use self::listeners::{Bound, free_addresses};
+pub use self::listeners::{BoundListeners, free_addresses};
 pub use self::start_error::StartError;
 use crate::admin::{AdminState, Describer, LogLevel, NamedRegistry, Readiness};
 use crate::certificate_files::CertificateFiles;
@@ -38,7 +38,7 @@ use crate::error::Code;
 use crate::gate::DirectGates;
 use crate::inspect::{self, Inspector};
 use crate::journal::Journal;
-use crate::listening::{PlannedListener, Surroundings};
+use crate::listening::{ListenerSetup, PlannedListener};
 use crate::metrics::Hub;
 use crate::offload::{self, Threads};
 use crate::traffic::Traffic;
@@ -54,7 +54,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the agent's owner wants.
-pub enum Command {
+pub enum ControlCommand {
     /// Take over another configuration, as far as that is possible while running.
     Reload(Box<Config>, oneshot::Sender<ReloadPlan>),
     /// Stop in order.
@@ -83,10 +83,10 @@ pub struct WorkerHandle {
 /// Runs the control thread until it is told to stop.
 pub fn run(
     config: Config,
-    listeners: Bound,
+    listeners: BoundListeners,
     log_level: Option<Arc<dyn LogLevel>>,
     threads: &Threads,
-    inbox: mpsc::UnboundedReceiver<Command>,
+    inbox: mpsc::UnboundedReceiver<ControlCommand>,
     ready: &std::sync::mpsc::Sender<Result<(), StartError>>,
 ) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -133,7 +133,7 @@ struct Control {
 impl Control {
     fn start(
         config: Config,
-        listeners: Bound,
+        listeners: BoundListeners,
         log_level: Option<Arc<dyn LogLevel>>,
         threads: &Threads,
     ) -> Result<Self, StartError> {
@@ -202,7 +202,7 @@ impl Control {
         Ok(control)
     }
 
-    fn open_listeners(&mut self, bound: Bound, hub: &Hub) -> Result<(), StartError> {
+    fn open_listeners(&mut self, bound: BoundListeners, hub: &Hub) -> Result<(), StartError> {
         for listener in bound.listeners {
             self.open_listener(listener, hub)?;
         }
@@ -237,7 +237,7 @@ impl Control {
     }
 
     fn inspector(&self) -> Inspector {
-        Inspector::new(self.workers.iter().cloned().map(|worker| -> inspect::Hand {
+        Inspector::new(self.workers.iter().cloned().map(|worker| -> inspect::QuestionSender {
             // One that has ended drops the question, which tells whoever asks.
             Box::new(move |question| drop(worker.inbox.send(ToWorker::Inspect(question))))
         }))
@@ -250,9 +250,9 @@ impl Control {
         info!(listen = %address, protocol, tls, "taking calls");
         let agent_name = &self.config.process.name;
         let name = address.to_string();
-        let around = Surroundings { agent_name, address, n_workers: self.workers.len(), hub };
+        let around = ListenerSetup { agent_name, address, n_workers: self.workers.len(), hub };
         let served_by = (planned.open)(&around);
-        let limits = Limits { max_connections, key, files: self.files };
+        let limits = ListenerLimits { max_connections, key, files: self.files };
         let counts = hub.connections(&name);
         self.connections.push(Arc::clone(&counts));
         let listener = wire::Listener::new(socket, protocol, limits, counts)?;
@@ -262,7 +262,7 @@ impl Control {
         Ok(())
     }
 
-    async fn serve(mut self, mut inbox: mpsc::UnboundedReceiver<Command>) {
+    async fn serve(mut self, mut inbox: mpsc::UnboundedReceiver<ControlCommand>) {
         self.watch_certificates();
         loop {
             let command = tokio::select! {
@@ -277,18 +277,18 @@ impl Control {
             };
             let Some(command) = command else { return };
             match command {
-                Command::Reload(config, reply) => {
+                ControlCommand::Reload(config, reply) => {
                     let plan = self.reload(*config).await;
                     let _ = reply.send(plan);
                 }
-                Command::Drain(reply) => {
+                ControlCommand::Drain(reply) => {
                     let summary = self.drain(&mut inbox).await;
                     self.close_registries().await;
                     self.journal.close(LAST_LINES);
                     let _ = reply.send(summary);
                     return;
                 }
-                Command::Stop => return self.journal.close(LAST_LINES),
+                ControlCommand::Stop => return self.journal.close(LAST_LINES),
             }
         }
     }
@@ -340,7 +340,7 @@ impl Control {
     }
 
     /// Withdraws first, so that nobody is sent here any more; then lets what is here finish.
-    async fn drain(&mut self, inbox: &mut mpsc::UnboundedReceiver<Command>) -> DrainSummary {
+    async fn drain(&mut self, inbox: &mut mpsc::UnboundedReceiver<ControlCommand>) -> DrainSummary {
         let started = Instant::now();
         let timeout = self.config.process.drain_timeout;
         info!(?timeout, "draining");
@@ -408,7 +408,7 @@ fn reserve_files(config: &Config) -> Result<Files, StartError> {
 
 /// Has the kernel make room for all who may connect, while nobody does. That takes milliseconds
 /// which nothing waits for.
-fn make_room(files: Files, bound: &Bound) {
+fn make_room(files: Files, bound: &BoundListeners) {
     let listeners = bound.listeners.iter();
     let n: usize = listeners.map(|listener| listener.planned.max_connections).sum();
     let make = move || {

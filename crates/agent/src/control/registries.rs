@@ -75,7 +75,7 @@ pub(super) fn watch(
         if !registry.remembers() && !is_member(name, config) {
             readiness.block(&part, "has not been reached yet");
         }
-        let watcher = Watcher {
+        let watcher = RegistryWatcher {
             name: name.clone(),
             part,
             registry: registry.clone(),
@@ -93,7 +93,7 @@ fn is_member(name: &str, config: &Config) -> bool {
     })
 }
 
-struct Watcher {
+struct RegistryWatcher {
     name: String,
     part: String,
     registry: Registry,
@@ -101,7 +101,7 @@ struct Watcher {
     readiness: Readiness,
 }
 
-impl Watcher {
+impl RegistryWatcher {
     /// An agent that was ready stays so while a registry is away: it goes on with what it knows.
     async fn run(self) {
         let stats = self.hub.registry(&self.name);

@@ -117,7 +117,7 @@ fn a_dubbo_status_promises_no_more_than_its_code() {
 /// What one agent reports to the next stays as safe, or as unsafe, to retry.
 #[test]
 fn the_link_keeps_the_retry_rule() {
-    for code in Code::ALL.into_iter().filter(|code| code.row().fault == Fault::Upstream) {
+    for code in Code::ALL.into_iter().filter(|code| code.row().fault == FaultOrigin::Upstream) {
         let seen = Code::from_link(code.row().link_status);
         assert_eq!(seen.row().retry, code.row().retry, "{code:?} arrives as {seen:?}");
     }

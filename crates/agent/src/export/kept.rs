@@ -9,8 +9,8 @@ use bytes::Bytes;
 use flow::Repeats;
 use wire::Hold;
 
-use super::requests::{MAX_COPIED_LEN, Received};
-use super::{LinkSession, RouteBackend, Way};
+use super::requests::{MAX_COPIED_LEN, PeerRequest};
+use super::{LinkSession, RequestForm, RouteBackend};
 use crate::call::{KeptRequest, LinkCaller, Times};
 use crate::error::CallError;
 use crate::gate::Admitted;
@@ -20,7 +20,7 @@ use crate::upstream::{MessageLen, ReadyLane};
 struct SentRequest {
     session: LinkSession,
     target: Rc<RouteBackend>,
-    call: Received,
+    call: PeerRequest,
     repeats: Cell<Repeats>,
     _held: Hold,
 }
@@ -31,7 +31,7 @@ impl LinkSession {
     pub(super) fn keep(
         &self,
         target: &Rc<RouteBackend>,
-        call: &Received,
+        call: &PeerRequest,
         admitted: &Admitted,
     ) -> Option<Rc<dyn KeptRequest>> {
         match !call.one_way && admitted.may_be_rejected() {
@@ -44,7 +44,7 @@ impl LinkSession {
     fn keep_request(
         &self,
         target: &Rc<RouteBackend>,
-        call: &Received,
+        call: &PeerRequest,
     ) -> Option<Rc<dyn KeptRequest>> {
         let account = self.conn.look(|link| Rc::clone(link.account()));
         let held = account.take(call.payload.len()).ok()?;
@@ -52,9 +52,9 @@ impl LinkSession {
             true => Bytes::copy_from_slice(&call.payload),
             false => call.payload.clone(),
         };
-        let Received { id, codec, times, ref meta, one_way, ref clock, timed, .. } = *call;
+        let PeerRequest { id, codec, times, ref meta, one_way, ref clock, timed, .. } = *call;
         let (meta, clock, entry) = (meta.clone(), clock.clone(), Cell::default());
-        let call = Received { id, codec, times, meta, payload, one_way, entry, clock, timed };
+        let call = PeerRequest { id, codec, times, meta, payload, one_way, entry, clock, timed };
         let (session, target) = (self.clone(), Rc::clone(target));
         Some(Rc::new(SentRequest { session, target, call, repeats: Cell::default(), _held: held }))
     }
@@ -77,7 +77,7 @@ impl KeptRequest for SentRequest {
 
 impl SentRequest {
     async fn send_again(self: Rc<Self>, mut caller: LinkCaller) {
-        let Way::Dubbo(app, template) = &self.target.way else { return };
+        let RequestForm::Dubbo(app, template) = &self.target.way else { return };
         let len =
             MessageLen { request: self.call.payload.len(), reply: caller.route.reply_len.get() };
         let deadline = self.call.times.deadline;

@@ -11,14 +11,16 @@ use link_proto::{CallId, Meta, RouteDef, RouteId, Status};
 use wire::Conn;
 
 use super::journal_entry::note;
-use super::{LinkSession, PeerTarget, RouteBackend, Way};
+use super::{LinkSession, PeerTarget, RequestForm, RouteBackend};
 use crate::backend::{self, AppMethod, DubboApp, HttpApp};
-use crate::call::{Call, Encoded, LinkCaller, Outcome, ReplyTo, Times, UNTOLD, Whole, error_reply};
+use crate::call::{
+    Call, Encoded, LinkCaller, Outcome, ReplyTo, Times, UNTOLD, WholeBody, error_reply,
+};
 use crate::codec;
 use crate::error::{CallError, Code};
 use crate::facts::WholeFacts;
-use crate::gate::{Admission, Admitted, Borrower, Waiting};
-use crate::journal::Entry;
+use crate::gate::{Admission, Admitted, Borrower, WaitingAtGate};
+use crate::journal::JournalEntry;
 use crate::priority;
 use crate::route::WHOLE;
 use crate::stages::{self, Stage, StageClock};
@@ -30,7 +32,7 @@ use crate::upstream::{MessageLen, ReadyLane};
 pub(super) const MAX_COPIED_LEN: usize = 64 << 10;
 
 /// A request of the peer: what a [`Call`] borrows, and what it takes to answer it.
-pub(super) struct Received {
+pub(super) struct PeerRequest {
     pub(super) id: CallId,
     pub(super) codec: u8,
     pub(super) times: Times,
@@ -38,7 +40,7 @@ pub(super) struct Received {
     pub(super) payload: Bytes,
     pub(super) one_way: bool,
     /// What is to be told of it, if anybody wants to know: whoever ends it takes it.
-    pub(super) entry: Cell<Option<Box<Entry>>>,
+    pub(super) entry: Cell<Option<Box<JournalEntry>>>,
     /// What stops the time of its stages, if anything does.
     pub(super) clock: Option<Rc<StageClock>>,
     /// The caller would like to know how long the app took.
@@ -56,7 +58,7 @@ impl Drop for Unsent {
     }
 }
 
-impl Received {
+impl PeerRequest {
     /// The request as a call of what `method` says.
     fn call<'a, M, P>(
         &'a self,
@@ -72,7 +74,7 @@ impl Received {
     #[cold]
     fn priority(&self, def: &RouteDef) -> Priority {
         let body = &self.payload;
-        let whole = Whole { serialization: codec::serialization(self.codec), body };
+        let whole = WholeBody { serialization: codec::serialization(self.codec), body };
         if def.method == WHOLE {
             return priority::of(&WholeFacts::new(whole), Priority::default());
         }
@@ -81,13 +83,13 @@ impl Received {
     }
 
     /// The same for one that is a whole Dubbo request.
-    fn whole(&self, serialization: Serialization) -> Call<'_, (), Whole<'_>> {
-        self.call((), Whole { serialization, body: &self.payload }, &[])
+    fn whole(&self, serialization: Serialization) -> Call<'_, (), WholeBody<'_>> {
+        self.call((), WholeBody { serialization, body: &self.payload }, &[])
     }
 }
 
 impl LinkSession {
-    pub(super) fn request(&self, route: RouteId, call: Received) {
+    pub(super) fn request(&self, route: RouteId, call: PeerRequest) {
         let target = match self.routes.borrow().get(route.index()).map(|route| &route.target) {
             Some(PeerTarget::Known(target)) => Rc::clone(target),
             Some(PeerTarget::Withdrawn(_)) => {
@@ -143,18 +145,26 @@ impl LinkSession {
     }
 
     #[inline]
-    fn begin(&self, target: &Rc<RouteBackend>, call: Received, admitted: Admitted) {
+    fn begin(&self, target: &Rc<RouteBackend>, call: PeerRequest, admitted: Admitted) {
         match &target.way {
-            Way::Dubbo(app, template) => {
+            RequestForm::Dubbo(app, template) => {
                 self.request_dubbo(app, template.as_ref(), target, call, admitted);
             }
-            Way::Http(app, def) => self.request_http(app, def.as_deref(), target, &call, admitted),
+            RequestForm::Http(app, def) => {
+                self.request_http(app, def.as_deref(), target, &call, admitted);
+            }
         }
     }
 
     /// Has a task wait until a thread of the app is free for certain.
     #[cold]
-    fn begin_at(&self, at: Instant, target: Rc<RouteBackend>, call: Received, admitted: Admitted) {
+    fn begin_at(
+        &self,
+        at: Instant,
+        target: Rc<RouteBackend>,
+        call: PeerRequest,
+        admitted: Admitted,
+    ) {
         let mut unsent = Unsent(Some(admitted));
         self.hold(target, call, async move {
             tokio::time::sleep_until(at.into()).await;
@@ -165,7 +175,7 @@ impl LinkSession {
 
     /// Has a task wait until the app has room for the call.
     #[cold]
-    fn wait(&self, target: Rc<RouteBackend>, call: Received, waiting: Waiting) {
+    fn wait(&self, target: Rc<RouteBackend>, call: PeerRequest, waiting: WaitingAtGate) {
         self.hold(target, call, waiting.admitted());
     }
 
@@ -173,7 +183,7 @@ impl LinkSession {
     fn hold(
         &self,
         target: Rc<RouteBackend>,
-        mut call: Received,
+        mut call: PeerRequest,
         admitted: impl Future<Output = Result<Admitted, CallError>> + 'static,
     ) {
         let account = self.conn.look(|link| Rc::clone(link.account()));
@@ -204,7 +214,7 @@ impl LinkSession {
 
     /// Ends a call that the app has not seen.
     #[cold]
-    fn shed(&self, target: &RouteBackend, call: &Received, error: &CallError) {
+    fn shed(&self, target: &RouteBackend, call: &PeerRequest, error: &CallError) {
         if let Some(entry) = call.entry.take() {
             entry.failed(error, None);
         }
@@ -221,7 +231,7 @@ impl LinkSession {
         app: &DubboApp,
         template: Option<&Rc<RequestTemplate>>,
         target: &Rc<RouteBackend>,
-        mut call: Received,
+        mut call: PeerRequest,
         admitted: Admitted,
     ) {
         let len = MessageLen { request: call.payload.len(), reply: target.route.reply_len.get() };
@@ -253,7 +263,7 @@ impl LinkSession {
         app: &Rc<HttpApp>,
         def: Option<&RouteDef>,
         target: &RouteBackend,
-        call: &Received,
+        call: &PeerRequest,
         admitted: Admitted,
     ) {
         let serialization = match call.codec {
@@ -294,7 +304,7 @@ impl LinkSession {
         template: Option<&Rc<RequestTemplate>>,
         target: &Rc<RouteBackend>,
         conn: &Conn<DubboClient>,
-        call: &Received,
+        call: &PeerRequest,
         admitted: Admitted,
     ) {
         let kept = self.keep(target, call, &admitted);
@@ -308,7 +318,7 @@ impl LinkSession {
         &self,
         template: Option<&Rc<RequestTemplate>>,
         conn: &Conn<DubboClient>,
-        call: &Received,
+        call: &PeerRequest,
         times: Times,
         caller: LinkCaller,
     ) {
@@ -338,7 +348,7 @@ impl LinkSession {
     }
 
     /// Who waits for the answer to a call that from now on counts as one of the backend's.
-    fn caller(&self, target: &RouteBackend, call: &Received, admitted: Admitted) -> LinkCaller {
+    fn caller(&self, target: &RouteBackend, call: &PeerRequest, admitted: Admitted) -> LinkCaller {
         target.backend.stats.started();
         let mut entry = call.entry.take();
         if let Some(entry) = entry.as_mut().filter(|_| call.timed) {
@@ -354,7 +364,7 @@ impl LinkSession {
         }
     }
 
-    fn refuse(&self, call: &Received, status: Status, text: &str) {
+    fn refuse(&self, call: &PeerRequest, status: Status, text: &str) {
         if let Some(entry) = call.entry.take() {
             entry.failed(&CallError::new(Code::from_link(status), text), None);
         }

@@ -12,7 +12,7 @@ use flow::gate::Pass;
 use flow::lender::{Demand, Lender};
 use link_proto::Credits;
 
-use super::{AppGate, Source};
+use super::{AppGate, CapacitySource};
 
 /// A link that calls the app, and knows credits.
 pub trait Borrower {
@@ -171,9 +171,9 @@ impl AppGate {
 }
 
 /// What a link is told that may have so many calls in flight.
-fn credits_of(source: Source, n: u32) -> Credits {
+fn credits_of(source: CapacitySource, n: u32) -> Credits {
     match source {
-        Source::Configured | Source::Registered => Credits::Limited(n),
-        Source::Found => Credits::Measured(n),
+        CapacitySource::Configured | CapacitySource::Registered => Credits::Limited(n),
+        CapacitySource::Found => Credits::Measured(n),
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use flow::capacity::{Allowance, Capacity, Report};
-use flow::lender::Own;
+use flow::lender::OwnDemand;
 use flow::limit::LimitPolicy;
 use tokio::sync::Notify;
 
@@ -16,7 +16,7 @@ use crate::config::AppCapacity;
 
 /// Who says how many calls an app can take.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Source {
+pub enum CapacitySource {
     /// The configuration.
     Configured,
     /// The app itself, where it is registered.
@@ -34,7 +34,7 @@ enum Before {
     Endpoint,
 }
 
-impl Source {
+impl CapacitySource {
     /// For machines.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -63,7 +63,7 @@ pub struct GateFigures {
     /// How many calls it can take at once.
     pub capacity: u32,
     /// Who says so.
-    pub source: Source,
+    pub source: CapacitySource,
     /// Calls in the app. It may be a few milliseconds old.
     pub in_flight: u64,
     /// Calls that wait at the gates. It may be a few milliseconds old.
@@ -103,13 +103,13 @@ impl CapacityInputs {
         }
     }
 
-    fn source(&self) -> Source {
+    fn source(&self) -> CapacitySource {
         match self {
-            Self { configured: AppCapacity::Known(_), .. } => Source::Configured,
+            Self { configured: AppCapacity::Known(_), .. } => CapacitySource::Configured,
             Self { configured: AppCapacity::Registered, registered: Some(_), .. } => {
-                Source::Registered
+                CapacitySource::Registered
             }
-            _ => Source::Found,
+            _ => CapacitySource::Found,
         }
     }
 }
@@ -139,7 +139,7 @@ impl SharedGate {
         let told = CapacityInputs { before, configured, registered: None };
         let capacity = Mutex::new(Capacity::new(told.policy(), n_workers, Instant::now()));
         let workers = (0..n_workers).map(|_| OfWorker::default()).collect();
-        let is_measured = AtomicBool::new(told.source() == Source::Found);
+        let is_measured = AtomicBool::new(told.source() == CapacitySource::Found);
         Self { app, told: Mutex::new(told), is_measured, capacity, workers }
     }
 
@@ -163,7 +163,7 @@ impl SharedGate {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let before = told.policy();
         tell(&mut told);
-        self.is_measured.store(told.source() == Source::Found, Relaxed);
+        self.is_measured.store(told.source() == CapacitySource::Found, Relaxed);
         let policy = told.policy();
         if policy == before {
             return false;
@@ -182,7 +182,7 @@ impl SharedGate {
 
     /// Who says so.
     #[must_use]
-    pub fn source(&self) -> Source {
+    pub fn source(&self) -> CapacitySource {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).source()
     }
 
@@ -230,7 +230,7 @@ impl SharedGate {
         &self,
         now: Instant,
         worker: usize,
-        own: impl FnOnce() -> Own,
+        own: impl FnOnce() -> OwnDemand,
     ) -> Option<Allowance> {
         if !self.is_dealt() {
             return None;
@@ -267,7 +267,7 @@ impl SharedGate {
         &self,
         now: Instant,
         worker: usize,
-        own: Own,
+        own: OwnDemand,
         n_ended: u32,
     ) -> Option<Allowance> {
         if !self.is_dealt() {
@@ -326,18 +326,18 @@ mod tests {
     #[test]
     fn who_says_the_capacity_is_shown_and_counts() {
         let gate = SharedGate::new("h:1".to_owned(), AppCapacity::Registered, 2);
-        assert_eq!(gate.source(), Source::Found);
+        assert_eq!(gate.source(), CapacitySource::Found);
         assert!(gate.is_measured());
         assert!(gate.set_registered(7), "it was not known");
-        assert_eq!((gate.source(), gate.capacity()), (Source::Registered, 7));
+        assert_eq!((gate.source(), gate.capacity()), (CapacitySource::Registered, 7));
         assert!(!gate.is_measured());
         assert!(!gate.set_registered(7), "it is what was known");
         gate.configure(AppCapacity::Known(3));
-        assert_eq!((gate.source(), gate.capacity()), (Source::Configured, 3));
+        assert_eq!((gate.source(), gate.capacity()), (CapacitySource::Configured, 3));
         assert!(!gate.is_measured());
         assert!(!gate.set_registered(9), "the configuration counts");
         gate.configure(AppCapacity::Registered);
-        assert_eq!((gate.source(), gate.capacity()), (Source::Registered, 9));
+        assert_eq!((gate.source(), gate.capacity()), (CapacitySource::Registered, 9));
         assert!(!gate.is_measured());
         // An app with no thread at all would never be called.
         assert!(gate.set_registered(0));
@@ -354,7 +354,7 @@ mod tests {
     fn workers_hear_of_another_capacity() {
         let gate = SharedGate::new("h:1".to_owned(), AppCapacity::Known(2), 2);
         for worker in 0..2 {
-            gate.ask(Instant::now(), worker, || Own { in_flight: 0, demand: 10 });
+            gate.ask(Instant::now(), worker, || OwnDemand { in_flight: 0, demand: 10 });
         }
         let _of_each_other = (is_woken(&gate, 0), is_woken(&gate, 1));
         assert!(!is_woken(&gate, 0) && !is_woken(&gate, 1));
@@ -383,7 +383,7 @@ mod tests {
             (SharedGate::new("h:1".to_owned(), AppCapacity::Known(2), 2), Instant::now());
         let report = |n| Report { demand: 3, in_flight: n, ..Report::default() };
         gate.report(now, 0, &report(2), 1);
-        gate.returned(now, 0, Own { in_flight: 1, demand: 3 }, 1);
+        gate.returned(now, 0, OwnDemand { in_flight: 1, demand: 3 }, 1);
         gate.report(now, 1, &report(1), 1);
         assert_eq!(gate.figures().in_flight, 2);
     }

@@ -30,7 +30,7 @@ fn let_in(gate: &Rc<AppGate>) -> Admitted {
     }
 }
 
-fn waits(gate: &Rc<AppGate>) -> Waiting {
+fn waits(gate: &Rc<AppGate>) -> WaitingAtGate {
     match ask(gate) {
         Admission::Waits(waiting) => waiting,
         Admission::In(_) | Admission::Shed(_) => panic!("it does not wait"),
@@ -232,17 +232,17 @@ fn workers_share_the_capacity_and_never_have_more() {
 #[test]
 fn the_configuration_counts_before_what_an_app_registers() {
     let gate = SharedGate::new("app".to_owned(), AppCapacity::Registered, 1);
-    assert_eq!(gate.source(), Source::Found);
+    assert_eq!(gate.source(), CapacitySource::Found);
     assert!(gate.set_registered(7));
     assert!(!gate.set_registered(7), "nothing new");
-    assert_eq!((gate.source(), gate.capacity()), (Source::Registered, 7));
+    assert_eq!((gate.source(), gate.capacity()), (CapacitySource::Registered, 7));
     gate.configure(AppCapacity::Known(3));
-    assert_eq!((gate.source(), gate.capacity()), (Source::Configured, 3));
+    assert_eq!((gate.source(), gate.capacity()), (CapacitySource::Configured, 3));
     assert!(!gate.set_registered(9), "the configuration counts");
     gate.configure(AppCapacity::Adaptive);
-    assert_eq!(gate.source(), Source::Found);
+    assert_eq!(gate.source(), CapacitySource::Found);
     gate.configure(AppCapacity::Registered);
-    assert_eq!((gate.source(), gate.capacity()), (Source::Registered, 9));
+    assert_eq!((gate.source(), gate.capacity()), (CapacitySource::Registered, 9));
     // An app that registers no threads still takes a call.
     gate.set_registered(0);
     assert_eq!(gate.capacity(), 1);
@@ -254,7 +254,7 @@ struct CallsAtGate {
     /// By their numbers, from 1 on.
     links: Vec<Rc<TestBorrower>>,
     inside: Vec<Admitted>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingAtGate>,
     now: Instant,
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use flow::capacity::{REPORT_INTERVAL, Report};
 use flow::gate::{Left, Pass};
-use flow::lender::Own;
+use flow::lender::OwnDemand;
 use tokio::time::sleep_until;
 
 use super::{Admitted, AppGate, Lingering, TIMER_STEP};
@@ -108,7 +108,7 @@ impl AppGate {
         self.look_at_lending(now, false);
         let n_waiting = self.n_waiting_elsewhere().saturating_add(self.n_waiting_at_links());
         let (in_flight, demand) = (self.n_held(now), self.demand().saturating_add(n_waiting));
-        let own = Own { in_flight, demand };
+        let own = OwnDemand { in_flight, demand };
         let n_ended = self.gate.borrow_mut().take_n_left();
         if let Some(allowance) = self.shared.returned(now, self.worker, own, n_ended) {
             self.set_allowance(now, allowance);

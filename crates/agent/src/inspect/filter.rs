@@ -158,14 +158,14 @@ impl Filter {
 }
 
 /// The first things of many, in some order: it never keeps more than twice as many as are wanted.
-pub struct First<T, F> {
+pub struct FirstFew<T, F> {
     limit: usize,
     kept: Vec<T>,
     n_all: usize,
     order: F,
 }
 
-impl<T, F: Fn(&T, &T) -> Ordering> First<T, F> {
+impl<T, F: Fn(&T, &T) -> Ordering> FirstFew<T, F> {
     /// None yet; `limit` are wanted, at least 1, by `order`.
     pub fn new(limit: usize, order: F) -> Self {
         Self { limit: limit.max(1), kept: Vec::new(), n_all: 0, order }

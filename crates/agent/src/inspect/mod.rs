@@ -9,11 +9,13 @@
 //! - Nobody waits longer than [`DEADLINE`] for a worker, and a worker that is busy is owed at most
 //!   [`MAX_OPEN`] answers.
 
-mod ask;
 mod filter;
+mod question;
 pub mod snapshot;
 #[cfg(test)]
 mod tests;
 
-pub use self::ask::{DEADLINE, Hand, Inspector, MAX_OPEN, Query, Question, WorkerAnswer};
-pub use self::filter::{DEFAULT_LIMIT, Filter, First, MAX_LIMIT};
+pub use self::filter::{DEFAULT_LIMIT, Filter, FirstFew, MAX_LIMIT};
+pub use self::question::{
+    DEADLINE, Inspector, MAX_OPEN, Query, Question, QuestionSender, WorkerAnswer,
+};

@@ -21,7 +21,7 @@ pub use self::route::RouteSnapshot;
 const MAX_REASONS: usize = 8;
 
 /// Something that workers describe.
-pub trait Snapshot: Sized {
+pub trait WorkerSnapshot: Sized {
     /// What makes it the same thing on another worker; pages are in this order.
     type Key: Ord;
     /// Whether several workers may describe the same thing.
@@ -145,7 +145,7 @@ pub struct TcpSnapshot {
     pub is_app_limited: Option<bool>,
 }
 
-impl Snapshot for ConnectionSnapshot {
+impl WorkerSnapshot for ConnectionSnapshot {
     type Key = u64;
     const IS_SHARED: bool = false;
 
@@ -225,7 +225,7 @@ pub struct PolicySnapshot {
     pub hold_percent: u8,
 }
 
-impl Snapshot for ServiceSnapshot {
+impl WorkerSnapshot for ServiceSnapshot {
     type Key = (String, String);
     const IS_SHARED: bool = true;
 
@@ -308,7 +308,7 @@ fn merge_reasons(own: &mut Vec<String>, other: Vec<String>) {
 /// The source of a capacity that the endpoint's agent has granted as credits.
 pub const GRANTED: &str = "granted";
 
-impl Snapshot for EndpointSnapshot {
+impl WorkerSnapshot for EndpointSnapshot {
     type Key = (String, String, String, String);
     const IS_SHARED: bool = true;
 

@@ -19,12 +19,12 @@ fn route(method: &str, calls: u64) -> RouteSnapshot {
 
 /// Workers that answer with these routes.
 fn workers(all: Vec<Vec<RouteSnapshot>>) -> Inspector {
-    Inspector::new(all.into_iter().map(|routes| -> Hand {
+    Inspector::new(all.into_iter().map(|routes| -> QuestionSender {
         Box::new(move |question| {
             let Question::Routes(asked) = question else { return };
             asked.answer(|filter| {
                 let mut first =
-                    First::new(filter.limit, |a: &RouteSnapshot, b| a.method.cmp(&b.method));
+                    FirstFew::new(filter.limit, |a: &RouteSnapshot, b| a.method.cmp(&b.method));
                 routes.iter().cloned().for_each(|route| first.push(route));
                 let (items, n_all) = first.finish();
                 WorkerAnswer { items, n_all }
@@ -68,8 +68,8 @@ fn a_page_says_that_there_is_more() {
 #[test]
 fn a_worker_that_owes_too_many_answers_is_asked_no_more() {
     let (questions, asked) = mpsc::channel();
-    let keep: Hand = Box::new(move |question| questions.send(question).unwrap());
-    let ended: Hand = Box::new(drop);
+    let keep: QuestionSender = Box::new(move |question| questions.send(question).unwrap());
+    let ended: QuestionSender = Box::new(drop);
     let inspector = Inspector::new([keep, ended]);
     let ask = |n_times| {
         let one = || {
@@ -98,7 +98,7 @@ fn a_worker_that_owes_too_many_answers_is_asked_no_more() {
 #[test]
 fn the_first_of_many_are_found_without_keeping_all() {
     for (limit, n_all) in [(1, 0), (1, 1), (3, 2), (3, 3), (3, 1000), (1000, 10_000)] {
-        let mut first = First::new(limit, usize::cmp);
+        let mut first = FirstFew::new(limit, usize::cmp);
         // Every number below `n_all` once, in an order that is none.
         (0..n_all).for_each(|n| first.push((n * 7919) % n_all));
         let expected: Vec<usize> = (0..n_all.min(limit)).collect();

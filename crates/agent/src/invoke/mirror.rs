@@ -17,7 +17,7 @@ use flow::rules::{FORCE_TAG, TAG};
 use flow::split::is_drawn;
 use tracing::debug;
 
-use crate::call::{Call, Payload, Times, Whole};
+use crate::call::{Call, Payload, Times, WholeBody};
 use crate::cluster::{Cluster, CopyPlace, MethodRule};
 use crate::config::MirrorPolicy;
 use crate::error::{CallError, Code};
@@ -90,7 +90,7 @@ pub(super) fn of_json(
 pub fn of_whole(
     outbound: &Rc<Outbound>,
     registry: usize,
-    call: &Call<'_, (), Whole<'_>>,
+    call: &Call<'_, (), WholeBody<'_>>,
     rule: &Rc<MethodRule>,
     cluster: &Rc<Cluster>,
 ) {
@@ -98,7 +98,7 @@ pub fn of_whole(
     if !is_drawn(policy.percent, &mut rand::rng()) {
         return;
     }
-    let Whole { serialization, body } = call.payload;
+    let WholeBody { serialization, body } = call.payload;
     let Ok(request) = Request::decode(serialization, body.clone(), &BodyLimits::default()) else {
         return;
     };
@@ -143,7 +143,7 @@ impl WholeCopy {
         let now = Instant::now();
         let times =
             Times { now, deadline: now + route.cluster.timeout(&self.method, self.timeout) };
-        let whole = Whole { serialization: self.serialization, body: &self.body };
+        let whole = WholeBody { serialization: self.serialization, body: &self.body };
         let (payload, one_way) = (Payload::Whole(whole), self.one_way);
         let method = &route.route;
         let (clock, headers) = (None, None);

@@ -14,7 +14,7 @@ use crate::invocation::Invocation;
 use crate::outbound::Outbound;
 use crate::resolve::refusal::{RefusedCall, TypesAnswer};
 use crate::resolve::{self, refusal};
-use crate::route::{Judgement, Parameters, Verdict};
+use crate::route::{Judgement, ParameterTypes, TypesVerdict};
 use crate::routes::ClusterRoute;
 
 /// A call that is made in another form, or explained, where its provider refuses it.
@@ -32,13 +32,13 @@ impl RefusableCall<'_> {
         let mut rewrites = self.rewrites();
         if self.route.plan.is_guess {
             match self.verdict().await {
-                Verdict::None => {}
-                Verdict::Refused => {
+                TypesVerdict::None => {}
+                TypesVerdict::Refused => {
                     check_scalars(self.route, self.invocation)
                         .inspect_err(|error| self.count(error))?;
                     return self.make_generic(&mut rewrites, self.times).await;
                 }
-                Verdict::Wrong => return self.make_generic(&mut rewrites, self.times).await,
+                TypesVerdict::Wrong => return self.make_generic(&mut rewrites, self.times).await,
             }
         }
         match send_till_read(self.route, self.invocation, self.times, &mut rewrites).await {
@@ -110,19 +110,19 @@ impl RefusableCall<'_> {
             return;
         }
         // Calls that are refused meanwhile need not ask, too.
-        judgement.set(Judgement::new(Verdict::None, now));
+        judgement.set(Judgement::new(TypesVerdict::None, now));
         let is_who_refused = |endpoint| refusal.endpoint.as_deref() == Some(endpoint);
         let verdict = match self.ask().await {
             // Another provider may be of another mind.
             Some(answer) if !answer.knows_types && is_who_refused(&*answer.endpoint) => {
-                Verdict::Wrong
+                TypesVerdict::Wrong
             }
-            Some(_) => Verdict::None,
+            Some(_) => TypesVerdict::None,
             // It has carried out a call of this method, so it is not starting or leaving.
             None if refusal.code == Code::MethodNotFound && is_who_refused(answered_by) => {
-                Verdict::Refused
+                TypesVerdict::Refused
             }
-            None => Verdict::None,
+            None => TypesVerdict::None,
         };
         judgement.set(Judgement::new(verdict, Instant::now()));
         debug!(service = %self.route.cluster.service, method = &*self.route.method, %refusal,
@@ -130,20 +130,20 @@ impl RefusableCall<'_> {
     }
 
     /// What counts against the types. What has counted for long is looked at again.
-    async fn verdict(&self) -> Verdict {
+    async fn verdict(&self) -> TypesVerdict {
         let judgement = &self.route.plan.judgement;
         let (judged, now) = (judgement.get(), self.times.now);
         match judged.verdict() {
             verdict if judged.is_fresh(now) => verdict,
-            Verdict::None => Verdict::None,
+            TypesVerdict::None => TypesVerdict::None,
             // A provider that still refuses the types says so once more.
-            Verdict::Refused => {
+            TypesVerdict::Refused => {
                 judgement.set(Judgement::default());
-                Verdict::None
+                TypesVerdict::None
             }
-            Verdict::Wrong => {
+            TypesVerdict::Wrong => {
                 // Calls that come meanwhile go by what was known.
-                judgement.set(Judgement::new(Verdict::Wrong, now));
+                judgement.set(Judgement::new(TypesVerdict::Wrong, now));
                 let knows_types = Box::pin(self.ask()).await.is_some_and(|it| it.knows_types);
                 if knows_types {
                     judgement.set(Judgement::default());
@@ -180,7 +180,7 @@ pub(super) fn check_scalars(
     route: &ClusterRoute,
     invocation: &Invocation<'_>,
 ) -> Result<(), CallError> {
-    let Parameters::Given(types) = &route.parameters else { return Ok(()) };
+    let ParameterTypes::Given(types) = &route.parameters else { return Ok(()) };
     let packed = packed(route, invocation);
     let list = packed.as_ref().map(|texts| ArgumentList::of_texts(texts));
     let args = list.as_ref().unwrap_or(&invocation.args);

@@ -5,6 +5,7 @@ use super::*;
 use crate::args::parse_types;
 use crate::invocation::CallOrigin;
 use crate::route::Plan;
+use crate::routes::NewRoute;
 use crate::testing::{on_worker, worker_setup};
 use crate::worker::Worker;
 
@@ -40,8 +41,8 @@ fn route(worker: &Worker, types: &str, plan: Plan) -> Rc<ClusterRoute> {
     let name = invocation(None, "[]").name;
     let service = ServiceKey::new(SERVICE, "", "").unwrap();
     let cluster = worker.outbound.cluster(0, service).unwrap();
-    let parameters = Parameters::Given(parse_types(types).unwrap());
-    worker.outbound.routes.insert(0, &name, 9, cluster, parameters, plan).unwrap()
+    let parameters = ParameterTypes::Given(parse_types(types).unwrap());
+    worker.outbound.routes.insert(0, &name, 9, NewRoute { cluster, parameters, plan }).unwrap()
 }
 
 #[test]

@@ -16,8 +16,8 @@ use tracing::{info, warn};
 
 use super::file::{LogFile, LogFileError, Unwritten};
 use super::wanted::wants;
-use super::{CallLine, LineCounts, Record};
-use crate::config::{AccessLogConfig, Calls, LineFormat};
+use super::{JournalLine, LineCounts, Record};
+use crate::config::{AccessLogConfig, LineFormat, LoggedCalls};
 
 /// Calls that wait to be written. One takes less than 2 KiB.
 const MAX_WAITING: usize = 16 * 1024;
@@ -28,7 +28,7 @@ const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Where lines go, and how they look: opened, and not yet used.
 pub(super) struct OpenedLog {
-    calls: Calls,
+    calls: LoggedCalls,
     /// `None` is standard output.
     path: Option<PathBuf>,
     target: Target,
@@ -37,7 +37,7 @@ pub(super) struct OpenedLog {
 /// Where the thread writes.
 #[derive(Debug)]
 struct Target {
-    out: Out,
+    out: LogOutput,
     format: LineFormat,
 }
 
@@ -46,8 +46,8 @@ impl OpenedLog {
     pub(super) fn open(config: &AccessLogConfig) -> Result<Option<Self>, LogFileError> {
         let Some(calls) = config.calls else { return Ok(None) };
         let out = match &config.path {
-            Some(path) => Out::File(LogFile::open(path, config.max_len, config.keep)?),
-            None => Out::Standard,
+            Some(path) => LogOutput::File(LogFile::open(path, config.max_len, config.keep)?),
+            None => LogOutput::Standard,
         };
         let target = Target { out, format: config.format };
         Ok(Some(Self { calls, path: config.path.clone(), target }))
@@ -57,15 +57,15 @@ impl OpenedLog {
 /// An access log that is being written. When it is dropped the thread writes what waits, and ends.
 #[derive(Debug)]
 pub(super) struct AccessLog {
-    calls: Calls,
+    calls: LoggedCalls,
     n_seen: u32,
     path: Option<PathBuf>,
-    queue: Arc<Queue>,
+    queue: Arc<LineQueue>,
 }
 
 /// What the workers and the thread share.
 #[derive(Debug, Default)]
-struct Queue {
+struct LineQueue {
     state: Mutex<AccessLogState>,
     changed: Condvar,
     counts: Arc<LineCounts>,
@@ -88,7 +88,7 @@ struct AccessLogState {
 /// A thread that was given up, since it waits for a disk or a reader.
 #[derive(Debug)]
 pub(super) struct StuckWriter {
-    queue: Arc<Queue>,
+    queue: Arc<LineQueue>,
     path: Option<PathBuf>,
 }
 
@@ -111,7 +111,7 @@ impl AccessLog {
     /// Starts the thread; `None` if there is none to be had.
     pub(super) fn start(opened: OpenedLog, counts: Arc<LineCounts>) -> Option<Self> {
         let OpenedLog { calls, path, target } = opened;
-        let queue = Arc::new(Queue { counts, ..Queue::default() });
+        let queue = Arc::new(LineQueue { counts, ..LineQueue::default() });
         let shared = Arc::clone(&queue);
         let thread = thread::Builder::new().name("access-log".to_owned());
         match thread.spawn(move || write_all(&shared, target)) {
@@ -177,7 +177,7 @@ impl Drop for AccessLog {
     }
 }
 
-impl Queue {
+impl LineQueue {
     fn lock(&self) -> MutexGuard<'_, AccessLogState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -222,12 +222,12 @@ struct Batch {
 
 /// Where lines go.
 #[derive(Debug)]
-enum Out {
+enum LogOutput {
     Standard,
     File(LogFile),
 }
 
-impl Out {
+impl LogOutput {
     fn write(&mut self, lines: &[u8]) -> Result<(), Unwritten> {
         match self {
             Self::Standard => {
@@ -240,7 +240,7 @@ impl Out {
     }
 }
 
-fn write_all(queue: &Queue, mut target: Target) {
+fn write_all(queue: &LineQueue, mut target: Target) {
     let (mut lines, mut complaint) = (Vec::new(), Complaint::default());
     while let Some(Batch { records, new_target }) = queue.next() {
         target = new_target.unwrap_or(target);
@@ -296,7 +296,7 @@ impl Complaint {
 }
 
 fn write_line(lines: &mut Vec<u8>, record: &Record, format: LineFormat) {
-    let line = CallLine::new(record, false);
+    let line = JournalLine::new(record, false);
     match format {
         LineFormat::Text => lines.extend_from_slice(line.to_text().as_bytes()),
         LineFormat::Json => line.write_json(lines),
@@ -313,7 +313,7 @@ mod tests {
     use crate::journal::Journal;
     use crate::journal::line::tests::record;
 
-    fn config(path: &std::path::Path, calls: Calls) -> AccessLogConfig {
+    fn config(path: &std::path::Path, calls: LoggedCalls) -> AccessLogConfig {
         AccessLogConfig { calls: Some(calls), path: Some(path.to_owned()), ..Default::default() }
     }
 
@@ -327,7 +327,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let counts = Arc::<LineCounts>::default();
-        let config = config(&path, Calls::Failed);
+        let config = config(&path, LoggedCalls::Failed);
         let mut log = start(&config, &counts);
         log.tell(Arc::new(record()));
         log.tell(Arc::new(Record { code: Some(Code::Timeout), ..record() }));
@@ -342,10 +342,10 @@ mod tests {
     #[test]
     fn what_a_stuck_disk_does_not_take_is_counted() {
         let counts = Arc::<LineCounts>::default();
-        let queue = Arc::new(Queue { counts: Arc::clone(&counts), ..Queue::default() });
+        let queue = Arc::new(LineQueue { counts: Arc::clone(&counts), ..LineQueue::default() });
         // Nobody takes anything out.
         let shared = Arc::clone(&queue);
-        let mut log = AccessLog { calls: Calls::All, n_seen: 0, path: None, queue: shared };
+        let mut log = AccessLog { calls: LoggedCalls::All, n_seen: 0, path: None, queue: shared };
         let record = Arc::new(record());
         for _ in 0..MAX_WAITING + 5 {
             log.tell(Arc::clone(&record));
@@ -378,7 +378,7 @@ mod tests {
             return;
         }
         let counts = Arc::<LineCounts>::default();
-        let config = config(full, Calls::All);
+        let config = config(full, LoggedCalls::All);
         let mut log = start(&config, &counts);
         log.tell(Arc::new(record()));
         log.close(Duration::from_secs(60));
@@ -393,7 +393,7 @@ mod tests {
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         let reader = wire::file::open(&pipe).unwrap();
         let journal = Journal::default();
-        let log_to = |path: &std::path::Path| journal.log_to(&config(path, Calls::All));
+        let log_to = |path: &std::path::Path| journal.log_to(&config(path, LoggedCalls::All));
         let queue = || Arc::clone(&journal.readers().log.as_ref().unwrap().queue);
         let counted = || journal.line_counts().written() + journal.line_counts().lost();
         log_to(&pipe).unwrap();
@@ -430,7 +430,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [path, moved] = ["log", "moved"].map(|name| folder.path().join(name));
         let journal = Journal::default();
-        let mut config = config(&path, Calls::All);
+        let mut config = config(&path, LoggedCalls::All);
         journal.log_to(&config).unwrap();
         journal.report(record());
         while journal.line_counts().written() == 0 {

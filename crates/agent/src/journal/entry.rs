@@ -12,7 +12,7 @@ use crate::stages::{Stage, StageClock};
 
 /// A call that somebody may want to know of. One that is dropped was given up by its caller.
 #[derive(Debug)]
-pub struct Entry {
+pub struct JournalEntry {
     journal: Journal,
     /// `None` once it is told, and if nobody wants to be told: then only its stages count.
     record: Option<Record>,
@@ -25,7 +25,7 @@ pub struct Entry {
 
 /// What a request says of itself.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Named<'a> {
+pub struct RequestNames<'a> {
     /// The service key.
     pub service: &'a str,
     /// The method.
@@ -54,7 +54,7 @@ pub(super) struct Wants {
     pub(super) arguments: bool,
 }
 
-impl Entry {
+impl JournalEntry {
     pub(super) fn new(
         journal: Journal,
         protocol: &'static str,
@@ -105,7 +105,7 @@ impl Entry {
     }
 
     /// Notes what the request says.
-    pub fn named(&mut self, named: Named<'_>) {
+    pub fn named(&mut self, named: RequestNames<'_>) {
         if let Some(clock) = &self.clock {
             clock.name(&cut(named.service, MAX_NAME_LEN));
         }
@@ -176,7 +176,7 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for JournalEntry {
     fn drop(&mut self) {
         if let Some(mut record) = self.record.take() {
             record.code = Some(Code::Cancelled);

@@ -12,7 +12,7 @@ use crate::terminal::{escaped, plain};
 
 /// What a line tells of a call. As JSON, what is not known is left out.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct CallLine {
+pub struct JournalLine {
     /// When it came, such as `2026-02-28T13:05:59.123Z`.
     pub time: String,
     /// What it came by: `http`, `dubbo` or `link`.
@@ -54,7 +54,7 @@ pub struct CallLine {
     pub stages: Vec<(String, f64)>,
 }
 
-impl CallLine {
+impl JournalLine {
     /// What is told of a call; of its arguments only if that is wanted.
     pub fn new(record: &Record, with_arguments: bool) -> Self {
         let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
@@ -213,7 +213,7 @@ pub(super) mod tests {
     #[test]
     fn a_line_for_people() {
         assert_eq!(
-            CallLine::new(&record(), false).to_text(),
+            JournalLine::new(&record(), false).to_text(),
             "2026-02-28T13:05:59.120Z http  - gray/com.acme.Echo:1.0/echo ok 1.234ms at \
              10.0.0.7:20880 12B>34B"
         );
@@ -227,14 +227,14 @@ pub(super) mod tests {
             ..record()
         };
         assert_eq!(
-            CallLine::new(&failed, true).to_text(),
+            JournalLine::new(&failed, true).to_text(),
             "2026-02-28T13:05:59.120Z http  - -/a\u{fffd}b\u{fffd}[2J timeout 1.234ms 12B>34B \
              message=\"too \\\"late\\\"\\n\\u{202e}\" [1]"
         );
         let unread = Record { path: Some("/favicon.ico".into()), service: None, ..record() };
         let unread = Record { method: None, endpoint: None, ..unread };
         assert_eq!(
-            CallLine::new(&unread, false).to_text(),
+            JournalLine::new(&unread, false).to_text(),
             "2026-02-28T13:05:59.120Z http  - /favicon.ico ok 1.234ms 12B>34B"
         );
     }
@@ -254,7 +254,7 @@ pub(super) mod tests {
             (path, "/com.acme.Fast/hash%20ok%200.100ms%20at%2010.0.0.7:20880%209B>6B"),
             (names, "a.B%20ok/c%E3%80%80ok%C2%A0d"),
         ] {
-            let text = CallLine::new(&record, false).to_text();
+            let text = JournalLine::new(&record, false).to_text();
             let columns: Vec<&str> = text.split_whitespace().collect();
             assert_eq!(columns[3..5], [shown, "ok"], "{text}");
         }
@@ -263,20 +263,20 @@ pub(super) mod tests {
     #[test]
     fn json_leaves_out_what_is_not_known_and_arguments_that_are_not_wanted() {
         let record = Record { arguments: Some("[\"secret\"]".into()), ..record() };
-        let json = serde_json::to_string(&CallLine::new(&record, false)).unwrap();
+        let json = serde_json::to_string(&JournalLine::new(&record, false)).unwrap();
         assert_eq!(
             json,
             r#"{"time":"2026-02-28T13:05:59.120Z","protocol":"http","service":"gray/com.acme.Echo:1.0","method":"echo","code":"ok","ms":1.234,"endpoint":"10.0.0.7:20880","request_bytes":12,"reply_bytes":34}"#
         );
-        let with = CallLine::new(&record, true);
+        let with = JournalLine::new(&record, true);
         let json = serde_json::to_string(&with).unwrap();
-        assert_eq!(serde_json::from_str::<CallLine>(&json).unwrap(), with);
+        assert_eq!(serde_json::from_str::<JournalLine>(&json).unwrap(), with);
         assert!(json.contains("secret"));
         let (mut bytes, forged) = (Vec::new(), "a\u{9b}2J\u{202e}b\u{7f}");
-        CallLine { method: Some(forged.to_owned()), ..with }.write_json(&mut bytes);
+        JournalLine { method: Some(forged.to_owned()), ..with }.write_json(&mut bytes);
         let json = String::from_utf8(bytes).unwrap();
         assert!(json.contains(r#""method":"a\u009b2J\u202eb\u007f""#), "{json}");
-        let read: CallLine = serde_json::from_str(&json).unwrap();
+        let read: JournalLine = serde_json::from_str(&json).unwrap();
         assert_eq!(read.method.as_deref(), Some(forged));
     }
 

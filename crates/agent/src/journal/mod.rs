@@ -1,9 +1,9 @@
 //! What is told of each call that has ended: in the access log, and to those who tap.
 //!
-//! Workers ask [`Journal::begin`] for an [`Entry`] as a call comes, which is nothing while nobody
-//! wants to know, and end it as the call ends. `record` is what is told of a call, `line` how it
-//! is written; `wanted` says which calls the access log wants; `access_log` queues and writes its
-//! lines, on a thread of its own, into `file`; `tap` is those who look on.
+//! Workers ask [`Journal::begin`] for a [`JournalEntry`] as a call comes, which is nothing while
+//! nobody wants to know, and end it as the call ends. `record` is what is told of a call, `line`
+//! how it is written; `wanted` says which calls the access log wants; `access_log` queues and
+//! writes its lines, on a thread of its own, into `file`; `tap` is those who look on.
 //!
 //! Invariants:
 //! - While nobody wants to know of calls, a call costs one look at an atomic number.
@@ -30,9 +30,9 @@ use crate::stages::{CallSide, Stage, StageClock, StageTable};
 use wire::Peer;
 
 use self::entry::Wants;
-pub use self::entry::{Entry, Named, RecordedAnswer};
+pub use self::entry::{JournalEntry, RecordedAnswer, RequestNames};
 pub use self::file::LogFileError;
-pub use self::line::CallLine;
+pub use self::line::JournalLine;
 pub use self::record::Record;
 pub use self::tap::{MAX_TAPS, Tap, TapFilter, TooManyTaps};
 
@@ -118,7 +118,7 @@ impl Journal {
         source: CallSource,
         peer: Option<Peer>,
         started: Instant,
-    ) -> Option<Box<Entry>> {
+    ) -> Option<Box<JournalEntry>> {
         match self.0.level.load(Relaxed) {
             NOTHING => None,
             SAMPLED if !self.is_next() => None,
@@ -133,19 +133,26 @@ impl Journal {
         peer: Option<Peer>,
         started: Instant,
         level: u8,
-    ) -> Box<Entry> {
+    ) -> Box<JournalEntry> {
         let is_timed = level == SAMPLED || TAPPED <= level || self.is_next();
         let CallSource { protocol, side, first } = source;
         let table = || self.0.stages.clone();
         let clock = is_timed.then(|| StageClock::new(side, first, started, table()));
         let wants = Wants { is_told: level != SAMPLED, arguments: level == ARGUMENTS };
-        Box::new(Entry::new(self.clone(), protocol, peer, started, wants, clock))
+        Box::new(JournalEntry::new(self.clone(), protocol, peer, started, wants, clock))
     }
 
     /// For a call that nobody here wants to know of, but whose caller wants to know its time.
     #[cold]
-    pub fn begin_untold(&self, source: CallSource, started: Instant) -> Box<Entry> {
-        Box::new(Entry::new(self.clone(), source.protocol, None, started, Wants::default(), None))
+    pub fn begin_untold(&self, source: CallSource, started: Instant) -> Box<JournalEntry> {
+        Box::new(JournalEntry::new(
+            self.clone(),
+            source.protocol,
+            None,
+            started,
+            Wants::default(),
+            None,
+        ))
     }
 
     /// Whether it is the turn of a call to have its time stopped.
@@ -315,7 +322,7 @@ mod tests {
         for is_answered in [true, false] {
             let mut entry = journal.begin(SOURCE, None, Instant::now()).unwrap();
             assert!(!entry.is_told());
-            entry.named(Named { service: "a.B", ..Named::default() });
+            entry.named(RequestNames { service: "a.B", ..RequestNames::default() });
             entry.clock().unwrap().enter(Stage::Network, Instant::now());
             match is_answered {
                 true => entry.answered(RecordedAnswer::default()),

@@ -71,7 +71,7 @@ struct TapWatcher {
 
 /// What one who looks on has: a number, what is shown, and how much was lost.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct TapReceiver {
     id: u64,
     records: mpsc::Receiver<Arc<Record>>,
     n_lost: Arc<AtomicU64>,
@@ -86,7 +86,7 @@ impl Taps {
         self.all.iter().any(|watcher| watcher.filter.arguments)
     }
 
-    pub(super) fn add(&mut self, filter: TapFilter) -> Result<Seat, TooManyTaps> {
+    pub(super) fn add(&mut self, filter: TapFilter) -> Result<TapReceiver, TooManyTaps> {
         if MAX_TAPS <= self.all.len() {
             return Err(TooManyTaps);
         }
@@ -94,7 +94,7 @@ impl Taps {
         let (id, n_lost) = (self.next_id, Arc::<AtomicU64>::default());
         self.next_id += 1;
         self.all.push(TapWatcher { id, filter, n_seen: 0, queue, n_lost: Arc::clone(&n_lost) });
-        Ok(Seat { id, records, n_lost })
+        Ok(TapReceiver { id, records, n_lost })
     }
 
     pub(super) fn remove(&mut self, id: u64) {
@@ -117,11 +117,11 @@ impl Taps {
 #[derive(Debug)]
 pub struct Tap {
     journal: Journal,
-    seat: Seat,
+    seat: TapReceiver,
 }
 
 impl Tap {
-    pub(super) fn new(journal: Journal, seat: Seat) -> Self {
+    pub(super) fn new(journal: Journal, seat: TapReceiver) -> Self {
         Self { journal, seat }
     }
 

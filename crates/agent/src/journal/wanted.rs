@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use super::Record;
-use crate::config::Calls;
+use crate::config::LoggedCalls;
 
 /// Whether `calls` include this one. `n_seen` counts those that only a sample is taken of.
-pub(super) fn wants(calls: Calls, record: &Record, n_seen: &mut u32) -> bool {
+pub(super) fn wants(calls: LoggedCalls, record: &Record, n_seen: &mut u32) -> bool {
     let is_slow = |limit: Duration| record.code.is_some() || limit <= record.latency;
     match calls {
-        Calls::Failed => record.code.is_some(),
-        Calls::Slow(limit) => is_slow(limit),
-        Calls::Sampled(limit, one_of) => is_slow(limit) || is_next(n_seen, one_of),
-        Calls::All => true,
+        LoggedCalls::Failed => record.code.is_some(),
+        LoggedCalls::Slow(limit) => is_slow(limit),
+        LoggedCalls::Sampled(limit, one_of) => is_slow(limit) || is_next(n_seen, one_of),
+        LoggedCalls::All => true,
     }
 }
 
@@ -32,7 +32,12 @@ mod tests {
     #[test]
     fn each_choice_includes_those_before_it() {
         let limit = Duration::from_millis(10);
-        let choices = [Calls::Failed, Calls::Slow(limit), Calls::Sampled(limit, 3), Calls::All];
+        let choices = [
+            LoggedCalls::Failed,
+            LoggedCalls::Slow(limit),
+            LoggedCalls::Sampled(limit, 3),
+            LoggedCalls::All,
+        ];
         let wanted = |record: &Record| choices.map(|it| wants(it, record, &mut 1));
         let fast = record();
         assert_eq!(wanted(&fast), [false, false, false, true]);

@@ -19,14 +19,14 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// What all workers have ejected. Changes are rare, so they share it behind a lock.
 #[derive(Clone, Debug)]
-pub(super) struct Ejections {
+pub(super) struct ProcessEjections {
     max_services: usize,
-    all: Arc<Mutex<ByService>>,
+    all: Arc<Mutex<EjectionsByService>>,
 }
 
-type ByService = BTreeMap<String, ServiceEjections>;
+type EjectionsByService = BTreeMap<String, ServiceEjections>;
 
-impl Default for Ejections {
+impl Default for ProcessEjections {
     fn default() -> Self {
         Self { max_services: MAX_LABEL_SETS, all: Arc::default() }
     }
@@ -35,12 +35,12 @@ impl Default for Ejections {
 #[derive(Debug, Default)]
 struct ServiceEjections {
     /// Endpoints that are out, or were told of lately, by address.
-    endpoints: BTreeMap<String, Out>,
+    endpoints: BTreeMap<String, EndpointEjection>,
     counts: BTreeMap<EjectReason, u64>,
 }
 
 #[derive(Debug, Default)]
-struct Out {
+struct EndpointEjection {
     n_workers: usize,
     told_at: Option<Instant>,
 }
@@ -48,18 +48,18 @@ struct Out {
 /// An endpoint that one worker has ejected, until it is dropped.
 #[derive(Debug)]
 pub struct EjectedEndpoint {
-    all: Ejections,
+    all: ProcessEjections,
     service: String,
     address: String,
 }
 
-impl Ejections {
-    fn lock(&self) -> MutexGuard<'_, ByService> {
+impl ProcessEjections {
+    fn lock(&self) -> MutexGuard<'_, EjectionsByService> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The name under which a service counts.
-    fn label<'a>(&self, all: &mut ByService, service: &'a str) -> &'a str {
+    fn label<'a>(&self, all: &mut EjectionsByService, service: &'a str) -> &'a str {
         if all.len() < self.max_services || all.contains_key(service) {
             return service;
         }
@@ -114,21 +114,21 @@ impl ServiceEjections {
     }
 }
 
-impl Out {
+impl EndpointEjection {
     fn told_lately(&self) -> bool {
         self.told_at.is_some_and(|at| at.elapsed() < TOLD_EVERY)
     }
 }
 
 impl EjectedEndpoint {
-    fn with<T>(&self, action: impl FnOnce(&mut Out) -> T) -> Option<T> {
+    fn with<T>(&self, action: impl FnOnce(&mut EndpointEjection) -> T) -> Option<T> {
         let mut all = self.all.lock();
         all.get_mut(&self.service)?.endpoints.get_mut(&self.address).map(action)
     }
 
     /// Whether the operator is to be told of it now: once for all workers, and not again soon.
     pub fn is_to_be_told(&self) -> bool {
-        let tell = |out: &mut Out| {
+        let tell = |out: &mut EndpointEjection| {
             let is_news = !out.told_lately();
             if is_news {
                 out.told_at = Some(Instant::now());
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn services_with_nothing_ejected_make_room() {
-        let ejections = Ejections { max_services: 3, ..Ejections::default() };
+        let ejections = ProcessEjections { max_services: 3, ..ProcessEjections::default() };
         let out = |n: usize| {
             ejections.count(&format!("s{n}"), EjectReason::Failures);
             ejections.add(&format!("s{n}"), "h:1")
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn an_endpoint_counts_once_and_is_told_of_once() {
-        let ejections = Ejections::default();
+        let ejections = ProcessEjections::default();
         let of_two_workers = [ejections.add("a.B", "h:1"), ejections.add("a.B", "h:1")];
         ejections.count("a.B", EjectReason::Silent);
         ejections.count("a.B", EjectReason::Silent);

@@ -22,7 +22,7 @@ const LOOK_SHARE: usize = 16;
 pub(super) const OTHER: &str = "other";
 
 /// Values of the labels, as many as the family has names for.
-type Labels = Vec<String>;
+type LabelValues = Vec<String>;
 
 #[derive(Debug, Default)]
 struct LabelSet {
@@ -61,7 +61,7 @@ impl LabelSet {
 /// All sets of labels.
 #[derive(Debug, Default)]
 struct Sets {
-    by_labels: BTreeMap<Labels, LabelSet>,
+    by_labels: BTreeMap<LabelValues, LabelSet>,
     /// So many writers get no set of their own before sets without a writer are looked for.
     n_until_look: usize,
 }
@@ -89,7 +89,7 @@ impl Family {
     pub(super) fn writer(&self, labels: &[&str]) -> Arc<CallStats> {
         debug_assert_eq!(labels.len(), self.n_labels);
         let stats = Arc::new(CallStats::new(self.n_codes));
-        let mut labels: Labels = labels.iter().map(|value| (*value).to_owned()).collect();
+        let mut labels: LabelValues = labels.iter().map(|value| (*value).to_owned()).collect();
         let mut sets = self.lock();
         if self.is_full(&sets) && !sets.by_labels.contains_key(&labels) {
             self.make_room(&mut sets);
@@ -106,7 +106,7 @@ impl Family {
     }
 
     /// The sum under each set of labels, in their order.
-    pub(super) fn totals(&self) -> Vec<(Labels, CallTotals)> {
+    pub(super) fn totals(&self) -> Vec<(LabelValues, CallTotals)> {
         self.totals_of(|_| true)
     }
 
@@ -114,7 +114,7 @@ impl Family {
     pub(super) fn totals_of(
         &self,
         is_wanted: impl Fn(&[String]) -> bool,
-    ) -> Vec<(Labels, CallTotals)> {
+    ) -> Vec<(LabelValues, CallTotals)> {
         let sum = |set: &mut LabelSet| {
             set.sweep();
             let mut totals = set.retired.clone();
@@ -145,7 +145,7 @@ impl Family {
         sets.n_until_look = step.saturating_sub(n_free);
     }
 
-    fn other(&self) -> Labels {
+    fn other(&self) -> LabelValues {
         vec![OTHER.to_owned(); self.n_labels]
     }
 
@@ -181,7 +181,7 @@ mod tests {
 
     /// What Prometheus reads of a family: how many calls ended under each set of labels, and how
     /// long they took together, in microseconds.
-    fn scrape(family: &Family) -> BTreeMap<Labels, [u64; 2]> {
+    fn scrape(family: &Family) -> BTreeMap<LabelValues, [u64; 2]> {
         let read = |totals: CallTotals| {
             let [ok, _] = &totals.latency;
             [totals.n_ok(), ok.sum_us]
@@ -192,8 +192,8 @@ mod tests {
     /// `sum by (service) (increase())` between two scrapes. A series that is less than before has
     /// begun again, and one that is there no more does not count.
     fn increases(
-        before: &BTreeMap<Labels, [u64; 2]>,
-        after: &BTreeMap<Labels, [u64; 2]>,
+        before: &BTreeMap<LabelValues, [u64; 2]>,
+        after: &BTreeMap<LabelValues, [u64; 2]>,
     ) -> BTreeMap<String, [u64; 2]> {
         let mut sums = BTreeMap::<String, [u64; 2]>::new();
         for (labels, now) in after {
@@ -234,7 +234,8 @@ mod tests {
     fn a_family_may_have_a_smaller_limit() {
         let family = Family::limited(0, 2, 3);
         let _writers: Vec<_> = ["a", "b", "c", "d", "e"].map(|it| family.writer(&["s", it])).into();
-        let labels: Vec<Labels> = family.totals().into_iter().map(|(labels, _)| labels).collect();
+        let labels: Vec<LabelValues> =
+            family.totals().into_iter().map(|(labels, _)| labels).collect();
         assert_eq!(labels, [[OTHER, OTHER], ["s", "a"], ["s", "b"], ["s", "c"]]);
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use registry::Activity;
+use registry::RegistryActivity;
 
 /// How a registry does.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl RegistryStats {
     }
 
     /// What the registry itself has counted.
-    pub fn set_activity(&self, activity: &Activity) {
+    pub fn set_activity(&self, activity: &RegistryActivity) {
         self.subscriptions.store(activity.subscriptions as u64, Relaxed);
         self.changes.store(activity.changes, Relaxed);
         self.unused.store(activity.unused as u64, Relaxed);

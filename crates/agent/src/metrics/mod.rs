@@ -27,7 +27,7 @@ use balance::EjectReason;
 use flow::rate_limit::RateLimits;
 use wire::{Budget, ConnectionCounts, Loads};
 
-use self::ejections::Ejections;
+use self::ejections::ProcessEjections;
 use self::events::EventsByService;
 use self::family::{Family, OTHER};
 use self::gauges::PerName;
@@ -72,10 +72,10 @@ pub struct ServiceFigures {
 
 /// Where all counts of the process come together. A clone is another handle to the same.
 #[derive(Clone, Debug)]
-pub struct Hub(Arc<Inner>);
+pub struct Hub(Arc<HubState>);
 
 #[derive(Debug)]
-struct Inner {
+struct HubState {
     error_names: &'static [&'static str],
     start: SystemTime,
     upstream: Family,
@@ -94,7 +94,7 @@ struct Inner {
     journal: OnceLock<Journal>,
     registries: PerName<RegistryStats>,
     holds: Holds,
-    ejections: Ejections,
+    ejections: ProcessEjections,
     events: EventsByService,
     limiters: Limiters,
 }
@@ -105,7 +105,7 @@ impl Hub {
     #[must_use]
     pub fn new(error_names: &'static [&'static str]) -> Self {
         let n_codes = error_names.len();
-        Self(Arc::new(Inner {
+        Self(Arc::new(HubState {
             error_names,
             start: SystemTime::now(),
             upstream: Family::new(n_codes, render::UPSTREAM.labels.len()),
@@ -123,7 +123,7 @@ impl Hub {
             journal: OnceLock::new(),
             registries: PerName::default(),
             holds: Holds::default(),
-            ejections: Ejections::default(),
+            ejections: ProcessEjections::default(),
             events: EventsByService::default(),
             limiters: Limiters::default(),
         }))

@@ -69,7 +69,7 @@ pub(super) const METHOD: Words = Words {
     latency: ("dubmesh_method_latency", "Time from a whole request to the answer of its call"),
 };
 
-type Labels<'a> = Vec<(&'a str, &'a str)>;
+type LabelPairs<'a> = Vec<(&'a str, &'a str)>;
 
 /// What is shown at one moment.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ fn family(
     error_names: &'static [&'static str],
 ) -> fmt::Result {
     let sets = family.totals();
-    let sets: Vec<(Labels<'_>, &CallTotals)> =
+    let sets: Vec<(LabelPairs<'_>, &CallTotals)> =
         sets.iter().map(|(values, totals)| (label(words, values), totals)).collect();
 
     let (name, help) = words.calls;
@@ -167,13 +167,13 @@ fn family(
     Ok(())
 }
 
-fn label<'a>(words: &Words, values: &'a [String]) -> Labels<'a> {
+fn label<'a>(words: &Words, values: &'a [String]) -> LabelPairs<'a> {
     words.labels.iter().copied().zip(values.iter().map(String::as_str)).collect()
 }
 
 pub(super) fn counter(
     metric: &mut MetricEncoder<'_>,
-    labels: &Labels<'_>,
+    labels: &LabelPairs<'_>,
     value: u64,
 ) -> fmt::Result {
     metric.encode_family(labels)?.encode_counter::<NoLabelSet, u64, f64>(&value, None)

@@ -110,7 +110,7 @@ fn everything_is_rendered() {
     let registry = hub.registry("main");
     registry.set_connected(true);
     let last_change = Some(std::time::SystemTime::now());
-    registry.set_activity(&::registry::Activity {
+    registry.set_activity(&::registry::RegistryActivity {
         subscriptions: 2,
         changes: 1,
         last_change,

@@ -10,8 +10,8 @@ use crate::error::CallError;
 use crate::invocation::Invocation;
 use crate::map_form::MapForm;
 use crate::outbound::Outbound;
-use crate::route::{Generic, Parameters, Plan, RouteName, UnknownFields};
-use crate::routes::ClusterRoute;
+use crate::route::{Generic, ParameterTypes, Plan, RouteName, UnknownFields};
+use crate::routes::{ClusterRoute, NewRoute};
 
 /// The route of a call with types as a generic call.
 ///
@@ -49,6 +49,11 @@ pub(crate) fn route(
         by_types,
         ..Plan::generic(generic)
     };
-    let (parameters, cluster) = (Parameters::Named(types.to_vec(), generic), &route.cluster);
-    outbound.routes.insert(registry, &name, n_args, Rc::clone(cluster), parameters, plan)
+    let (parameters, cluster) = (ParameterTypes::Named(types.to_vec(), generic), &route.cluster);
+    outbound.routes.insert(
+        registry,
+        &name,
+        n_args,
+        NewRoute { cluster: Rc::clone(cluster), parameters, plan },
+    )
 }

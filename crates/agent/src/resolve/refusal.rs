@@ -18,8 +18,8 @@ use crate::error::{CallError, Code, clip};
 use crate::invocation::Invocation;
 use crate::outbound::Outbound;
 use crate::reply::json_of;
-use crate::route::{Generic, Parameters, Plan, RouteName};
-use crate::routes::ClusterRoute;
+use crate::route::{Generic, ParameterTypes, Plan, RouteName};
+use crate::routes::{ClusterRoute, NewRoute};
 
 /// What Dubbo answers when the types fit, and their number is not that of the arguments.
 const OTHER_NUMBER: &str = "args.length != types.length";
@@ -45,7 +45,7 @@ pub(crate) async fn explain(
     error: CallError,
 ) -> CallError {
     let route = call.route;
-    let (method, Parameters::Given(types)) = (&*route.method, &route.parameters) else {
+    let (method, ParameterTypes::Given(types)) = (&*route.method, &route.parameters) else {
         return error;
     };
     let (status, place) = (error.provider_status, error.endpoint.clone());
@@ -131,7 +131,7 @@ async fn ask(
     call: RefusedCall<'_>,
 ) -> Option<CallError> {
     let RefusedCall { route, started } = call;
-    let (Parameters::Given(types) | Parameters::Named(types, _)) = &route.parameters else {
+    let (ParameterTypes::Given(types) | ParameterTypes::Named(types, _)) = &route.parameters else {
         return None;
     };
     // One argument where the types are none, and none where they are some.
@@ -145,9 +145,12 @@ async fn ask(
     let asked = match outbound.routes.find(registry, &name, args.len()) {
         Some(known) => known,
         None => {
-            let parameters = Parameters::Asked(types.clone());
+            let parameters = ParameterTypes::Asked(types.clone());
             let (cluster, plan) = (Rc::clone(&route.cluster), Plan::generic(generic));
-            outbound.routes.insert(registry, &name, args.len(), cluster, parameters, plan).ok()?
+            outbound
+                .routes
+                .insert(registry, &name, args.len(), NewRoute { cluster, parameters, plan })
+                .ok()?
         }
     };
     let deadline = started + route.cluster.timeout(invocation.name.method, invocation.timeout);

@@ -11,7 +11,7 @@ const QUIET_TIME: Duration = Duration::from_secs(1);
 
 /// What counts against the types that a definition tells.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Verdict {
+pub enum TypesVerdict {
     /// Nothing.
     #[default]
     None,
@@ -25,22 +25,22 @@ pub enum Verdict {
 /// A verdict, and when it was given.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Judgement {
-    verdict: Verdict,
+    verdict: TypesVerdict,
     until: Option<Instant>,
 }
 
 impl Judgement {
     /// A verdict that is given now.
-    pub fn new(verdict: Verdict, now: Instant) -> Self {
+    pub fn new(verdict: TypesVerdict, now: Instant) -> Self {
         let time = match verdict {
-            Verdict::None => QUIET_TIME,
-            Verdict::Refused | Verdict::Wrong => VERDICT_TIME,
+            TypesVerdict::None => QUIET_TIME,
+            TypesVerdict::Refused | TypesVerdict::Wrong => VERDICT_TIME,
         };
         Self { verdict, until: Some(now + time) }
     }
 
     /// The verdict, however old it is.
-    pub fn verdict(self) -> Verdict {
+    pub fn verdict(self) -> TypesVerdict {
         self.verdict
     }
 
@@ -58,11 +58,11 @@ mod tests {
     fn every_judgement_ends() {
         let now = Instant::now();
         assert!(!Judgement::default().is_fresh(now));
-        assert_eq!(Judgement::default().verdict(), Verdict::None);
+        assert_eq!(Judgement::default().verdict(), TypesVerdict::None);
         for (verdict, time) in [
-            (Verdict::None, QUIET_TIME),
-            (Verdict::Refused, VERDICT_TIME),
-            (Verdict::Wrong, VERDICT_TIME),
+            (TypesVerdict::None, QUIET_TIME),
+            (TypesVerdict::Refused, VERDICT_TIME),
+            (TypesVerdict::Wrong, VERDICT_TIME),
         ] {
             let judgement = Judgement::new(verdict, now);
             assert_eq!(judgement.verdict(), verdict);

@@ -13,7 +13,7 @@ fn a_definition_names_service_method_and_types() {
         RoutePlace { index: 3, generation: 7 },
         &service,
         "c",
-        Parameters::Given(types),
+        ParameterTypes::Given(types),
         Plan::default(),
     );
     assert_eq!((route.index, route.generation), (3, 7));
@@ -31,7 +31,7 @@ fn a_definition_names_service_method_and_types() {
         RoutePlace { index: 0, generation: 1 },
         &service,
         "c",
-        Parameters::Unknown,
+        ParameterTypes::Unknown,
         generic,
     );
     assert!(route.answers_json_text() && route.own.def.method == GENERIC_METHOD);
@@ -42,7 +42,7 @@ fn a_definition_names_service_method_and_types() {
         RoutePlace { index: 0, generation: 2 },
         &service,
         WHOLE,
-        Parameters::Unknown,
+        ParameterTypes::Unknown,
         Plan::default(),
     );
     assert_eq!((&*whole.own.def.method, whole.own.def.attachments.len()), (WHOLE, 0));
@@ -50,7 +50,7 @@ fn a_definition_names_service_method_and_types() {
 
 #[test]
 fn a_template_is_made_once_for_each_serialization() {
-    let parameters = Parameters::Given(Vec::new());
+    let parameters = ParameterTypes::Given(Vec::new());
     let route = Route::new(
         RoutePlace { index: 0, generation: 1 },
         &ServiceKey::new("a.B", "", "").unwrap(),
@@ -76,7 +76,7 @@ fn a_template_is_made_once_for_each_serialization() {
 fn a_route_has_a_variant_for_what_an_endpoint_is_listed_with() {
     let key = |text: &str| text.parse::<ServiceKey>().unwrap();
     let place = RoutePlace { index: 0, generation: 1 };
-    let parameters = || Parameters::Given(Vec::new());
+    let parameters = || ParameterTypes::Given(Vec::new());
     let route = Route::new(place, &key("*/a.B:*"), "c", parameters(), Plan::default());
     let listed = route.variant(&key("g/a.B:1.0"));
     let straight = Route::new(place, &key("g/a.B:1.0"), "c", parameters(), Plan::default());

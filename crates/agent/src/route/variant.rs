@@ -10,7 +10,7 @@ use std::rc::Rc;
 use dubbo_proto::{RequestHead, RequestTemplate, Serialization, ServiceKey};
 use link_proto::RouteDef;
 
-use super::{GENERIC_DESCRIPTOR, GENERIC_METHOD, Parameters, Plan, WHOLE, descriptors};
+use super::{GENERIC_DESCRIPTOR, GENERIC_METHOD, ParameterTypes, Plan, WHOLE, descriptors};
 use crate::error::{CallError, Code};
 
 /// A route for one version and group.
@@ -28,7 +28,7 @@ impl RouteVariant {
     pub(super) fn new(
         service: &ServiceKey,
         method: &str,
-        parameters: &Parameters,
+        parameters: &ParameterTypes,
         plan: &Plan,
     ) -> Self {
         let def = match method {
@@ -102,11 +102,11 @@ impl RouteVariant {
 fn definition(
     service: &ServiceKey,
     method: &str,
-    parameters: &Parameters,
+    parameters: &ParameterTypes,
     plan: &Plan,
 ) -> RouteDef {
     let (wire_method, descriptor) = match parameters {
-        Parameters::Given(types) => (method, descriptors(types)),
+        ParameterTypes::Given(types) => (method, descriptors(types)),
         _ => (GENERIC_METHOD, GENERIC_DESCRIPTOR.to_owned()),
     };
     let mut attachments: Vec<(String, String)> = service_attachments(service)

@@ -20,8 +20,13 @@ fn insert(
     name: &RouteName<'_>,
     cluster: &Rc<Cluster>,
 ) -> Result<Rc<ClusterRoute>, CallError> {
-    let parameters = Parameters::Given(Vec::new());
-    table.insert(0, name, 0, Rc::clone(cluster), parameters, Plan::default())
+    let parameters = ParameterTypes::Given(Vec::new());
+    table.insert(
+        0,
+        name,
+        0,
+        NewRoute { cluster: Rc::clone(cluster), parameters, plan: Plan::default() },
+    )
 }
 
 /// Two callers share a route only if all that they have said is the same.

@@ -16,8 +16,8 @@ use wire::{Conn, Machine, TimedEvent};
 
 pub use self::calls::{NotSent, begin, call, pass_on, refused, send, send_whole, too_long};
 use super::{PeerProtocol, SharedSetup, Signs};
-use crate::call::{Came, DubboAnswer, Outcome, ProviderReply, ReplyTo};
-use crate::connections::Activity;
+use crate::call::{DubboAnswer, Outcome, ProviderReply, ReplyTiming, ReplyTo};
+use crate::connections::SessionActivity;
 use crate::error::{CallError, Code};
 use crate::memory::{Buffers, Memory, Metered};
 use crate::offload::Threads;
@@ -30,7 +30,7 @@ pub struct DubboPeer {
     memory: Rc<Memory>,
     scratch: Scratch,
     threads: Threads,
-    doubt: Cell<Option<Doubt>>,
+    doubt: Cell<Option<Suspicion>>,
     /// Replies that came too late on connections that have ended, of all connections to the
     /// endpoint.
     late_ends_of_ended: Rc<Cell<u64>>,
@@ -39,7 +39,7 @@ pub struct DubboPeer {
 /// Why what accepts the next connection may not be a provider, by the end of the last one. It is
 /// asked for a heartbeat's answer before it gets calls.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Doubt {
+enum Suspicion {
     /// It answers heartbeats, and then answered none: there may be a proxy in its place.
     Silent,
     /// It hung up, and had not answered anything.
@@ -49,7 +49,7 @@ enum Doubt {
 /// Who hung up and then says nothing gets calls after so long: it may know no heartbeats.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-impl Doubt {
+impl Suspicion {
     /// How long an answer is waited for.
     const fn patience(self) -> Duration {
         match self {
@@ -168,7 +168,7 @@ impl DubboPeer {
     ) -> Outcome {
         if status == Status::Ok {
             let endpoint = Rc::clone(&self.address);
-            let came = Some(Came { at, app: None });
+            let came = Some(ReplyTiming { at, app: None });
             return Ok(ProviderReply { came, ..ProviderReply::new(serialization, body, endpoint) });
         }
         Err(self.refusal(status, serialization, &body))
@@ -194,7 +194,7 @@ impl PeerProtocol for DubboPeer {
         let (usual, setup) = (ClientConfig::default(), self.setup.now());
         let config = ClientConfig {
             heartbeat: setup.heartbeat.unwrap_or(usual.heartbeat),
-            asks_first: self.doubt.get().map(Doubt::patience),
+            asks_first: self.doubt.get().map(Suspicion::patience),
             max_in_flight: setup.max_in_flight as usize,
             max_body_len: setup.max_reply_len,
             // Whoever took the request has set a limit to it.
@@ -215,7 +215,7 @@ impl PeerProtocol for DubboPeer {
         machine.0.ask(now);
     }
 
-    fn activity(machine: &DubboClient) -> Activity {
+    fn activity(machine: &DubboClient) -> SessionActivity {
         let in_flight = machine.0.in_flight();
         let doing = match in_flight {
             _ if !Self::is_ready(machine) => "taking no calls",
@@ -223,7 +223,7 @@ impl PeerProtocol for DubboPeer {
             _ => "calling",
         };
         let held_bytes = machine.account().held();
-        Activity { doing, in_flight, held_bytes, peer_name: None }
+        SessionActivity { doing, in_flight, held_bytes, peer_name: None }
     }
 
     fn in_flight(machine: &DubboClient) -> usize {
@@ -291,7 +291,7 @@ impl PeerProtocol for DubboPeer {
     }
 
     fn on_end(&self, conn: &Conn<DubboClient>, error: &CallError) {
-        self.doubt.set(conn.look(|machine| Doubt::after(self.doubt.get(), machine)));
+        self.doubt.set(conn.look(|machine| Suspicion::after(self.doubt.get(), machine)));
         let pending: Vec<ReplyTo> = conn.with(|machine| machine.0.drain_pending().collect());
         for token in pending {
             token.complete(Err(error.clone()));

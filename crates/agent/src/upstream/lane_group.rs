@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use balance::Evidence;
-use flow::connection_count::{Activity, Advice, ConnectionCount};
+use flow::connection_count::{Advice, ConnectionCount, ConnectionUse};
 use flow::pause::PauseLook;
 use futures_util::future::select_all;
 use tracing::info;
 
-use super::sending::Sending;
+use super::sending::SendProgress;
 use super::{PeerProtocol, Standing, Upstream};
 use crate::config::ConnectionLimit;
 use crate::error::CallError;
@@ -88,7 +88,7 @@ struct LastLook {
     waited: Duration,
     bytes: u64,
     /// What the kernel said, if it was asked, and when.
-    sending: Option<(Sending, Instant)>,
+    sending: Option<(SendProgress, Instant)>,
 }
 
 impl<P: PeerProtocol> Lane<P> {
@@ -108,8 +108,8 @@ impl<P: PeerProtocol> Lane<P> {
     }
 
     /// What it has done since the last look.
-    fn activity(&self, now: Instant) -> Activity {
-        let Some(conn) = self.upstream.ready_conn() else { return Activity::default() };
+    fn activity(&self, now: Instant) -> ConnectionUse {
+        let Some(conn) = self.upstream.ready_conn() else { return ConnectionUse::default() };
         let bytes = self.upstream.n_bytes();
         let (waited, in_flight) = conn.look(|it| (P::waited(it, now), P::in_flight(it)));
         let before = self.seen.get();
@@ -117,19 +117,19 @@ impl<P: PeerProtocol> Lane<P> {
         let n_bytes = bytes.checked_sub(before.bytes).unwrap_or(bytes);
         let had_unsent = before.sending.is_some_and(|(sending, _)| sending.has_unsent());
         let sending = match ASKED_LEN <= n_bytes || had_unsent {
-            true => self.upstream.tcp_info().as_ref().and_then(Sending::of),
+            true => self.upstream.tcp_info().as_ref().and_then(SendProgress::of),
             false => None,
         };
         let sending = sending.map(|sending| (sending, now));
         self.seen.set(LastLook { waited, bytes, sending });
         let busy = waited.saturating_sub(before.waited);
         let (Some((sending, _)), Some((was, then))) = (sending, before.sending) else {
-            return Activity { busy, bytes: n_bytes, in_flight };
+            return ConnectionUse { busy, bytes: n_bytes, in_flight };
         };
         let sends = sending.busy_since(&was, now.saturating_duration_since(then));
         // Calls that nobody waits for wait for each other, too.
         let waits = if in_flight == 0 && !sends.is_zero() { 2 } else { in_flight };
-        Activity { busy: busy.max(sends), bytes: n_bytes, in_flight: waits }
+        ConnectionUse { busy: busy.max(sends), bytes: n_bytes, in_flight: waits }
     }
 }
 

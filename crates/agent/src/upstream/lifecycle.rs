@@ -21,7 +21,7 @@ use wire::{Backoff, Connection, Destination, Meter, TcpInfo, jitter};
 
 use super::PeerProtocol;
 use super::reconnects::{AttemptPermit, Down, Reconnects};
-use crate::connections::{Activity, Connections, Direction, Session};
+use crate::connections::{Connections, Direction, Session, SessionActivity};
 use crate::error::{CallError, Code};
 use crate::traffic::EndpointTraffic;
 
@@ -311,7 +311,7 @@ impl<P: PeerProtocol> Session for Made<P> {
     /// Its driver keeps its time.
     fn check_time(&self, _: Instant) {}
 
-    fn activity(&self) -> Activity {
+    fn activity(&self) -> SessionActivity {
         self.0.look(P::activity)
     }
 

@@ -21,9 +21,9 @@ use self::request::{refused, request_out};
 use self::routes::{LinkRoutes, RouteState};
 use super::credits::{Credit, LinkCredits, LinkPurse};
 use super::{PeerProtocol, SharedSetup, Signs, queued};
-use crate::call::{APP_US, Call, Came, Outcome, ProviderReply, ReplyTo, Whole};
+use crate::call::{APP_US, Call, Outcome, ProviderReply, ReplyTiming, ReplyTo, WholeBody};
 use crate::codec;
-use crate::connections::Activity;
+use crate::connections::SessionActivity;
 use crate::error::{CallError, Code};
 use crate::memory::{MAX_LINK_WAITING_LEN, Memory, Metered, check_link_room};
 use crate::offload::Threads;
@@ -154,7 +154,13 @@ impl LinkPeer {
         *self.conn.borrow_mut() = None;
     }
 
-    fn outcome(&self, status: Status, codec: u8, payload: Bytes, came: Option<Came>) -> Outcome {
+    fn outcome(
+        &self,
+        status: Status,
+        codec: u8,
+        payload: Bytes,
+        came: Option<ReplyTiming>,
+    ) -> Outcome {
         let error = match status {
             Status::OK => {
                 let serialization = codec::serialization(codec);
@@ -249,12 +255,12 @@ impl LinkPeer {
     pub fn send_whole(
         &self,
         conn: &Conn<LinkClient>,
-        call: &Call<'_, &Rc<Route>, Whole<'_>>,
+        call: &Call<'_, &Rc<Route>, WholeBody<'_>>,
         variant: &RouteVariant,
         token: ReplyTo,
     ) -> Result<CallId, CallError> {
         let (route, _) = self.route(conn, call.method, variant)?;
-        let Whole { serialization, body } = call.payload;
+        let WholeBody { serialization, body } = call.payload;
         check_link_room(conn, body.len()).map_err(|error| error.at(&self.address))?;
         let request = request_out(route, serialization, call, body.clone().into());
         let id = self.send(conn, call.times.now, request, token)?;
@@ -323,7 +329,7 @@ impl PeerProtocol for LinkPeer {
         machine.ask(now);
     }
 
-    fn activity(machine: &LinkClient) -> Activity {
+    fn activity(machine: &LinkClient) -> SessionActivity {
         let in_flight = machine.in_flight();
         let doing = match in_flight {
             _ if !Self::is_ready(machine) => "taking no calls",
@@ -331,7 +337,7 @@ impl PeerProtocol for LinkPeer {
             _ => "calling",
         };
         let held_bytes = machine.account().held();
-        Activity {
+        SessionActivity {
             doing,
             in_flight,
             held_bytes,
@@ -421,10 +427,10 @@ impl PeerProtocol for LinkPeer {
 
 /// What the metadata of an answer says of the time.
 #[cold]
-fn came(meta: &Meta) -> Option<Came> {
+fn came(meta: &Meta) -> Option<ReplyTiming> {
     let (_, text) = meta.iter().find(|(name, _)| *name == APP_US)?;
     let app = text.parse().ok().map(Duration::from_micros);
-    Some(Came { at: Instant::now(), app })
+    Some(ReplyTiming { at: Instant::now(), app })
 }
 
 #[cfg(test)]

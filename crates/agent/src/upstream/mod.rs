@@ -293,19 +293,29 @@ impl Drop for InLine {
     }
 }
 
+/// What a pool is made of.
+pub struct PoolSetup<'a> {
+    /// What the agent calls itself.
+    pub agent_name: &'a str,
+    /// What its connections draw from.
+    pub memory: Rc<Memory>,
+    /// What encodes long requests.
+    pub threads: Threads,
+    /// The table that its connections are in.
+    pub connections: Connections,
+    /// Those before the endpoints that it calls.
+    pub gates: OwnGates,
+    /// That of all workers.
+    pub traffic: Traffic,
+    /// Those of all workers.
+    pub own_ingresses: Arc<OwnIngresses>,
+}
+
 impl UpstreamPool {
-    /// An empty pool of the agent called `agent_name`, whose connections draw from `memory` and
-    /// are in the table `connections`. `threads` encode long requests, and `gates` are before the
-    /// endpoints that it calls. `traffic` and `own_ingresses` are those of all workers.
-    pub fn new(
-        agent_name: &str,
-        memory: Rc<Memory>,
-        threads: Threads,
-        connections: Connections,
-        gates: OwnGates,
-        traffic: Traffic,
-        own_ingresses: Arc<OwnIngresses>,
-    ) -> Self {
+    /// An empty pool.
+    pub fn new(setup: PoolSetup<'_>) -> Self {
+        let PoolSetup { agent_name, memory, threads, connections, gates, traffic, own_ingresses } =
+            setup;
         Self {
             agent_name: agent_name.into(),
             memory,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use link::{Conn, Machine};
 
 use super::Signs;
-use crate::connections::Activity;
+use crate::connections::SessionActivity;
 use crate::error::CallError;
 
 /// What differs between the protocols of endpoints.
@@ -24,7 +24,7 @@ pub trait PeerProtocol: 'static {
     /// Asks the peer for a sign of life.
     fn ask(machine: &mut Self::Machine, now: Instant);
     /// What the connection does just now.
-    fn activity(machine: &Self::Machine) -> Activity;
+    fn activity(machine: &Self::Machine) -> SessionActivity;
     /// How many calls are in flight.
     fn in_flight(machine: &Self::Machine) -> usize;
     /// How long the connection has been in the midst of a message, until `now`.

@@ -9,7 +9,7 @@ use wire::TcpInfo;
 
 /// What the kernel says of a connection.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Sending {
+pub(super) struct SendProgress {
     /// Bytes that the peer has confirmed.
     acked: u64,
     /// Bytes that wait to be sent.
@@ -18,7 +18,7 @@ pub(super) struct Sending {
     window_limited_us: u64,
 }
 
-impl Sending {
+impl SendProgress {
     /// `None` if the kernel does not say.
     pub(super) fn of(info: &TcpInfo) -> Option<Self> {
         Some(Self {
@@ -54,8 +54,11 @@ mod tests {
     #[test]
     fn what_waits_in_the_kernel_counts_while_the_peer_takes_something() {
         let time = Duration::from_millis(100);
-        let sending =
-            |acked, not_sent, window_limited_us| Sending { acked, not_sent, window_limited_us };
+        let sending = |acked, not_sent, window_limited_us| SendProgress {
+            acked,
+            not_sent,
+            window_limited_us,
+        };
         let before = sending(1000, 50_000, 500_000);
         for (now, busy_ms) in [
             // Something was unsent all the time.

@@ -87,8 +87,8 @@ impl PeerProtocol for ScriptedPeer {
     fn ask(machine: &mut Scripted, _: Instant) {
         machine.script.n_asked.set(machine.script.n_asked.get() + 1);
     }
-    fn activity(_: &Scripted) -> connections::Activity {
-        connections::Activity { doing: "idle", in_flight: 0, held_bytes: 0, peer_name: None }
+    fn activity(_: &Scripted) -> connections::SessionActivity {
+        connections::SessionActivity { doing: "idle", in_flight: 0, held_bytes: 0, peer_name: None }
     }
     fn in_flight(machine: &Scripted) -> usize {
         machine.script.in_flight.get()

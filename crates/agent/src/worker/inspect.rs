@@ -9,9 +9,9 @@ use crate::cluster::Cluster;
 use crate::connections::{Connections, Direction, ListedConnection};
 use crate::inspect::snapshot::{
     ConnectionSnapshot, EndpointSnapshot, ExplanationSnapshot, RouteSnapshot, ServiceSnapshot,
-    Snapshot, TcpSnapshot,
+    TcpSnapshot, WorkerSnapshot,
 };
-use crate::inspect::{Filter, First, Question, WorkerAnswer};
+use crate::inspect::{Filter, FirstFew, Question, WorkerAnswer};
 use crate::routes::ClusterRoute;
 
 impl Worker {
@@ -33,7 +33,7 @@ impl Worker {
         let n_all = n_all + unoffered.len();
         let mut items: Vec<_> = clusters.iter().map(|cluster| cluster.describe()).collect();
         items.extend(unoffered);
-        items.sort_by_key(Snapshot::key);
+        items.sort_by_key(WorkerSnapshot::key);
         items.truncate(filter.limit);
         WorkerAnswer { items, n_all }
     }
@@ -69,7 +69,7 @@ impl Worker {
         mut is_wanted: impl FnMut(&Cluster) -> bool,
     ) -> (Vec<Rc<Cluster>>, usize) {
         let order = |a: &Rc<Cluster>, b: &Rc<Cluster>| a.name().cmp(&b.name());
-        let mut first = First::new(filter.limit, order);
+        let mut first = FirstFew::new(filter.limit, order);
         self.outbound.clusters.each(|cluster| {
             if filter.has_service(&cluster.service, cluster.name().0) && is_wanted(cluster) {
                 first.push(Rc::clone(cluster));
@@ -80,7 +80,7 @@ impl Worker {
 
     fn inspect_routes(&self, filter: &Filter) -> WorkerAnswer<RouteSnapshot> {
         let order = |a: &Rc<ClusterRoute>, b: &Rc<ClusterRoute>| a.name().cmp(&b.name());
-        let mut first = First::new(filter.limit, order);
+        let mut first = FirstFew::new(filter.limit, order);
         self.outbound.routes.each(|route| {
             if filter.has_service(&route.cluster.service, &route.own.service) {
                 first.push(Rc::clone(route));
@@ -179,7 +179,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::connections::{Activity, Session};
+    use crate::connections::{Session, SessionActivity};
 
     /// A session that does nothing.
     struct Idle;
@@ -187,8 +187,8 @@ mod tests {
     impl Session for Idle {
         fn drain(&self) {}
         fn check_time(&self, _: Instant) {}
-        fn activity(&self) -> Activity {
-            Activity { doing: "idle", in_flight: 0, held_bytes: 7, peer_name: None }
+        fn activity(&self) -> SessionActivity {
+            SessionActivity { doing: "idle", in_flight: 0, held_bytes: 7, peer_name: None }
         }
     }
 

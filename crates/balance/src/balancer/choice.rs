@@ -6,7 +6,7 @@ use std::time::Instant;
 use rand::Rng;
 
 use super::Balancer;
-use super::entry::{Entry, Queue};
+use super::entry::{CallsPerWeight, EndpointEntry};
 use crate::score::ONE;
 
 /// Draws by weight before we fall back to looking at every endpoint. Eight misses in a row mean
@@ -28,7 +28,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
     pub(super) fn draw<R: Rng + ?Sized>(
         &self,
         rng: &mut R,
-        usable: impl Fn(&Entry<K>) -> bool,
+        usable: impl Fn(&EndpointEntry<K>) -> bool,
     ) -> Option<u32> {
         self.try_draw(rng, &usable).or_else(|| self.scan(rng, &usable))
     }
@@ -36,7 +36,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
     fn try_draw<R: Rng + ?Sized>(
         &self,
         rng: &mut R,
-        usable: impl Fn(&Entry<K>) -> bool,
+        usable: impl Fn(&EndpointEntry<K>) -> bool,
     ) -> Option<u32> {
         let sum = *self.cumulative.last()?;
         (0..MAX_DRAWS).find_map(|_| {
@@ -51,7 +51,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
     fn scan<R: Rng + ?Sized>(
         &self,
         rng: &mut R,
-        usable: impl Fn(&Entry<K>) -> bool,
+        usable: impl Fn(&EndpointEntry<K>) -> bool,
     ) -> Option<u32> {
         let (mut sum, mut chosen) = (0_u64, None);
         for &index in &self.live {
@@ -68,11 +68,11 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
         &self,
         now: Instant,
         rng: &mut R,
-        usable: impl Fn(&Entry<K>) -> bool,
+        usable: impl Fn(&EndpointEntry<K>) -> bool,
     ) -> Option<u32> {
         let first = self.draw(rng, &usable)?;
         let first_entry = self.at(first)?;
-        let other = |entry: &Entry<K>| !std::ptr::eq(entry, first_entry) && usable(entry);
+        let other = |entry: &EndpointEntry<K>| !std::ptr::eq(entry, first_entry) && usable(entry);
         let second = self.try_draw(rng, other).or_else(|| {
             // Rare: one endpoint has nearly all the weight, or few are available.
             (self.live.len() <= SCAN_MAX).then(|| self.scan(rng, other)).flatten()
@@ -88,7 +88,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
     /// The wait is the latency times one plus the calls in flight, relative to the weight. The
     /// weight divides only the calls in flight: an idle endpoint answers no faster for having a
     /// larger weight, and idle endpoints get their shares by the draw.
-    fn is_better(&self, now: Instant, a: &Entry<K>, b: &Entry<K>) -> bool {
+    fn is_better(&self, now: Instant, a: &EndpointEntry<K>, b: &EndpointEntry<K>) -> bool {
         let (known_a, known_b) = (a.known_cost_s(now), b.known_cost_s(now));
         let (load_a, load_b) = (self.load(now, a), self.load(now, b));
         let wait_a = a.cost_s(now, known_b) * (1.0 + load_a);
@@ -98,7 +98,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
 
     /// Calls in flight, as many as they would be at an endpoint of average weight.
     #[expect(clippy::cast_precision_loss, reason = "a ratio needs no 53 bits")]
-    fn load(&self, now: Instant, entry: &Entry<K>) -> f64 {
+    fn load(&self, now: Instant, entry: &EndpointEntry<K>) -> f64 {
         let sum = self.cumulative.last().copied().unwrap_or_default();
         let mean = sum as f64 / self.live.len().max(1) as f64;
         f64::from(entry.calls(now)) * mean / f64::from(entry.weight.max(1))
@@ -109,7 +109,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
         &mut self,
         now: Instant,
         rng: &mut R,
-        usable: impl Fn(&Entry<K>) -> bool,
+        usable: impl Fn(&EndpointEntry<K>) -> bool,
     ) -> Option<u32> {
         if self.live.len() <= ADAPT_ALL_MAX {
             self.gather(rng, usable);
@@ -122,7 +122,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
             // Weights have had their say in the draw: they divide only what is in flight.
             let is_better = match (self.at(other), self.at(best)) {
                 (Some(a), Some(b)) => {
-                    let wait = |entry: &Entry<K>| {
+                    let wait = |entry: &EndpointEntry<K>| {
                         f64::from(entry.score.factor()) * (1.0 + self.load(now, entry))
                     };
                     wait(a) < wait(b)
@@ -154,7 +154,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
     pub(super) fn gather<R: Rng + ?Sized>(
         &mut self,
         rng: &mut R,
-        usable: impl Fn(&Entry<K>) -> bool,
+        usable: impl Fn(&EndpointEntry<K>) -> bool,
     ) {
         self.candidates.clear();
         if self.live.is_empty() {
@@ -171,7 +171,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
     }
 
     /// Keeps of the candidates those with the least by `measure`.
-    pub(super) fn keep_least<T: Ord>(&mut self, measure: impl Fn(&Entry<K>) -> T) {
+    pub(super) fn keep_least<T: Ord>(&mut self, measure: impl Fn(&EndpointEntry<K>) -> T) {
         let mut candidates = std::mem::take(&mut self.candidates);
         let least = candidates.iter().filter_map(|index| self.at(*index)).map(&measure).min();
         candidates.retain(|index| self.at(*index).map(&measure) == least);
@@ -183,7 +183,10 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
     /// Where weights differ, these are all that have less than their share of the calls, one more
     /// counted. A queue of one relative to the weight would say that an idle endpoint of little
     /// weight has a longer one than others: it would get no call at all while load is low.
-    pub(super) fn keep_least_loaded(&mut self, queue: impl Fn(&Entry<K>) -> Queue) {
+    pub(super) fn keep_least_loaded(
+        &mut self,
+        queue: impl Fn(&EndpointEntry<K>) -> CallsPerWeight,
+    ) {
         if self.is_even {
             return self.keep_least(queue);
         }

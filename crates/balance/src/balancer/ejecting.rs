@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rand::Rng;
 
 use super::{Balancer, Changed};
-use crate::outlier::{Change, Outlier, OutlierPolicy};
+use crate::outlier::{EjectionChange, Outlier, OutlierPolicy};
 
 /// How often endpoints are looked at that have calls in flight and answer none.
 const LOOK_STEP: Duration = Duration::from_millis(10);
@@ -43,7 +43,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
             let Some(entry) = self.at_mut(index) else { continue };
             let before = Absence::of(&entry.outlier);
             let change = entry.outlier.set_policy(&policy);
-            if change != Change::None {
+            if change != EjectionChange::None {
                 self.note(index, before, change);
             }
         }
@@ -57,7 +57,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
 
     /// Takes note of what has become of an endpoint that was out as `before` says.
     #[cold]
-    pub(super) fn note(&mut self, index: u32, before: Absence, change: Change) {
+    pub(super) fn note(&mut self, index: u32, before: Absence, change: EjectionChange) {
         let Some(entry) = self.at(index) else { return };
         let after = Absence::of(&entry.outlier);
         let changed =
@@ -69,7 +69,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
             self.changes.pop_front();
         }
         self.changes.push_back(changed);
-        if let (Change::Back, Some(now)) = (change, self.now) {
+        if let (EjectionChange::Back, Some(now)) = (change, self.now) {
             self.compute_weights(now);
         }
     }
@@ -97,7 +97,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
             if may_eject && !before.is_out && Outlier::is_silent(&policy, in_flight, silent, takes)
             {
                 entry.outlier.silenced(&policy, now, || &mut *rng);
-                self.note(index, before, Change::Out);
+                self.note(index, before, EjectionChange::Out);
             }
         }
     }

@@ -11,11 +11,11 @@ use crate::warm_up::WarmUp;
 #[derive(Clone, Debug)]
 pub(super) struct ReusableEntry<K> {
     pub(super) generation: u32,
-    pub(super) entry: Option<Entry<K>>,
+    pub(super) entry: Option<EndpointEntry<K>>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Entry<K> {
+pub(super) struct EndpointEntry<K> {
     pub(super) key: K,
     pub(super) full_weight: u32,
     pub(super) warm_up: Option<WarmUp>,
@@ -33,7 +33,7 @@ pub(super) struct Entry<K> {
     pub(super) score: Score,
 }
 
-impl<K> Entry<K> {
+impl<K> EndpointEntry<K> {
     pub(super) fn stats(&self, slot: Slot) -> EndpointStats<'_, K> {
         EndpointStats {
             key: &self.key,
@@ -56,16 +56,16 @@ impl<K> Entry<K> {
 
     /// The queue that one more call would stand in.
     #[inline]
-    pub(super) fn queue(&self, now: Instant) -> Queue {
+    pub(super) fn queue(&self, now: Instant) -> CallsPerWeight {
         let calls = u64::from(self.calls(now).saturating_add(1)) * u64::from(ONE);
-        Queue { calls, weight: self.weight.max(1) }
+        CallsPerWeight { calls, weight: self.weight.max(1) }
     }
 
     /// The same, longer at an endpoint that is slow or fails.
     #[inline]
-    pub(super) fn slowed_queue(&self, now: Instant) -> Queue {
+    pub(super) fn slowed_queue(&self, now: Instant) -> CallsPerWeight {
         let calls = u64::from(self.calls(now).saturating_add(1));
-        Queue { calls: calls * u64::from(self.score.factor()), weight: self.weight.max(1) }
+        CallsPerWeight { calls: calls * u64::from(self.score.factor()), weight: self.weight.max(1) }
     }
 
     pub(super) fn silent(&self, now: Instant) -> Duration {
@@ -92,13 +92,13 @@ impl<K> Entry<K> {
 
 /// `calls / weight`, compared without division.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Queue {
+pub(super) struct CallsPerWeight {
     /// In 16ths; below 2^41.
     calls: u64,
     weight: u32,
 }
 
-impl Queue {
+impl CallsPerWeight {
     /// The calls that one more would wait for, in 16ths: 0 at an idle endpoint that is as fast as
     /// others.
     pub(super) fn before(self) -> u64 {
@@ -110,23 +110,23 @@ impl Queue {
     }
 }
 
-impl Ord for Queue {
+impl Ord for CallsPerWeight {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         let left = self.calls.saturating_mul(u64::from(other.weight));
         left.cmp(&other.calls.saturating_mul(u64::from(self.weight)))
     }
 }
 
-impl PartialOrd for Queue {
+impl PartialOrd for CallsPerWeight {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Queue {
+impl PartialEq for CallsPerWeight {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Queue {}
+impl Eq for CallsPerWeight {}

@@ -4,7 +4,7 @@ use std::hash::Hash;
 use std::time::Instant;
 
 use super::Balancer;
-use super::entry::{Entry, ReusableEntry};
+use super::entry::{EndpointEntry, ReusableEntry};
 use crate::endpoint::{EndpointSpec, Slot};
 use crate::latency::PeakEwma;
 use crate::outlier::Outlier;
@@ -45,7 +45,7 @@ impl<K: Eq + Hash + Clone> Balancer<K> {
     }
 
     pub(super) fn insert(&mut self, spec: EndpointSpec<K>) {
-        let entry = Entry {
+        let entry = EndpointEntry {
             key: spec.key,
             full_weight: spec.weight,
             warm_up: spec.warm_up,

@@ -25,14 +25,15 @@ impl Endpoint {
     }
 
     /// A call that ends at once, a little after the one before.
-    fn call(&mut self, verdict: Verdict) -> Change {
+    fn call(&mut self, verdict: Verdict) -> EjectionChange {
         self.now += MOMENT;
         let began_out = self.outlier.begun(&self.policy, self.now);
         self.end(verdict, began_out)
     }
 
-    fn end(&mut self, verdict: Verdict, began_out: bool) -> Change {
-        self.outlier.ended(&self.policy, self.now, verdict, began_out, true, rng)
+    fn end(&mut self, verdict: Verdict, began_out: bool) -> EjectionChange {
+        let call = EndedCall { verdict, began_out };
+        self.outlier.ended(&self.policy, self.now, call, true, rng)
     }
 
     /// Lets the time pass until the next trial, and returns how long that was.
@@ -53,12 +54,12 @@ fn rests_after_refusals_grow_to_their_bound_and_end_with_an_answer() {
     let mut endpoint = Endpoint::new(OutlierPolicy::default());
     for n in 0..10 {
         assert!(endpoint.outlier.allows(endpoint.now));
-        assert_eq!(endpoint.call(Verdict::Refused), Change::Out);
+        assert_eq!(endpoint.call(Verdict::Refused), EjectionChange::Out);
         assert!(!endpoint.outlier.is_counted(), "who refuses may be out beyond the share");
         let length = endpoint.await_trial();
         assert!(is_about(length, (FIRST_REST * 2_u32.pow(n)).min(MAX_REST)), "{length:?}");
     }
-    assert_eq!(endpoint.call(Verdict::Answered), Change::Back);
+    assert_eq!(endpoint.call(Verdict::Answered), EjectionChange::Back);
     assert_eq!(endpoint.outlier.ramp(endpoint.now).map(|_| ()), None, "it had nothing to prove");
     endpoint.call(Verdict::Refused);
     assert!(is_about(endpoint.await_trial(), FIRST_REST), "it begins anew");
@@ -82,21 +83,21 @@ fn refusals_of_one_moment_count_once() {
 fn failures_in_a_row_eject_for_doubling_times() {
     let mut endpoint = Endpoint::new(OutlierPolicy::default());
     for _ in 0..4 {
-        assert_eq!(endpoint.call(Verdict::Failed), Change::None);
+        assert_eq!(endpoint.call(Verdict::Failed), EjectionChange::None);
     }
     endpoint.call(Verdict::Threw);
     for _ in 0..4 {
-        assert_eq!(endpoint.call(Verdict::Failed), Change::None, "an answer came between");
+        assert_eq!(endpoint.call(Verdict::Failed), EjectionChange::None, "an answer came between");
     }
-    assert_eq!(endpoint.call(Verdict::Failed), Change::Out);
+    assert_eq!(endpoint.call(Verdict::Failed), EjectionChange::Out);
     assert_eq!(endpoint.outlier.ejection().unwrap().reason, EjectReason::Failures);
     for n in 0..8 {
         // What was in flight says nothing new, however it ends.
-        assert_eq!(endpoint.end(Verdict::Failed, false), Change::None);
-        assert_eq!(endpoint.end(Verdict::Answered, false), Change::None);
+        assert_eq!(endpoint.end(Verdict::Failed, false), EjectionChange::None);
+        assert_eq!(endpoint.end(Verdict::Answered, false), EjectionChange::None);
         let expected = (SECOND * 2_u32.pow(n)).min(endpoint.policy.max_time);
         assert!(is_about(endpoint.await_trial(), expected));
-        assert_eq!(endpoint.call(Verdict::Failed), Change::Out);
+        assert_eq!(endpoint.call(Verdict::Failed), EjectionChange::Out);
         assert_eq!(endpoint.outlier.ejection().unwrap().reason, EjectReason::Trial);
     }
 }
@@ -108,7 +109,7 @@ fn after_its_trial_an_endpoint_grows_and_one_failure_is_enough() {
         endpoint.call(Verdict::Failed);
     }
     endpoint.await_trial();
-    assert_eq!(endpoint.call(Verdict::Answered), Change::Back);
+    assert_eq!(endpoint.call(Verdict::Answered), EjectionChange::Back);
     let weight = |endpoint: &Endpoint, after: Duration| {
         let now = endpoint.now + after;
         endpoint.outlier.ramp(now).map_or(100, |ramp| ramp.weight_at(now, 100))
@@ -117,7 +118,7 @@ fn after_its_trial_an_endpoint_grows_and_one_failure_is_enough() {
     assert_eq!(weight(&endpoint, RAMP * 2 / 5), 50);
     assert_eq!(weight(&endpoint, RAMP), 100);
     endpoint.now += SECOND;
-    assert_eq!(endpoint.call(Verdict::Failed), Change::Out);
+    assert_eq!(endpoint.call(Verdict::Failed), EjectionChange::Out);
     assert!(is_about(endpoint.await_trial(), SECOND * 2));
     endpoint.call(Verdict::Answered);
     endpoint.now += 60 * SECOND;
@@ -132,18 +133,18 @@ fn the_share_of_failures_counts_within_the_window() {
     let mut endpoint = Endpoint::new(OutlierPolicy::default());
     for n in 1..20 {
         let verdict = if n % 2 == 0 { Verdict::Answered } else { Verdict::Failed };
-        assert_eq!(endpoint.call(verdict), Change::None, "too few calls to judge");
+        assert_eq!(endpoint.call(verdict), EjectionChange::None, "too few calls to judge");
     }
     endpoint.now += 11 * SECOND;
-    assert_eq!(endpoint.call(Verdict::Failed), Change::None, "all of that is out of date");
-    let mut change = Change::None;
+    assert_eq!(endpoint.call(Verdict::Failed), EjectionChange::None, "all of that is out of date");
+    let mut change = EjectionChange::None;
     for n in 0..30 {
         change = endpoint.call(if n % 2 == 0 { Verdict::Answered } else { Verdict::Failed });
-        if change != Change::None {
+        if change != EjectionChange::None {
             break;
         }
     }
-    assert_eq!(change, Change::Out);
+    assert_eq!(change, EjectionChange::Out);
     assert_eq!(endpoint.outlier.ejection().unwrap().reason, EjectReason::ErrorRate);
 }
 
@@ -163,12 +164,12 @@ fn a_full_endpoint_that_works_stays_and_one_that_does_not_goes() {
     let mut endpoint = Endpoint::new(OutlierPolicy::default());
     for _ in 0..1000 {
         endpoint.now += MS;
-        assert_eq!(endpoint.call(Verdict::Full), Change::None);
-        assert_eq!(endpoint.call(Verdict::Full), Change::None);
-        assert_eq!(endpoint.call(Verdict::Answered), Change::None);
+        assert_eq!(endpoint.call(Verdict::Full), EjectionChange::None);
+        assert_eq!(endpoint.call(Verdict::Full), EjectionChange::None);
+        assert_eq!(endpoint.call(Verdict::Answered), EjectionChange::None);
     }
     endpoint.now += 2 * SECOND;
-    let n = (0..100).take_while(|_| endpoint.call(Verdict::Full) == Change::None).count();
+    let n = (0..100).take_while(|_| endpoint.call(Verdict::Full) == EjectionChange::None).count();
     assert_eq!(n, 4, "it has answered none for seconds");
 }
 
@@ -182,8 +183,8 @@ fn silence_ends_with_the_first_answer() {
     assert!(!is_silent(9, 100 * MS, 60 * MS), "calls take that long");
     let mut endpoint = Endpoint::new(policy);
     endpoint.outlier.silenced(&policy, endpoint.now, rng);
-    assert_eq!(endpoint.end(Verdict::Failed, false), Change::None);
-    assert_eq!(endpoint.end(Verdict::Answered, false), Change::Back);
+    assert_eq!(endpoint.end(Verdict::Failed, false), EjectionChange::None);
+    assert_eq!(endpoint.end(Verdict::Answered, false), EjectionChange::Back);
     assert_eq!(endpoint.outlier.ramp(endpoint.now).map(|_| ()), None, "it was a pause");
     // Trials that are not answered come at growing intervals.
     endpoint.outlier.silenced(&policy, endpoint.now, rng);

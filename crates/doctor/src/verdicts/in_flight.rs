@@ -62,14 +62,14 @@ fn seen_from_agent(
 mod tests {
     use super::super::testing::{endpoint, look, looks};
     use super::*;
-    use crate::watched::Watched;
+    use crate::watched::WatchedSocket;
 
     fn id(local: &str, remote: &str) -> SocketId {
         SocketId { local: local.parse().unwrap(), remote: remote.parse().unwrap() }
     }
 
     fn connection(id: SocketId, role: Role) -> WatchedConnection {
-        let (owner, watched) = (None, Watched::default());
+        let (owner, watched) = (None, WatchedSocket::default());
         WatchedConnection { id, role, owner, watched, is_awaited: None }
     }
 

@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
     use crate::figures::SocketId;
-    use crate::watched::Watched;
+    use crate::watched::WatchedSocket;
 
     /// A connection that was looked at twice; `after` is what it had then.
     fn connection(role: Role, remote: &str, after: Figures) -> WatchedConnection {
@@ -96,7 +96,7 @@ mod tests {
             received_bytes: Some(0),
             ..still
         };
-        let mut watched = Watched::default();
+        let mut watched = WatchedSocket::default();
         watched.add(Duration::ZERO, before);
         watched.add(Duration::from_secs(10), Figures { unread_bytes: after.unread_bytes, ..still });
         let id = SocketId { local: "10.0.0.5:1".parse().unwrap(), remote: remote.parse().unwrap() };

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::{Cause, OFTEN, bytes, percent, recurs, share_of, time};
 use crate::figures::Figures;
-use crate::watched::{Interval, Watched};
+use crate::watched::{Interval, WatchedSocket};
 
 /// A sender that is limited for less than this share of the time is not slowed down to speak of.
 const LIMITED: f64 = 0.1;
@@ -35,7 +35,7 @@ pub(super) struct Symptom {
 
 /// What holds up bytes that flow. Loss and full networks are not looked for within a machine: what
 /// is lost or waits there is its processors' doing.
-pub(super) fn of_flow(watched: &Watched, peer: SocketAddr, is_inside: bool) -> Vec<Symptom> {
+pub(super) fn of_flow(watched: &WatchedSocket, peer: SocketAddr, is_inside: bool) -> Vec<Symptom> {
     let near = [send_buffer(watched), peer_reads_slowly(watched, peer), reads_slowly(watched)];
     let network = [packet_loss(watched), network_full(watched)];
     let network = network.into_iter().filter(|_| !is_inside);
@@ -43,14 +43,14 @@ pub(super) fn of_flow(watched: &Watched, peer: SocketAddr, is_inside: bool) -> V
 }
 
 /// The share of all the time that a clock ran, if it ran for long enough often enough.
-fn limited(watched: &Watched, clock: fn(&Figures) -> Option<u64>) -> Option<f64> {
+fn limited(watched: &WatchedSocket, clock: fn(&Figures) -> Option<u64>) -> Option<f64> {
     let is_limited = |it: Interval| it.share(clock).is_some_and(|share| LIMITED <= share);
     let often = share_of(watched.intervals(), is_limited)?;
     let share = watched.whole()?.share(clock)?;
     (OFTEN <= often && LIMITED <= share).then_some(share)
 }
 
-fn send_buffer(watched: &Watched) -> Option<Symptom> {
+fn send_buffer(watched: &WatchedSocket) -> Option<Symptom> {
     let share = limited(watched, |figures| figures.buffer_limited_us)?;
     let whole = watched.whole()?;
     let mut evidence = Vec::new();
@@ -76,7 +76,7 @@ fn send_buffer(watched: &Watched) -> Option<Symptom> {
     })
 }
 
-fn peer_reads_slowly(watched: &Watched, peer: SocketAddr) -> Option<Symptom> {
+fn peer_reads_slowly(watched: &WatchedSocket, peer: SocketAddr) -> Option<Symptom> {
     let share = limited(watched, |figures| figures.window_limited_us)?;
     let whole = watched.whole()?;
     let mut evidence = vec![format!("the receive window was full {} of the time", percent(share))];
@@ -102,7 +102,7 @@ fn peer_reads_slowly(watched: &Watched, peer: SocketAddr) -> Option<Symptom> {
     })
 }
 
-fn reads_slowly(watched: &Watched) -> Option<Symptom> {
+fn reads_slowly(watched: &WatchedSocket) -> Option<Symptom> {
     let has_many = |it: &Figures| it.unread_bytes.is_some_and(|n| MANY_UNREAD <= n);
     let share = share_of(watched.looks(), has_many).filter(|share| OFTEN <= *share)?;
     let most = watched.looks().filter_map(|it| it.unread_bytes).max().unwrap_or(0);
@@ -124,7 +124,7 @@ fn reads_slowly(watched: &Watched) -> Option<Symptom> {
     })
 }
 
-fn packet_loss(watched: &Watched) -> Option<Symptom> {
+fn packet_loss(watched: &WatchedSocket) -> Option<Symptom> {
     let whole = watched.whole()?;
     let n_again = whole.growth(|figures| figures.retransmits)?;
     let n_duplicates = n_late(whole);
@@ -171,7 +171,7 @@ fn n_late(interval: Interval) -> u64 {
     interval.growth(|figures| figures.duplicates).unwrap_or(0)
 }
 
-fn network_full(watched: &Watched) -> Option<Symptom> {
+fn network_full(watched: &WatchedSocket) -> Option<Symptom> {
     let has_long_way = |figures: &Figures| {
         let is_long = |rtt: u32, min: u32| {
             min.saturating_mul(QUEUED_RTT_TIMES).saturating_add(QUEUED_RTT_US) <= rtt

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::signs::{Symptom, round_trip};
 use super::{Cause, Finding, MIN_LOOKS, MIN_TIMES, OFTEN, bytes, counted, recurs, share_of};
 use crate::figures::{Figures, Role};
-use crate::watched::{Interval, Watched};
+use crate::watched::{Interval, WatchedSocket};
 
 /// Who does nothing for less time may be a garbage collector's victim.
 const MIN_SILENCE: Duration = Duration::from_secs(3);
@@ -24,7 +24,7 @@ const MIN_ONE_WAY: u64 = 256 * 1024;
 const FULL_WINDOW: f64 = 0.5;
 
 /// What has stopped on a connection.
-pub(super) fn of_silence(watched: &Watched, peer: SocketAddr, role: Role) -> Option<Symptom> {
+pub(super) fn of_silence(watched: &WatchedSocket, peer: SocketAddr, role: Role) -> Option<Symptom> {
     reads_nothing(watched)
         .or_else(|| nothing_confirmed(watched, peer))
         .or_else(|| no_answer(watched, peer, role))
@@ -37,7 +37,7 @@ struct Run {
 
 impl Run {
     /// The longest one in which something was true.
-    fn longest(watched: &Watched, is_true: impl Fn(&Interval) -> bool) -> Self {
+    fn longest(watched: &WatchedSocket, is_true: impl Fn(&Interval) -> bool) -> Self {
         let intervals: Vec<Interval> = watched.intervals().collect();
         let runs = intervals.split(|it| !is_true(it)).map(|run| Self { intervals: run.to_vec() });
         runs.max_by_key(Self::time).unwrap_or(Self { intervals: Vec::new() })
@@ -48,7 +48,7 @@ impl Run {
     }
 
     /// Whether it is more than a pause.
-    fn lasts(&self, watched: &Watched) -> bool {
+    fn lasts(&self, watched: &WatchedSocket) -> bool {
         let whole = watched.whole().map_or(Duration::ZERO, |whole| whole.time);
         MIN_LOOKS <= self.intervals.len()
             && MIN_SILENCE <= self.time()
@@ -60,7 +60,7 @@ impl Run {
         Some(Interval { before: first.before, after: last.after, time: self.time() })
     }
 
-    fn share(&self, watched: &Watched) -> f64 {
+    fn share(&self, watched: &WatchedSocket) -> f64 {
         let whole = watched.whole().map_or(self.time(), |whole| whole.time);
         if whole.is_zero() { 0.0 } else { self.time().div_duration_f64(whole).min(1.0) }
     }
@@ -76,7 +76,7 @@ fn read(figures: &Figures) -> Option<u64> {
     figures.received_bytes?.checked_sub(figures.unread_bytes?)
 }
 
-fn reads_nothing(watched: &Watched) -> Option<Symptom> {
+fn reads_nothing(watched: &WatchedSocket) -> Option<Symptom> {
     // What a peer says before it closes a connection that nobody uses may stay unread.
     let has_message = |it: &Figures| {
         it.unread_bytes.is_some_and(|n| MIN_MESSAGE_LEN <= n) && !it.is_closed_by_peer
@@ -103,7 +103,7 @@ fn reads_nothing(watched: &Watched) -> Option<Symptom> {
     })
 }
 
-fn nothing_confirmed(watched: &Watched, peer: SocketAddr) -> Option<Symptom> {
+fn nothing_confirmed(watched: &WatchedSocket, peer: SocketAddr) -> Option<Symptom> {
     let under_way = |it: &Figures| it.unacked_bytes?.checked_sub(it.not_sent_bytes?);
     let is_lost = |it: &Interval| {
         let waits = |figures: &Figures| under_way(figures).is_some_and(|n| n != 0);
@@ -151,7 +151,7 @@ impl Talk {
     }
 }
 
-fn no_answer(watched: &Watched, peer: SocketAddr, role: Role) -> Option<Symptom> {
+fn no_answer(watched: &WatchedSocket, peer: SocketAddr, role: Role) -> Option<Symptom> {
     let talk = |it: &Interval| Talk::of(&it.before, role).zip(Talk::of(&it.after, role));
     let is_silent =
         |it: &Interval| talk(it).is_some_and(|(before, after)| before.answered == after.answered);
@@ -243,7 +243,7 @@ pub fn of_processes(processes: &[Process]) -> Vec<Finding> {
 
 /// Attempts of a process to connect to an address.
 #[derive(Clone, Debug)]
-pub struct Attempts {
+pub struct ConnectAttempts {
     /// Whose they are.
     pub owner: Option<String>,
     /// Where to.
@@ -254,8 +254,8 @@ pub struct Attempts {
 
 /// Connections that do not come about, because nothing answers.
 #[must_use]
-pub fn of_attempts(attempts: &[Attempts]) -> Vec<Finding> {
-    let finding = |it: &Attempts| {
+pub fn of_attempts(attempts: &[ConnectAttempts]) -> Vec<Finding> {
+    let finding = |it: &ConnectAttempts| {
         let n_waiting = it.repeats.iter().filter(|n| **n != 0).count();
         if n_waiting < MIN_TIMES {
             return None;

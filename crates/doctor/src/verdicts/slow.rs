@@ -16,7 +16,7 @@ use super::sockets::HELD_UP;
 use super::stages::{self, Means};
 use super::{Cause, Finding, MIN_LOOKS, OFTEN, counted, percent, share_of, time};
 use crate::figures::Figures;
-use crate::watched::Watched;
+use crate::watched::WatchedSocket;
 
 /// Names of errors on the pages: an answer that was waited for in vain.
 const TIMEOUT: &str = "timeout";
@@ -213,7 +213,7 @@ fn to_endpoint<'a>(
 fn hold_up(looks: &[AgentLook], endpoint: &EndpointSnapshot) -> Option<Symptom> {
     let peer = endpoint.address.parse().ok()?;
     let symptoms = |connection: &ConnectionSnapshot| {
-        let mut watched = Watched::default();
+        let mut watched = WatchedSocket::default();
         for look in looks {
             let found = to_endpoint(look, endpoint).find(|it| it.id == connection.id);
             if let Some(tcp) = found.and_then(|it| it.tcp.as_ref()) {

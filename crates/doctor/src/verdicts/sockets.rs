@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::signs::{self, Symptom};
 use super::{Cause, Finding, bytes, counted, recurs, silence};
 use crate::figures::{Role, SocketId};
-use crate::watched::Watched;
+use crate::watched::WatchedSocket;
 
 /// An accept queue is full from so many tenths on: the kernel drops what comes then.
 const FULL_TENTHS: u64 = 9;
@@ -21,7 +21,7 @@ pub struct WatchedConnection {
     /// Whose it is, such as `java (pid 4711)`.
     pub owner: Option<String>,
     /// Its figures.
-    pub watched: Watched,
+    pub watched: WatchedSocket,
     /// Whether anybody waits for answers over it in most looks, as the agent at one of its ends
     /// says. `None` if no agent says.
     pub is_awaited: Option<bool>,
@@ -58,7 +58,7 @@ pub(super) fn held_up(connections: &[WatchedConnection]) -> HashMap<SocketAddr, 
 
 /// A listening socket that was watched.
 #[derive(Clone, Debug)]
-pub struct Listening {
+pub struct WatchedListener {
     /// Where it listens.
     pub address: SocketAddr,
     /// Whose it is.
@@ -78,7 +78,7 @@ pub fn of_sockets(connections: &[WatchedConnection]) -> Vec<Finding> {
         .collect();
     let sides: HashMap<SocketId, &WatchedConnection> =
         connections.iter().map(|it| (it.id, it)).collect();
-    let owners = Owners::of(connections);
+    let owners = ServiceOwners::of(connections);
     let mut groups: BTreeMap<Key<'_>, Vec<(&WatchedConnection, Symptom)>> = BTreeMap::new();
     let mut sizes: BTreeMap<(SocketAddr, Role, Option<&String>), usize> = BTreeMap::new();
     for (connection, symptoms) in all {
@@ -115,9 +115,9 @@ pub fn of_sockets(connections: &[WatchedConnection]) -> Vec<Finding> {
 }
 
 /// Whose connections to a service are. The kernel takes one that is being closed from its process.
-struct Owners<'a>(HashMap<(SocketAddr, Role), Vec<&'a String>>);
+struct ServiceOwners<'a>(HashMap<(SocketAddr, Role), Vec<&'a String>>);
 
-impl<'a> Owners<'a> {
+impl<'a> ServiceOwners<'a> {
     fn of(connections: &'a [WatchedConnection]) -> Self {
         let mut owners: HashMap<_, Vec<&String>> = HashMap::new();
         for it in connections {
@@ -201,10 +201,10 @@ fn which(worst: &WatchedConnection, n_found: usize, n_all: usize) -> Option<Stri
 
 /// What is wrong with listening sockets.
 #[must_use]
-pub fn of_listeners(listeners: &[Listening]) -> Vec<Finding> {
+pub fn of_listeners(listeners: &[WatchedListener]) -> Vec<Finding> {
     let is_full =
         |(waiting, limit): &(u64, u64)| limit * FULL_TENTHS <= waiting * 10 && *waiting != 0;
-    let finding = |listening: &Listening| {
+    let finding = |listening: &WatchedListener| {
         // While a process stands still once, nothing is accepted, and that is over with it.
         if !recurs(listening.queue.iter().map(is_full)) {
             return None;

@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::{CallDeadline, ClientConnection, SendError};
 use crate::frame::{HEADER_LEN, Header};
 use crate::pending_calls::RequestId;
+use crate::template::CallHeader;
 use crate::{ProtoError, RequestTemplate, Serialization};
 
 /// Requests of up to so many bytes are short.
@@ -32,8 +33,9 @@ impl<T> ClientConnection<T> {
         }
         let id = self.pending.next_id();
         let is_told = is_told && self.config.tells_time_left;
-        let left = is_told.then(|| deadline.saturating_duration_since(now));
-        let written = template.encode_within(left, id, true, args, extra, &mut self.out);
+        let time_left = is_told.then(|| deadline.saturating_duration_since(now));
+        let header = CallHeader { id, two_way: true, time_left };
+        let written = template.encode_within(header, args, extra, &mut self.out);
         if let Err(error) = written {
             return Err((token, SendError::Encode(error)));
         }

@@ -5,6 +5,7 @@ use hessian::Encoder;
 use proptest::prelude::*;
 
 use super::*;
+use crate::template::CallHeader;
 use crate::{RequestHead, RequestId, RequestTemplate, frame};
 
 const HEAD: RequestHead<'_> = RequestHead {
@@ -113,9 +114,10 @@ fn a_request_tells_how_much_time_is_left() {
             for (ms, extra) in times.into_iter().flat_map(|ms| [(ms, &[][..]), (ms, &[("a", "b")])])
             {
                 let mut out = BytesMut::new();
-                let left = Some(std::time::Duration::from_millis(ms));
+                let time_left = Some(std::time::Duration::from_millis(ms));
                 let id = RequestId::without_slot(1);
-                template.encode_within(left, id, true, b"", extra, &mut out).unwrap();
+                let header = CallHeader { id, two_way: true, time_left };
+                template.encode_within(header, b"", extra, &mut out).unwrap();
                 let frame = frame::decode(&mut out, 1 << 20).unwrap().unwrap();
                 let request = decode(serialization, &frame.body).unwrap();
                 let told = ms.clamp(1, 99_999_999).to_string();

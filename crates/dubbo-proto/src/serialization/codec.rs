@@ -5,10 +5,10 @@ use std::fmt::Debug;
 use std::ops::Range;
 
 use crate::ProtoError;
-use crate::body::{AttachmentMap, BodyLimits, RequestParts, Routing, Text};
+use crate::body::{AttachmentMap, BodyLimits, BodyText, RequestParts, Routing};
 
 /// Two attachments of a message: name and value.
-pub(crate) type TextPair = (Text, Text);
+pub(crate) type TextPair = (BodyText, BodyText);
 
 /// The length before a text or value, where there is one.
 pub(crate) const SIZE_LEN: usize = 4;
@@ -18,11 +18,11 @@ pub(crate) const MAX_FRONT_LEN: usize = SIZE_LEN + 2 + SIZE_LEN;
 
 /// Where a request wants to go, and what others look like that want to go there, where that can be
 /// told.
-pub(crate) type RoutingParts<'a> = (Routing<'a>, Option<Surroundings>);
+pub(crate) type RoutingParts<'a> = (Routing<'a>, Option<ArgumentSurroundings>);
 
 /// What is around the arguments of a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Surroundings {
+pub(crate) struct ArgumentSurroundings {
     /// Everything before the arguments.
     pub(crate) head: Box<[u8]>,
     pub(crate) n_args: usize,
@@ -99,7 +99,12 @@ pub(crate) trait BodyCodec: Debug + Sync {
     }
 
     /// Whether a request has the same around its arguments.
-    fn is_like(&self, _likeness: &Surroundings, _body: &[u8], _limits: &BodyLimits) -> bool {
+    fn is_like(
+        &self,
+        _likeness: &ArgumentSurroundings,
+        _body: &[u8],
+        _limits: &BodyLimits,
+    ) -> bool {
         false
     }
 

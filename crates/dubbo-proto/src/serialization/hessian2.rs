@@ -6,12 +6,14 @@ mod values;
 use std::borrow::Cow;
 use std::ops::Range;
 
-use hessian::{Decoder, Encoder, Kind};
+use hessian::{Decoder, Encoder, ValueKind};
 
-use super::codec::{BodyCodec, MAX_FRONT_LEN, ReplyParts, RoutingParts, Surroundings, TextPair};
+use super::codec::{
+    ArgumentSurroundings, BodyCodec, MAX_FRONT_LEN, ReplyParts, RoutingParts, TextPair,
+};
 use crate::ProtoError;
 use crate::attachment::AttachmentValue;
-use crate::body::{AttachmentMap, BodyLimits, FIELDS, RequestParts, Text, check_field};
+use crate::body::{AttachmentMap, BodyLimits, BodyText, FIELDS, RequestParts, check_field};
 
 /// Hessian's form of the int 0; those from -16 to 47 are one byte.
 pub(super) const INT_ZERO: u8 = 0x90;
@@ -61,7 +63,7 @@ impl BodyCodec for Hessian2 {
         for (text_of, field) in fields.iter_mut().zip(FIELDS) {
             let text = read_field(&mut decoder, field.name)?;
             *n_args = check_field(&text, field)?;
-            *text_of = Text::ending_at(decoder.position(), text);
+            *text_of = BodyText::ending_at(decoder.position(), text);
         }
         let start = decoder.position();
         for _ in 0..*n_args {
@@ -85,7 +87,7 @@ impl BodyCodec for Hessian2 {
     }
 
     #[inline]
-    fn is_like(&self, likeness: &Surroundings, body: &[u8], limits: &BodyLimits) -> bool {
+    fn is_like(&self, likeness: &ArgumentSurroundings, body: &[u8], limits: &BodyLimits) -> bool {
         routing::is_like(likeness, body, limits)
     }
 
@@ -210,7 +212,7 @@ pub(super) fn read_field<'a>(
 pub(super) fn read_attachments(
     decoder: &mut Decoder<'_>,
     max: usize,
-) -> Result<(Vec<(Text, Text)>, usize), ProtoError> {
+) -> Result<(Vec<(BodyText, BodyText)>, usize), ProtoError> {
     let wrap = |source| ProtoError::Hessian { field: "attachments", source };
     let mut found = Vec::new();
     // Dubbo always writes a map, but a body may end before it or hold a null instead.
@@ -237,11 +239,11 @@ pub(super) fn read_attachments(
     Ok((found, count))
 }
 
-fn read_if_string(decoder: &mut Decoder<'_>) -> Result<Option<Text>, hessian::HessianError> {
-    if decoder.peek()? != Kind::String {
+fn read_if_string(decoder: &mut Decoder<'_>) -> Result<Option<BodyText>, hessian::HessianError> {
+    if decoder.peek()? != ValueKind::String {
         decoder.skip_value()?;
         return Ok(None);
     }
     let text = decoder.read_string()?;
-    Ok(Some(Text::ending_at(decoder.position(), text)))
+    Ok(Some(BodyText::ending_at(decoder.position(), text)))
 }

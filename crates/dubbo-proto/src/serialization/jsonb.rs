@@ -134,7 +134,7 @@ impl ValueCodec for Jsonb {
 
     fn read_string<'a>(&self, value: &'a [u8]) -> Result<Option<Cow<'a, str>>, ValueError> {
         let text = Decoder::new(value, Limits::of_whole()).read_opt_text()?;
-        Ok(text.map(jsonb::Text::to_str))
+        Ok(text.map(jsonb::EncodedText::to_str))
     }
 
     fn write_exception(&self, thrown: ThrownTexts<'_>, out: &mut Vec<u8>) {
@@ -149,7 +149,7 @@ impl ValueCodec for Jsonb {
     }
 
     fn objects<'o>(&self, out: &'o mut Vec<u8>) -> Option<Box<dyn ObjectWriter + 'o>> {
-        Some(Box::new(Objects(Encoder::new(out))))
+        Some(Box::new(JsonbObjects(Encoder::new(out))))
     }
 
     fn shown(&self, bytes: &[u8], options: &JsonOptions) -> Vec<String> {
@@ -196,9 +196,9 @@ fn write_arg(
     }
 }
 
-struct Objects<'o>(Encoder<'o>);
+struct JsonbObjects<'o>(Encoder<'o>);
 
-impl ObjectWriter for Objects<'_> {
+impl ObjectWriter for JsonbObjects<'_> {
     fn begin_object(&mut self, class: &str, _fields: &[&str]) {
         self.0.class(class);
         self.0.object_begin();

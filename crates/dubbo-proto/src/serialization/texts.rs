@@ -19,7 +19,7 @@ pub(crate) use self::rows::Texts;
 use super::codec::{BodyCodec, MAX_FRONT_LEN, ReplyParts, SIZE_LEN, TextPair};
 use crate::ProtoError;
 use crate::attachment::AttachmentValue;
-use crate::body::{AttachmentMap, BodyLimits, FIELDS, RequestParts, Text, check_field};
+use crate::body::{AttachmentMap, BodyLimits, BodyText, FIELDS, RequestParts, check_field};
 
 /// Appends `value` as a JSON string.
 pub(crate) fn write_string(out: &mut Vec<u8>, value: &str) {
@@ -271,7 +271,7 @@ impl BodyCodec for Framing {
                 return Err(ProtoError::Json { field, offset, rule });
             };
             *n_args = check_field(&text, field)?;
-            *text_of = Text::ending_at((offset + line.len()).saturating_sub(n_after), text);
+            *text_of = BodyText::ending_at((offset + line.len()).saturating_sub(n_after), text);
         }
         *args = texts.position()..texts.position();
         for _ in 0..*n_args {
@@ -436,7 +436,7 @@ fn read_text_attachments(
     framing: Framing,
     line: Option<(usize, &[u8])>,
     max: usize,
-) -> Result<Vec<(Text, Text)>, ProtoError> {
+) -> Result<Vec<(BodyText, BodyText)>, ProtoError> {
     let Some((offset, line)) = line.filter(|(_, line)| !line.is_empty()) else {
         return Ok(Vec::new());
     };
@@ -451,7 +451,7 @@ fn read_text_attachments(
     if count > max {
         return Err(ProtoError::TooMany { what: "attachments", count, max });
     }
-    let own = |(name, value)| (Text::Owned(name), Text::Owned(value));
+    let own = |(name, value)| (BodyText::Owned(name), BodyText::Owned(value));
     Ok(members.kept.into_iter().map(own).collect())
 }
 

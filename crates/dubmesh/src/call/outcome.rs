@@ -93,12 +93,12 @@ mod tests {
     /// What may safely be tried elsewhere is a refusal, and nothing that may have begun is one.
     #[test]
     fn refusals_are_what_nobody_has_begun() {
-        use agent::error::{Fault, Retry};
+        use agent::error::{FaultOrigin, Retry};
         for code in Code::ALL {
             let row = code.row();
             let begun = matches!(row.retry, Retry::IfIdempotent);
             assert!(!(begun && exit_of(code) == Exit::Refused), "{code:?}");
-            if row.fault == Fault::Upstream && row.retry == Retry::Safe {
+            if row.fault == FaultOrigin::Upstream && row.retry == Retry::Safe {
                 assert_eq!(exit_of(code), Exit::Refused, "{code:?}");
             }
         }

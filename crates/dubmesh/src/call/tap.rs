@@ -12,7 +12,7 @@ use agent::error::{CallError, Code};
 use registry::Protocol;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::JoinHandle;
-use wire::{Files, Limits, Listener, address, socket};
+use wire::{Files, Listener, ListenerLimits, address, socket};
 
 use super::CONNECT_TIMEOUT;
 
@@ -98,7 +98,7 @@ impl Tap {
 fn listener(protocol: Protocol) -> io::Result<(Listener, u16)> {
     let socket = socket::listen((Ipv4Addr::LOCALHOST, 0).into())?;
     let files = Files::of_process();
-    let limits = Limits { max_connections: usize::MAX, key: "the relay", files };
+    let limits = ListenerLimits { max_connections: usize::MAX, key: "the relay", files };
     let port = socket.local_addr()?.port();
     Ok((Listener::new(socket, protocol.scheme(), limits, Arc::default())?, port))
 }

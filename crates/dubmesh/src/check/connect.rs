@@ -16,7 +16,7 @@ const REGISTRY_TIMEOUT: Duration = Duration::from_secs(5);
 const APP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What came of one attempt.
-pub(super) struct Attempt {
+pub(super) struct ConnectAttempt {
     /// What was tried.
     pub(super) what: String,
     /// What was found, or what is wrong.
@@ -25,7 +25,7 @@ pub(super) struct Attempt {
 
 /// Tries all that `config` names. `pids` are the agents that run with the same file: what they
 /// listen on is taken.
-pub(super) async fn try_all(config: &Config, pids: &[i32]) -> Vec<Attempt> {
+pub(super) async fn try_all(config: &Config, pids: &[i32]) -> Vec<ConnectAttempt> {
     let mut attempts = Vec::new();
     // All at once: each may take its time.
     let registries: Vec<_> = config
@@ -37,7 +37,7 @@ pub(super) async fn try_all(config: &Config, pids: &[i32]) -> Vec<Attempt> {
     for tried in registries {
         let Ok((result, entry)) = tried.await else { continue };
         let what = format!("registry {} ({})", entry.name, entry.config.kind());
-        attempts.push(Attempt { what, result });
+        attempts.push(ConnectAttempt { what, result });
     }
     // Several services may be of one app.
     let mut apps: BTreeMap<String, (Destination, Vec<String>)> = BTreeMap::new();
@@ -48,7 +48,7 @@ pub(super) async fn try_all(config: &Config, pids: &[i32]) -> Vec<Attempt> {
     }
     for (address, (destination, services)) in apps {
         let what = format!("app {address} of {}", services.join(", "));
-        attempts.push(Attempt { what, result: app(&destination).await });
+        attempts.push(ConnectAttempt { what, result: app(&destination).await });
     }
     for (address, bound) in free_addresses(config) {
         let result = match bound {
@@ -58,7 +58,7 @@ pub(super) async fn try_all(config: &Config, pids: &[i32]) -> Vec<Attempt> {
             })),
             Err(error) => Err(error.to_string()),
         };
-        attempts.push(Attempt { what: format!("address {address}"), result });
+        attempts.push(ConnectAttempt { what: format!("address {address}"), result });
     }
     attempts
 }

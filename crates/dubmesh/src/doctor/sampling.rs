@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use agent::inspect::snapshot::VersionSnapshot;
 use doctor::Finding;
-use doctor::processes::Owners;
+use doctor::processes::SocketOwners;
 use doctor::sock_diag;
 use doctor::verdicts::{
-    AgentLook, Attempts, Listening, Process, WatchedConnection, of_agent, of_attempts,
+    AgentLook, ConnectAttempts, Process, WatchedConnection, WatchedListener, of_agent, of_attempts,
     of_listeners, of_processes, of_sockets,
 };
 
@@ -34,8 +34,8 @@ pub(super) struct Wanted {
 #[derive(Default)]
 pub(super) struct WatchResult {
     pub(super) connections: Vec<WatchedConnection>,
-    pub(super) listeners: Vec<Listening>,
-    pub(super) attempts: Vec<Attempts>,
+    pub(super) listeners: Vec<WatchedListener>,
+    pub(super) attempts: Vec<ConnectAttempts>,
     pub(super) processes: Vec<Process>,
     pub(super) agent: Vec<AgentLook>,
     /// What could not be seen, and why.
@@ -75,7 +75,7 @@ pub(super) fn watch(wanted: &Wanted) -> Result<WatchResult, String> {
 
 async fn watch_all(wanted: &Wanted) -> Result<WatchResult, String> {
     let mut seen = WatchResult::default();
-    let mut owners = Owners::of_all();
+    let mut owners = SocketOwners::of_all();
     let mut pids: HashSet<u32> = wanted.pids.iter().copied().collect();
     for pid in &pids {
         owners.add(*pid).map_err(|error| unseen_process(*pid, &error))?;
@@ -138,7 +138,11 @@ async fn watch_all(wanted: &Wanted) -> Result<WatchResult, String> {
 }
 
 /// The process of an agent whose sockets are seen here; otherwise what to say of that.
-fn pid_here(admin: &str, agent: &VersionSnapshot, owners: &mut Owners) -> Result<u32, String> {
+fn pid_here(
+    admin: &str,
+    agent: &VersionSnapshot,
+    owners: &mut SocketOwners,
+) -> Result<u32, String> {
     let VersionSnapshot { agent: name, pid, .. } = agent;
     // Only an agent of this machine has sockets here. A local port may also be forwarded to
     // another machine, where other processes have other numbers.
@@ -173,7 +177,7 @@ fn is_local(admin: &str) -> bool {
 
 /// Whether it is that process that listens at an address of this machine. Of Unix sockets nobody
 /// knows.
-fn listens(admin: &str, pid: u32, owners: &Owners) -> bool {
+fn listens(admin: &str, pid: u32, owners: &SocketOwners) -> bool {
     let Ok((_, port)) = wire::address::split_optional(admin) else { return true };
     let (Some(port), false) = (port, wire::address::unix_path(admin).is_some()) else {
         return true;

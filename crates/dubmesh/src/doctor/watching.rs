@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use doctor::processes::{self, Owners};
-use doctor::sock_diag::{Connecting, Listener, Look};
-use doctor::verdicts::{Attempts, Listening, Process, WatchedConnection, note_in_flight, remarks};
-use doctor::{Role, Socket, SocketId, Watched, counted};
+use doctor::processes::{self, SocketOwners};
+use doctor::sock_diag::{Connecting, ListenerSocket, SocketTable};
+use doctor::verdicts::{
+    ConnectAttempts, Process, WatchedConnection, WatchedListener, note_in_flight, remarks,
+};
+use doctor::{Role, Socket, SocketId, WatchedSocket, counted};
 
 use super::sampling::{Wanted, WatchResult};
 
@@ -49,8 +51,8 @@ pub(super) struct Watching<'a> {
     pids: HashSet<u32>,
     /// That of the agent whose pages are read, if its sockets are here.
     agent: Option<u32>,
-    owners: Owners,
-    sockets: BTreeMap<SocketId, (u64, Watched)>,
+    owners: SocketOwners,
+    sockets: BTreeMap<SocketId, (u64, WatchedSocket)>,
     listeners: BTreeMap<SocketAddr, (u64, Vec<(u64, u64)>)>,
     /// Ports of this machine at which anybody listened.
     listening: HashSet<u16>,
@@ -63,7 +65,7 @@ pub(super) struct Watching<'a> {
 }
 
 impl<'a> Watching<'a> {
-    pub(super) fn new(wanted: &'a Wanted, pids: HashSet<u32>, owners: Owners) -> Self {
+    pub(super) fn new(wanted: &'a Wanted, pids: HashSet<u32>, owners: SocketOwners) -> Self {
         Self {
             wanted,
             pids,
@@ -95,8 +97,8 @@ impl<'a> Watching<'a> {
     }
 
     /// Adds a look at the sockets of this machine.
-    pub(super) fn add(&mut self, at: Duration, look: Look) {
-        let is_new = |inode: u64, owners: &Owners| inode != 0 && owners.pid(inode).is_none();
+    pub(super) fn add(&mut self, at: Duration, look: SocketTable) {
+        let is_new = |inode: u64, owners: &SocketOwners| inode != 0 && owners.pid(inode).is_none();
         let inodes = look.sockets.iter().map(|it| it.inode);
         let inodes = inodes.chain(look.listeners.iter().map(|it| it.inode));
         let mut inodes = inodes.chain(look.connecting.iter().map(|it| it.inode));
@@ -165,7 +167,7 @@ impl<'a> Watching<'a> {
     /// Hands over what was seen.
     pub(super) fn finish(self, seen: &mut WatchResult) {
         // Those of other processes may be new, and may have ended meanwhile.
-        let owners = Owners::of_all();
+        let owners = SocketOwners::of_all();
         let name = |inode| owners.name(inode).or_else(|| self.owners.name(inode));
         self.finish_processes(seen);
         let roles: Vec<Role> = self.sockets.keys().map(|id| self.role(id)).collect();
@@ -179,7 +181,7 @@ impl<'a> Watching<'a> {
         }
         note_in_flight(&mut seen.connections, &of_agent, &seen.agent);
         for (address, (inode, queue)) in self.listeners {
-            seen.listeners.push(Listening { address, owner: name(inode), queue });
+            seen.listeners.push(WatchedListener { address, owner: name(inode), queue });
         }
         let n_hidden = owners.n_hidden();
         if n_hidden != 0 {
@@ -222,19 +224,19 @@ impl<'a> Watching<'a> {
         for ((pid, remote), repeats) in &self.attempts {
             let mut repeats = repeats.clone();
             repeats.resize(self.n_looks, 0);
-            seen.attempts.push(Attempts { owner: pid.map(name), remote: *remote, repeats });
+            seen.attempts.push(ConnectAttempts { owner: pid.map(name), remote: *remote, repeats });
         }
     }
 }
 
 /// The number by which a process holds a socket. A connection that was not accepted yet has none:
 /// it belongs to whoever listens there, and may be stopped.
-fn holder(socket: &Socket, listeners: &[Listener]) -> u64 {
+fn holder(socket: &Socket, listeners: &[ListenerSocket]) -> u64 {
     if socket.inode != 0 {
         return socket.inode;
     }
     let local = socket.id.local;
-    let is_there = |it: &&Listener| {
+    let is_there = |it: &&ListenerSocket| {
         it.address == local || it.address.ip().is_unspecified() && it.address.port() == local.port()
     };
     listeners.iter().find(is_there).map_or(0, |it| it.inode)
@@ -285,7 +287,7 @@ mod tests {
         );
         let id = |local, remote| SocketId { local: port(local), remote: port(remote) };
         let roles = |wanted: &Wanted, listening: &[u16], seen: &[SocketId]| -> Vec<Role> {
-            let mut watching = Watching::new(wanted, HashSet::new(), Owners::of_all());
+            let mut watching = Watching::new(wanted, HashSet::new(), SocketOwners::of_all());
             watching.listening.extend(listening);
             watching.sockets.extend(seen.iter().map(|id| (*id, Default::default())));
             seen.iter().map(|id| watching.role(id)).collect()
@@ -303,7 +305,7 @@ mod tests {
     /// A process that is stopped accepts nothing: its new connections are nobody's.
     #[test]
     fn connections_that_wait_to_be_accepted_are_those_of_who_listens() {
-        let listener = |address: &str, inode| Listener {
+        let listener = |address: &str, inode| ListenerSocket {
             address: address.parse().unwrap(),
             inode,
             waiting: 1,
@@ -336,7 +338,7 @@ mod tests {
             id: SocketId { local: local.parse().unwrap(), remote: remote.parse().unwrap() },
             role,
             owner: None,
-            watched: Watched::default(),
+            watched: WatchedSocket::default(),
             is_awaited: None,
         };
         let near = [

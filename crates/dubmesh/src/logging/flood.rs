@@ -153,9 +153,9 @@ impl Visit for Quote {
 
 /// Lets no event through that is over its quota.
 #[derive(Debug)]
-pub(super) struct Limit(pub(super) Arc<Floods>);
+pub(super) struct FloodLimit(pub(super) Arc<Floods>);
 
-impl<S: Subscriber> Layer<S> for Limit {
+impl<S: Subscriber> Layer<S> for FloodLimit {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         event.metadata().target() == TARGET || self.0.may_write(event, Instant::now())
     }
@@ -225,7 +225,7 @@ mod tests {
     fn every_line_is_written_or_counted() {
         let (floods, seen) = (Arc::new(Floods::default()), Arc::new(Seen::default()));
         let subscriber = tracing_subscriber::registry()
-            .with(Limit(Arc::clone(&floods)))
+            .with(FloodLimit(Arc::clone(&floods)))
             .with(LineCounter(Arc::clone(&seen)));
         tracing::subscriber::with_default(subscriber, || {
             for _ in 0..100_000 {

@@ -44,7 +44,7 @@ impl Missing {
 
 /// What an agent did between two looks.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Figures {
+pub(super) struct AgentFigures {
     /// What it calls itself.
     pub(super) agent: String,
     /// The version of its program.
@@ -59,7 +59,7 @@ pub(super) struct Figures {
     pub(super) errors_without_endpoint: f64,
     pub(super) in_flight: u64,
     pub(super) services: Vec<ServiceView>,
-    pub(super) endpoints: Vec<Endpoint>,
+    pub(super) endpoints: Vec<EndpointLine>,
     pub(super) connections: Vec<ConnectionLine>,
     pub(super) stages: Vec<Stages>,
     pub(super) missing: Missing,
@@ -94,7 +94,7 @@ pub(super) struct ServiceView {
 
 /// A line of the view of endpoints.
 #[derive(Clone, Debug)]
-pub(super) struct Endpoint {
+pub(super) struct EndpointLine {
     pub(super) address: String,
     pub(super) service: String,
     pub(super) calls: CallFigures,
@@ -167,7 +167,7 @@ impl Sample {
     }
 
     /// What has happened since `before`.
-    pub(super) fn since(&self, before: &Self) -> Figures {
+    pub(super) fn since(&self, before: &Self) -> AgentFigures {
         let is_same = is_same_process(&self.version, &before.version);
         let time = self.at.saturating_duration_since(before.at);
         let rates = Rates { seconds: time.max(Duration::from_millis(1)).as_secs_f64(), is_same };
@@ -176,7 +176,7 @@ impl Sample {
             |of: fn(&CallFigures) -> f64| endpoints.iter().map(|it| of(&it.calls)).sum::<f64>();
         let early = self.early_errors(before, &rates);
         let errors_without_endpoint = early.values().map(|it| it.rate).sum::<f64>();
-        Figures {
+        AgentFigures {
             agent: self.version.agent.clone(),
             version: self.version.version.clone(),
             seconds: time.as_secs_f64(),
@@ -192,12 +192,12 @@ impl Sample {
         }
     }
 
-    fn endpoints(&self, before: &Self, rates: &Rates) -> Vec<Endpoint> {
+    fn endpoints(&self, before: &Self, rates: &Rates) -> Vec<EndpointLine> {
         let key = |it: &EndpointSnapshot| {
             (it.service.clone(), it.address.clone(), it.protocol.clone(), it.registry.clone())
         };
         let known: HashMap<_, _> = before.endpoints.iter().map(|it| (key(it), &it.calls)).collect();
-        let line = |it: &EndpointSnapshot| Endpoint {
+        let line = |it: &EndpointSnapshot| EndpointLine {
             address: it.address.clone(),
             service: it.service.clone(),
             calls: rates.calls(&it.calls, known.get(&key(it)).copied()),
@@ -234,7 +234,7 @@ impl Sample {
         &self,
         before: &Self,
         rates: &Rates,
-        endpoints: &[Endpoint],
+        endpoints: &[EndpointLine],
         early: &HashMap<&str, EarlyErrors<'_>>,
     ) -> Vec<ServiceView> {
         let known: HashMap<_, _> = before

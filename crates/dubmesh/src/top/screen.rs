@@ -13,7 +13,7 @@ use ratatui::text::{Line as TextLine, Span};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::sample::{Figures, Sample};
+use super::sample::{AgentFigures, Sample};
 use super::table::{Shown, SortOrder, View, fitted, headline, lines, reason_line, widths};
 
 const KEYS: &str = "Tab view  s sort  r reverse  / filter  Space stop  q quit";
@@ -77,7 +77,7 @@ fn ask(runtime: &Runtime, admin: &str) -> Receiver<Result<Sample, String>> {
 }
 
 struct Screen {
-    figures: Figures,
+    figures: AgentFigures,
     last: Sample,
     shown: Shown,
     /// Why the last look failed.

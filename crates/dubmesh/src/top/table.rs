@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::sample::{CallFigures, Figures};
+use super::sample::{AgentFigures, CallFigures};
 use crate::admin_pages::plain;
 
 /// What is shown.
@@ -242,7 +242,7 @@ fn of_calls(calls: &CallFigures) -> [Cell; 6] {
 }
 
 /// The lines of a view, in their order.
-pub(super) fn lines(figures: &Figures, shown: &Shown) -> Vec<TableLine> {
+pub(super) fn lines(figures: &AgentFigures, shown: &Shown) -> Vec<TableLine> {
     let mut lines: Vec<TableLine> = match shown.view {
         View::Endpoints => figures
             .endpoints
@@ -418,8 +418,9 @@ pub(super) fn fitted(text: &str, width: usize, column: &Column) -> String {
 }
 
 /// What stands above the table.
-pub(super) fn headline(figures: &Figures, shown: &Shown, n_lines: usize) -> String {
-    let Figures { agent, version, rate, errors, errors_without_endpoint, in_flight, .. } = figures;
+pub(super) fn headline(figures: &AgentFigures, shown: &Shown, n_lines: usize) -> String {
+    let AgentFigures { agent, version, rate, errors, errors_without_endpoint, in_flight, .. } =
+        figures;
     // No line of an endpoint has them.
     let early = match *errors_without_endpoint {
         0.0 => String::new(),
@@ -461,7 +462,7 @@ pub(super) fn headline(figures: &Figures, shown: &Shown, n_lines: usize) -> Stri
 }
 
 /// The whole table, for a terminal of that width. Without one, nothing is cut.
-pub(super) fn text(figures: &Figures, shown: &Shown, width: Option<usize>) -> String {
+pub(super) fn text(figures: &AgentFigures, shown: &Shown, width: Option<usize>) -> String {
     let lines = lines(figures, shown);
     let widths = match width {
         Some(width) => widths(shown.view, &lines, width),

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use transfer::{
-    Compression, FetchOptions, Fetched, LineStep, OutputOptions, Progress, TrafficTotals,
+    Compression, FetchOptions, FetchProgress, Fetched, LineStep, OutputOptions, TrafficTotals,
     TransferError,
 };
 use wire::ProcessUsage;
@@ -115,8 +115,8 @@ impl FetchArgs {
             callers: self.callers,
             step: self.process,
             side: match self.process_at {
-                TransferSide::Server => transfer::Side::Server,
-                TransferSide::Client => transfer::Side::Client,
+                TransferSide::Server => transfer::StepSide::Server,
+                TransferSide::Client => transfer::StepSide::Client,
             },
             compression: match self.compress {
                 Compress::None => Compression::None,
@@ -131,7 +131,7 @@ impl FetchArgs {
 /// Fetches a file.
 pub(super) fn fetch(args: &FetchArgs) -> Exit {
     let mut line = ProgressLine::new(false);
-    let mut show = |progress: &Progress| match &progress.trouble {
+    let mut show = |progress: &FetchProgress| match &progress.trouble {
         Some((since, reason)) => {
             let (since, patience) = (since.as_secs(), args.patience.as_secs());
             line.warn(&format!("no answer for {since} s of {patience} s: {reason}"));

@@ -34,12 +34,12 @@ Examples:
 #[command(arg_required_else_help = true)]
 pub(crate) struct TransferArgs {
     #[command(subcommand)]
-    what: What,
+    what: TransferCommand,
 }
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-enum What {
+enum TransferCommand {
     /// Offer a file to any number of clients
     #[command(after_help = serve::HELP)]
     Serve(ServeArgs),
@@ -60,11 +60,11 @@ enum What {
 /// Does it.
 pub(crate) fn transfer(args: &TransferArgs) -> Exit {
     match &args.what {
-        What::Serve(args) => serve::serve(args),
-        What::Fetch(args) => fetch::fetch(args),
-        What::Generate(args) => files::generate(args),
-        What::Verify(args) => files::verify(args),
-        What::Local(args) => files::local(args),
+        TransferCommand::Serve(args) => serve::serve(args),
+        TransferCommand::Fetch(args) => fetch::fetch(args),
+        TransferCommand::Generate(args) => files::generate(args),
+        TransferCommand::Verify(args) => files::verify(args),
+        TransferCommand::Local(args) => files::local(args),
     }
 }
 

@@ -29,7 +29,7 @@ impl Cluster {
         Attempts::new(AttemptLimits { max_attempts, deadline: self.now + Duration::from_secs(1) })
     }
 
-    fn next(&mut self, attempts: &Attempts<usize>, now: Instant) -> Next {
+    fn next(&mut self, attempts: &Attempts<usize>, now: Instant) -> NextAction {
         let standing = |key: &usize| self.standings[*key];
         attempts.next(now, self.is_known, &mut self.balancer, &mut self.rng, standing)
     }
@@ -37,7 +37,7 @@ impl Cluster {
     /// The endpoint that the call is to be offered to.
     fn offer(&mut self, attempts: &Attempts<usize>) -> usize {
         match self.next(attempts, self.now) {
-            Next::Offer(slot) => *self.balancer.key(slot).expect("it is listed"),
+            NextAction::Offer(slot) => *self.balancer.key(slot).expect("it is listed"),
             other => panic!("no offer but {other:?}"),
         }
     }
@@ -60,7 +60,7 @@ fn each_endpoint_is_tried_once_and_connected_ones_first() {
     assert_eq!(order[2], 0, "{order:?}");
     order.sort_unstable();
     assert_eq!(order, [0, 1, 3]);
-    assert_eq!(cluster.next(&attempts, cluster.now), Next::GiveUp(GiveUp::LastFailure));
+    assert_eq!(cluster.next(&attempts, cluster.now), NextAction::GiveUp(GiveUp::LastFailure));
 }
 
 #[test]
@@ -77,11 +77,11 @@ fn nothing_is_offered_again_that_may_have_begun() {
         let endpoint = cluster.offer(&attempts);
         attempts.failed(endpoint, failure);
         let next = cluster.next(&attempts, cluster.now);
-        assert_eq!(matches!(next, Next::Offer(_)), may, "{failure:?}: {next:?}");
+        assert_eq!(matches!(next, NextAction::Offer(_)), may, "{failure:?}: {next:?}");
         // A later refusal does not make it safe.
         attempts.failed(9, Retry::Safe);
         let next = cluster.next(&attempts, cluster.now);
-        assert_eq!(matches!(next, Next::Offer(_)), may, "{failure:?}: {next:?}");
+        assert_eq!(matches!(next, NextAction::Offer(_)), may, "{failure:?}: {next:?}");
     }
 }
 
@@ -94,7 +94,7 @@ fn attempts_are_limited_by_number() {
             let endpoint = cluster.offer(&attempts);
             attempts.failed(endpoint, Retry::Safe);
         }
-        assert_eq!(cluster.next(&attempts, cluster.now), Next::GiveUp(GiveUp::LastFailure));
+        assert_eq!(cluster.next(&attempts, cluster.now), NextAction::GiveUp(GiveUp::LastFailure));
     }
 }
 
@@ -104,14 +104,14 @@ fn no_attempt_begins_after_the_deadline() {
     let mut attempts = cluster.attempts(2);
     let deadline = attempts.limits().deadline;
     let late = deadline + Duration::from_nanos(1);
-    assert_eq!(cluster.next(&attempts, late), Next::GiveUp(GiveUp::TooLate));
+    assert_eq!(cluster.next(&attempts, late), NextAction::GiveUp(GiveUp::TooLate));
     let endpoint = cluster.offer(&attempts);
     attempts.failed(endpoint, Retry::Safe);
-    assert!(matches!(cluster.next(&attempts, deadline), Next::Offer(_)));
-    assert_eq!(cluster.next(&attempts, late), Next::GiveUp(GiveUp::TooLate));
+    assert!(matches!(cluster.next(&attempts, deadline), NextAction::Offer(_)));
+    assert_eq!(cluster.next(&attempts, late), NextAction::GiveUp(GiveUp::TooLate));
     // Where nobody is left, the failure says more than the clock.
     attempts.failed(1 - endpoint, Retry::Safe);
-    assert_eq!(cluster.next(&attempts, late), Next::GiveUp(GiveUp::LastFailure));
+    assert_eq!(cluster.next(&attempts, late), NextAction::GiveUp(GiveUp::LastFailure));
 }
 
 #[test]
@@ -119,14 +119,14 @@ fn a_call_waits_until_it_is_known_who_offers_its_service() {
     let mut cluster = Cluster::new(&[]);
     let attempts = cluster.attempts(2);
     cluster.is_known = false;
-    assert_eq!(cluster.next(&attempts, cluster.now), Next::Wait);
+    assert_eq!(cluster.next(&attempts, cluster.now), NextAction::Wait);
     let deadline = attempts.limits().deadline;
-    assert_eq!(cluster.next(&attempts, deadline), Next::GiveUp(GiveUp::NothingKnown));
+    assert_eq!(cluster.next(&attempts, deadline), NextAction::GiveUp(GiveUp::NothingKnown));
     cluster.is_known = true;
-    assert_eq!(cluster.next(&attempts, cluster.now), Next::GiveUp(GiveUp::NoEndpoint));
+    assert_eq!(cluster.next(&attempts, cluster.now), NextAction::GiveUp(GiveUp::NoEndpoint));
     let mut down = Cluster::new(&[DOWN, DOWN]);
     let attempts = down.attempts(2);
-    assert_eq!(down.next(&attempts, down.now), Next::GiveUp(GiveUp::NoEndpoint));
+    assert_eq!(down.next(&attempts, down.now), NextAction::GiveUp(GiveUp::NoEndpoint));
 }
 
 #[test]

@@ -12,7 +12,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Capacity, WorkerShare};
-use crate::lender::Own;
+use crate::lender::OwnDemand;
 
 /// A worker that had a turn beyond its share comes last for no longer than this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -50,7 +50,7 @@ impl RoundTurns {
 
 impl Capacity {
     /// A worker has these calls, and so many have ended since it was last heard of.
-    pub(super) fn hand_on(&mut self, now: Instant, worker: usize, own: Own, n_ended: u32) {
+    pub(super) fn hand_on(&mut self, now: Instant, worker: usize, own: OwnDemand, n_ended: u32) {
         let others_wait = (0..self.workers.len()).any(|n| n != worker && self.waits(n));
         let Some(it) = self.workers.get_mut(worker) else { return };
         it.demand = own.demand;

@@ -17,7 +17,7 @@ struct Pipe {
 }
 
 impl Pipe {
-    fn activity(&self, n: usize) -> Activity {
+    fn activity(&self, n: usize) -> ConnectionUse {
         let n = u32::try_from(n).unwrap();
         // What one connection gets while all of them carry something.
         let rate = self.connection_rate.min(self.network_rate / f64::from(n));
@@ -26,7 +26,7 @@ impl Pipe {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small")]
         let bytes = (carried * seconds) as u64;
         let busy = Duration::from_secs_f64(carried / rate * seconds);
-        Activity { busy, bytes, in_flight: self.in_flight }
+        ConnectionUse { busy, bytes, in_flight: self.in_flight }
     }
 }
 
@@ -136,7 +136,7 @@ fn nothing_on_more_connections_is_no_more_than_nothing() {
     for _ in 0..50 {
         now += STEP;
         let busy = STEP * u32::try_from(count.n()).unwrap();
-        let _ = count.look(now, Activity { busy, bytes: 0, in_flight: 800 });
+        let _ = count.look(now, ConnectionUse { busy, bytes: 0, in_flight: 800 });
         most = most.max(count.n());
     }
     assert_eq!((most, count.n()), (2, 1), "it was tried, and given up");

@@ -7,7 +7,7 @@ use super::*;
 /// Holders that return at once what they are told to return.
 fn settle(allocator: &mut Allocator<u32>) -> BTreeMap<u32, u32> {
     let mut told = BTreeMap::new();
-    while let Some(Change { holder, credits }) = allocator.poll_change() {
+    while let Some(CreditGrant { holder, credits }) = allocator.poll_change() {
         allocator.returned(holder, credits);
         told.insert(holder, credits);
     }
@@ -53,7 +53,7 @@ fn takes_back_what_lies_unused_and_what_the_lost_held() {
     allocator.lost(1);
     assert_eq!(allocator.n_held(), 0);
     allocator.demand(0, 60);
-    assert_eq!(allocator.poll_change(), Some(Change { holder: 0, credits: 60 }));
+    assert_eq!(allocator.poll_change(), Some(CreditGrant { holder: 0, credits: 60 }));
 }
 
 #[test]
@@ -63,11 +63,11 @@ fn what_is_not_returned_is_not_granted() {
     allocator.demand(0, 10);
     allocator.demand(1, 10);
     allocator.deal();
-    assert_eq!(allocator.poll_change(), Some(Change { holder: 0, credits: 5 }));
+    assert_eq!(allocator.poll_change(), Some(CreditGrant { holder: 0, credits: 5 }));
     assert_eq!((allocator.poll_change(), allocator.n_held()), (None, 10));
     allocator.returned(0, 7);
     allocator.demand(1, 10);
-    assert_eq!(allocator.poll_change(), Some(Change { holder: 1, credits: 3 }));
+    assert_eq!(allocator.poll_change(), Some(CreditGrant { holder: 1, credits: 3 }));
     assert_eq!(allocator.n_held(), 10);
 }
 
@@ -81,7 +81,7 @@ fn what_is_not_returned_yet_is_taken_back_again() {
         (0..2).for_each(|holder| allocator.demand(holder, 100));
         allocator.deal();
         let changes: Vec<_> = std::iter::from_fn(|| allocator.poll_change()).collect();
-        assert!(changes.contains(&Change { holder: 0, credits: share }), "{changes:?}");
+        assert!(changes.contains(&CreditGrant { holder: 0, credits: share }), "{changes:?}");
     }
 }
 
@@ -185,7 +185,7 @@ fn who_has_more_in_flight_than_it_was_told_is_not_forgotten() {
     let mut deal = |demands: [u32; 4], told: &mut [u32; 4]| {
         (0..).zip(demands).for_each(|(holder, demand)| allocator.demand(holder, demand));
         allocator.deal();
-        while let Some(Change { holder, credits }) = allocator.poll_change() {
+        while let Some(CreditGrant { holder, credits }) = allocator.poll_change() {
             told[holder as usize] = credits;
             allocator.returned(holder, if holder == 0 { credits.max(5) } else { credits });
         }

@@ -12,7 +12,7 @@ struct LenderFixture {
     lender: Lender,
     now: Instant,
     links: BTreeMap<u64, FakeLink>,
-    own: Own,
+    own: OwnDemand,
     n_frames: u64,
     /// So many calls of that link never end.
     slow: Option<(u64, u32)>,
@@ -30,7 +30,7 @@ struct FakeLink {
 impl LenderFixture {
     fn new(capacity: u32, wanted: &[u32]) -> Self {
         let now = test_start();
-        let (own, n_frames) = (Own::default(), 0);
+        let (own, n_frames) = (OwnDemand::default(), 0);
         let mut lender = Lender::new(capacity, own, now);
         let links = (0..).zip(wanted).map(|(link, wanted)| {
             lender.join(now, link, 0);
@@ -91,7 +91,7 @@ impl LenderFixture {
 #[test]
 fn who_joins_is_told_also_if_there_is_nothing_for_it() {
     let now = test_start();
-    let mut lender = Lender::new(1, Own { in_flight: 1, demand: 1 }, now);
+    let mut lender = Lender::new(1, OwnDemand { in_flight: 1, demand: 1 }, now);
     for (link, n_told) in [(1, 0), (2, u32::MAX)] {
         lender.join(now, link, n_told);
         assert_eq!(lender.poll_told(), Some(CreditNotice { link, credits: 0 }));
@@ -169,7 +169,7 @@ fn slow_calls_do_not_take_everything() {
 #[test]
 fn those_without_credits_have_their_share() {
     let mut fixture = LenderFixture::new(30, &[100, 100]);
-    fixture.own = Own { in_flight: 0, demand: 50 };
+    fixture.own = OwnDemand { in_flight: 0, demand: 50 };
     fixture.run(25);
     assert_eq!((fixture.credits(), fixture.lender.own_limit()), (vec![10, 10], 10));
 }
@@ -235,7 +235,7 @@ proptest! {
         capacity in 1..50u32,
     ) {
         let mut now = test_start();
-        let mut lender = Lender::new(capacity, Own::default(), now);
+        let mut lender = Lender::new(capacity, OwnDemand::default(), now);
         let mut peers = BTreeMap::<u64, FakeLink>::new();
         // Calls of lost links that are still in the app.
         let mut left = BTreeMap::<u64, u32>::new();
@@ -273,8 +273,8 @@ proptest! {
                         lender.ended(now, link);
                     }
                 }
-                6 => lender.deal(now, Own { in_flight: 0, demand: n }),
-                _ => lender.look(now, Own::default()),
+                6 => lender.deal(now, OwnDemand { in_flight: 0, demand: n }),
+                _ => lender.look(now, OwnDemand::default()),
             }
             while let Some(told) = lender.poll_told() {
                 let peer = peers.get_mut(&told.link).unwrap();
@@ -299,7 +299,7 @@ proptest! {
 #[test]
 fn what_the_gate_has_at_first_goes_to_links_as_its_calls_end() {
     let start = test_start();
-    let own = |n| Own { in_flight: n, demand: n };
+    let own = |n| OwnDemand { in_flight: n, demand: n };
     let mut lender = Lender::new(180, own(170), start);
     lender.join(start, 1, 0);
     lender.deal(start, own(170));

@@ -14,7 +14,7 @@ fn newcomer(start: Instant, number: u64) -> QueuedCall {
     QueuedCall { caller, ..entry(start, number, Priority::Normal, 10) }
 }
 
-fn pushed(queue: &mut Queue<u32>, entry: QueuedCall, item: u32) -> Key {
+fn pushed(queue: &mut Queue<u32>, entry: QueuedCall, item: u32) -> WaitKey {
     match queue.push(entry, item) {
         Pushed::Waits(key) => key,
         other => panic!("{other:?}"),

@@ -22,13 +22,13 @@ pub(super) struct Condition {
 #[derive(Clone, Debug)]
 struct Matcher {
     name: String,
-    key: Key,
+    key: MatchKey,
     matches: Vec<Pattern>,
     mismatches: Vec<Pattern>,
 }
 
 #[derive(Clone, Debug)]
-enum Key {
+enum MatchKey {
     Param,
     /// `attachments[name]`; `None` if there is no such thing in the key.
     Attachment(Option<String>),
@@ -53,9 +53,9 @@ impl Condition {
     pub(super) fn note(&self, inputs: &mut Inputs) {
         for matcher in &self.matchers {
             match &matcher.key {
-                Key::Attachment(Some(name)) => drop(inputs.attachments.insert(name.clone())),
-                Key::Argument(Some(index)) => drop(inputs.arguments.insert(*index)),
-                Key::Param | Key::Attachment(None) | Key::Argument(None) => {}
+                MatchKey::Attachment(Some(name)) => drop(inputs.attachments.insert(name.clone())),
+                MatchKey::Argument(Some(index)) => drop(inputs.arguments.insert(*index)),
+                MatchKey::Param | MatchKey::Attachment(None) | MatchKey::Argument(None) => {}
             }
         }
     }
@@ -107,15 +107,15 @@ impl Condition {
     pub(super) fn is_call(&self, call: &CallView<'_>) -> bool {
         self.matchers.iter().all(|matcher| {
             let value = match &matcher.key {
-                Key::Param if matches!(matcher.name.as_str(), "method" | "methods") => {
+                MatchKey::Param if matches!(matcher.name.as_str(), "method" | "methods") => {
                     Some(call.method.into())
                 }
-                Key::Param => call.consumer.value(&matcher.name),
-                Key::Attachment(Some(name)) => (call.attachment)(name),
-                Key::Argument(Some(index)) => {
+                MatchKey::Param => call.consumer.value(&matcher.name),
+                MatchKey::Attachment(Some(name)) => (call.attachment)(name),
+                MatchKey::Argument(Some(index)) => {
                     Some((call.argument)(*index).unwrap_or(NOT_FOUND.into()))
                 }
-                Key::Attachment(None) | Key::Argument(None) => Some(NOT_FOUND.into()),
+                MatchKey::Attachment(None) | MatchKey::Argument(None) => Some(NOT_FOUND.into()),
             };
             matcher.is_match(value, PatternSide::When)
         })
@@ -125,9 +125,9 @@ impl Condition {
     pub(super) fn is_endpoint(&self, endpoint: &UrlView<'_>, caller: UrlView<'_>) -> bool {
         self.matchers.iter().all(|matcher| {
             let value = match &matcher.key {
-                Key::Param => endpoint.value(&matcher.name),
+                MatchKey::Param => endpoint.value(&matcher.name),
                 // Endpoints have neither attachments nor arguments.
-                Key::Attachment(_) | Key::Argument(_) => Some(NOT_FOUND.into()),
+                MatchKey::Attachment(_) | MatchKey::Argument(_) => Some(NOT_FOUND.into()),
             };
             matcher.is_match(value, PatternSide::Then(caller))
         })
@@ -137,9 +137,9 @@ impl Condition {
 impl Matcher {
     fn new(name: &str) -> Self {
         let key = match name {
-            _ if name.starts_with("attachments") => Key::Attachment(attachment(name)),
-            _ if name.starts_with("arguments") => Key::Argument(argument(name)),
-            _ => Key::Param,
+            _ if name.starts_with("attachments") => MatchKey::Attachment(attachment(name)),
+            _ if name.starts_with("arguments") => MatchKey::Argument(argument(name)),
+            _ => MatchKey::Param,
         };
         Self { name: name.to_owned(), key, matches: Vec::new(), mismatches: Vec::new() }
     }

@@ -141,7 +141,8 @@ impl ConditionRule {
                     self.keep(selection, endpoints, clause, is_meant);
                 }
                 Then::Weighted(destinations) => {
-                    self.draw(selection, endpoints, call, index, destinations, chooser);
+                    let branch = WeightedBranch { condition: index, destinations };
+                    self.draw(selection, endpoints, call, &branch, chooser);
                 }
             }
         }
@@ -172,10 +173,10 @@ impl ConditionRule {
         selection: &mut Selection,
         endpoints: &[UrlView<'_>],
         call: &CallView<'_>,
-        condition: usize,
-        destinations: &[Destination],
+        branch: &WeightedBranch<'_>,
         chooser: &mut dyn Chooser,
     ) {
+        let WeightedBranch { condition, destinations } = *branch;
         let weights = |may_be_down: bool| {
             let has_any = |to: &Condition| {
                 let kept = selection.kept().filter_map(|index| endpoints.get(index));
@@ -204,6 +205,13 @@ impl ConditionRule {
         };
         self.keep(selection, endpoints, clause, is_meant);
     }
+}
+
+/// The destinations of a condition, of which weights choose one.
+struct WeightedBranch<'a> {
+    /// The condition's place in its rule, from 0.
+    condition: usize,
+    destinations: &'a [Destination],
 }
 
 /// A condition up to version 3.0: a text.

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use flow::lender::{DEAL_INTERVAL, Lender, Own};
+use flow::lender::{DEAL_INTERVAL, Lender, OwnDemand};
 use flow::purse::Purse;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -43,7 +43,7 @@ impl ShiftingDemand {
     fn new(n_consumers: u32, n_providers: usize, seed: u64) -> Self {
         let now = Instant::now();
         let lender = |_| {
-            let mut lender = Lender::new(CAPACITY, Own::default(), now);
+            let mut lender = Lender::new(CAPACITY, OwnDemand::default(), now);
             (0..n_consumers).for_each(|consumer| lender.join(now, consumer.into(), 0));
             lender
         };
@@ -80,7 +80,7 @@ impl ShiftingDemand {
                     provider.demand(now, link, demand);
                 }
             }
-            provider.look(now, Own::default());
+            provider.look(now, OwnDemand::default());
             // What is to be returned is free by then: calls are shorter than the interval.
             while let Some(told) = provider.poll_told() {
                 self.n_frames += 1;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use flow::capacity::{Capacity, Report};
-use flow::lender::{DEAL_INTERVAL, Lender, Own};
+use flow::lender::{DEAL_INTERVAL, Lender, OwnDemand};
 use flow::limit::{LimitPolicy, Sample};
 use flow::purse::{Coin, Purse};
 use rand::rngs::StdRng;
@@ -75,9 +75,9 @@ struct TurnsSimulation {
 }
 
 impl TurnsWorker {
-    fn own(&self) -> Own {
+    fn own(&self) -> OwnDemand {
         let n_waiting = u32::try_from(self.line.len()).unwrap();
-        Own { in_flight: self.own_in_flight, demand: self.own_in_flight + n_waiting }
+        OwnDemand { in_flight: self.own_in_flight, demand: self.own_in_flight + n_waiting }
     }
 
     fn own_limit(&self) -> u32 {

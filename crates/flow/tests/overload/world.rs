@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use flow::capacity::{Capacity, REPORT_INTERVAL, Report};
 use flow::gate::{Arrival, Gate, Left, Pass, Shed};
-use flow::lender::Own;
+use flow::lender::OwnDemand;
 use flow::limit::{LimitPolicy, Sample};
 use flow::line::LinePolicy;
-use flow::queue::{CallerId, Key, Priority};
+use flow::queue::{CallerId, Priority, WaitKey};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -114,7 +114,7 @@ struct SimCall {
     provider: usize,
     worker: usize,
     deadline: Instant,
-    key: Option<Key>,
+    key: Option<WaitKey>,
     pass: Option<Pass>,
     is_over: bool,
 }
@@ -537,7 +537,7 @@ impl App {
     fn give_back(&mut self, now: Instant, worker: usize) {
         let stats = self.workers[worker].gate.stats();
         let demand = stats.in_flight + u32::try_from(stats.n_waiting).unwrap();
-        let own = Own { in_flight: stats.in_flight, demand };
+        let own = OwnDemand { in_flight: stats.in_flight, demand };
         let n_ended = self.workers[worker].gate.take_n_left();
         self.capacity.returned(now, worker, own, n_ended);
         self.look_again(worker);
@@ -550,7 +550,7 @@ impl App {
         }
         let stats = gate.stats();
         let demand = stats.in_flight + u32::try_from(stats.n_waiting).unwrap() + 1;
-        self.capacity.ask(now, worker, Own { in_flight: stats.in_flight, demand });
+        self.capacity.ask(now, worker, OwnDemand { in_flight: stats.in_flight, demand });
         self.look_again(worker);
         self.workers[worker].gate.enter(now)
     }

@@ -35,6 +35,9 @@ impl<'a> ListCursor<'a> {
     }
 
     /// Whether there is one more element, which the caller reads next.
+    ///
+    /// # Errors
+    /// [`HessianError`] if the bytes end before the list does, or it has too many elements.
     #[inline]
     pub fn next(&mut self, dec: &mut Decoder<'a>) -> Result<bool, HessianError> {
         match &mut self.left {
@@ -66,6 +69,9 @@ impl<'a> MapCursor<'a> {
     }
 
     /// Whether there is one more entry; the caller reads its key and its value next.
+    ///
+    /// # Errors
+    /// [`HessianError`] if the bytes end before the map does, or it has too many entries.
     #[inline]
     pub fn next(&mut self, dec: &mut Decoder<'a>) -> Result<bool, HessianError> {
         dec.next_until_end()
@@ -119,6 +125,9 @@ impl ObjectCursor {
 
 impl<'a> Decoder<'a> {
     /// Begins to read a list of any form.
+    ///
+    /// # Errors
+    /// [`HessianError`] if no list comes next, its type or length is wrong, or a limit is passed.
     pub fn read_list_begin(&mut self) -> Result<ListCursor<'a>, HessianError> {
         let tag = self.head()?;
         let start = self.pos;
@@ -148,6 +157,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// Begins to read a map.
+    ///
+    /// # Errors
+    /// [`HessianError`] if no map comes next, its type is wrong, or it is nested too deep.
     pub fn read_map_begin(&mut self) -> Result<MapCursor<'a>, HessianError> {
         let tag = self.head()?;
         let start = self.pos;
@@ -185,6 +197,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// Begins to read an object; class definitions before it are taken in.
+    ///
+    /// # Errors
+    /// [`HessianError`] if no object of a known class comes next, or a limit is passed.
     #[inline]
     pub fn read_object_begin(&mut self) -> Result<ObjectCursor, HessianError> {
         let tag = self.head()?;

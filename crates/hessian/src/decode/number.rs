@@ -1,11 +1,14 @@
 //! Integers and doubles, in all their forms.
 
 use super::cursor::SHORT_LENS;
-use super::{Decoder, KINDS, Kind};
+use super::{Decoder, KINDS, ValueKind};
 use crate::{HessianError, tag};
 
 impl Decoder<'_> {
     /// An integer that fits 32 bits, from any form of int or long.
+    ///
+    /// # Errors
+    /// [`HessianError`] if no integer comes next, or not all of it, or one over 32 bits.
     #[inline]
     pub fn read_int(&mut self) -> Result<i32, HessianError> {
         // Class definitions first, so that the place is right.
@@ -16,6 +19,9 @@ impl Decoder<'_> {
     }
 
     /// An integer from any form of int or long.
+    ///
+    /// # Errors
+    /// [`HessianError`] if no integer comes next, or not all of it.
     #[inline]
     pub fn read_long(&mut self) -> Result<i64, HessianError> {
         match self.plain_long() {
@@ -63,7 +69,7 @@ impl Decoder<'_> {
     /// Why there is no integer here, where `tag` stands: it is another value, or cut off.
     fn integer_error(&self, tag: u8) -> HessianError {
         match KINDS[usize::from(tag)] {
-            Some(Kind::Int | Kind::Long) => self.cut_error(tag),
+            Some(ValueKind::Int | ValueKind::Long) => self.cut_error(tag),
             _ => self.wrong_tag(tag, "an integer"),
         }
     }
@@ -75,6 +81,9 @@ impl Decoder<'_> {
     }
 
     /// A double from any form of double, int or long. A long over 2^53 is rounded, as in Java.
+    ///
+    /// # Errors
+    /// [`HessianError`] if no number comes next, or not all of it.
     #[inline]
     pub fn read_double(&mut self) -> Result<f64, HessianError> {
         match self.plain_double() {
@@ -110,7 +119,7 @@ impl Decoder<'_> {
         match self.plain_long() {
             #[expect(clippy::cast_precision_loss, reason = "documented")]
             Some(value) => Ok(value as f64),
-            None if KINDS[usize::from(tag)] == Some(Kind::Double) => Err(self.cut_error(tag)),
+            None if KINDS[usize::from(tag)] == Some(ValueKind::Double) => Err(self.cut_error(tag)),
             None => Err(self.integer_error(tag)),
         }
     }

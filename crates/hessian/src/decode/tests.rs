@@ -112,7 +112,7 @@ fn typed_readers_take_what_fits_and_leave_the_rest() {
     assert_eq!(decoder.read_double(), Ok(1.0));
     assert_eq!(decoder.read_bool(), Ok(true));
     assert_eq!(decoder.read_opt_string(), Ok(None));
-    assert_eq!(decoder.peek(), Ok(Kind::String));
+    assert_eq!(decoder.peek(), Ok(ValueKind::String));
     assert_eq!(decoder.read_opt_string(), Ok(Some(Cow::Borrowed("a"))));
     assert!(decoder.is_at_end());
     let long = b"\x59\x7f\xff\xff\xff L\0\0\0\x01\0\0\0\0";

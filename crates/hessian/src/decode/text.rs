@@ -49,6 +49,9 @@ pub fn is_ascii_string(bytes: &[u8], limits: &Limits) -> bool {
 
 impl<'a> Decoder<'a> {
     /// A string. It is borrowed if it came in one chunk and is UTF-8 as it stands.
+    ///
+    /// # Errors
+    /// [`HessianError`] if no string comes next, or one that is cut off, too long or not UTF-8.
     #[inline]
     pub fn read_string(&mut self) -> Result<Cow<'a, str>, HessianError> {
         match self.short_ascii() {
@@ -92,6 +95,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// A string or `null`.
+    ///
+    /// # Errors
+    /// As [`Decoder::read_string`], unless it is `null`.
     #[inline]
     pub fn read_opt_string(&mut self) -> Result<Option<Cow<'a, str>>, HessianError> {
         if self.read_null()? { Ok(None) } else { self.take_text().map(Some) }
@@ -127,6 +133,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// A binary. It is borrowed if it came in one chunk.
+    ///
+    /// # Errors
+    /// [`HessianError`] if no binary comes next, or one that is cut off or too long.
     pub fn read_binary(&mut self) -> Result<Cow<'a, [u8]>, HessianError> {
         self.head()?;
         let start = self.pos;

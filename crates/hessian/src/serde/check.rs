@@ -48,7 +48,7 @@ pub struct Sample {
     /// A pair.
     pub pair: (i32, String),
     /// Variants.
-    pub shape: Vec<Shape>,
+    pub shape: Vec<SampleShape>,
     /// Java's enum.
     pub color: Color,
     /// A map with keys that are not text.
@@ -62,7 +62,7 @@ pub struct Sample {
 
 /// Every kind of variant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Shape {
+pub enum SampleShape {
     /// A name only.
     Dot,
     /// One value.
@@ -116,7 +116,7 @@ pub fn read(bytes: &[u8]) -> bool {
     let is_list = one::<Vec<Sample>>(bytes);
     let is_any = one::<Any>(bytes);
     let is_map = one::<BTreeMap<String, Any>>(bytes);
-    let is_shape = one::<Shape>(bytes);
+    let is_shape = one::<SampleShape>(bytes);
     let is_pair = one::<(Option<Color>, Box<[i32]>)>(bytes);
     let is_numbers = one::<Vec<f32>>(bytes) | one::<Vec<u8>>(bytes) | one::<Vec<u128>>(bytes);
     let is_text = one::<Vec<Option<String>>>(bytes) | one::<char>(bytes);

@@ -22,7 +22,7 @@ use self::access::{ByteElements, ListElements, MapEntries, ObjectFields};
 use super::Error;
 use super::error::Failure;
 use crate::decode::Starts;
-use crate::{Decoder, HessianError, Kind};
+use crate::{Decoder, HessianError, ValueKind};
 
 /// Reads one value.
 pub(super) fn read<'de, T: Deserialize<'de>>(dec: &mut Decoder<'de>) -> Result<T, Error> {
@@ -44,7 +44,7 @@ pub(super) struct ValueReader<'d, 'de> {
 impl<'d, 'de> ValueReader<'d, 'de> {
     /// What kind of value comes next.
     #[inline]
-    fn kind(&mut self) -> Result<Kind, Failure> {
+    fn kind(&mut self) -> Result<ValueKind, Failure> {
         Ok(self.dec.peek()?)
     }
 
@@ -153,21 +153,23 @@ impl<'de> de::Deserializer<'de> for &mut ValueReader<'_, 'de> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         match self.kind()? {
-            Kind::Null => {
+            ValueKind::Null => {
                 self.dec.read_null()?;
                 visitor.visit_unit()
             }
-            Kind::Bool => visitor.visit_bool(self.dec.read_bool()?),
-            Kind::Int => visitor.visit_i32(self.dec.read_int()?),
-            Kind::Long => visitor.visit_i64(self.dec.read_long()?),
-            Kind::Double => visitor.visit_f64(self.dec.read_double()?),
-            Kind::Date => visitor.visit_i64(self.dec.read_date_ms()?),
-            Kind::String => self.text(visitor),
-            Kind::Binary => self.binary(visitor),
-            Kind::List => self.list(visitor),
-            Kind::Map => self.map(visitor),
-            Kind::Object => self.object(visitor),
-            Kind::Ref => self.repeat(|reader| de::Deserializer::deserialize_any(reader, visitor)),
+            ValueKind::Bool => visitor.visit_bool(self.dec.read_bool()?),
+            ValueKind::Int => visitor.visit_i32(self.dec.read_int()?),
+            ValueKind::Long => visitor.visit_i64(self.dec.read_long()?),
+            ValueKind::Double => visitor.visit_f64(self.dec.read_double()?),
+            ValueKind::Date => visitor.visit_i64(self.dec.read_date_ms()?),
+            ValueKind::String => self.text(visitor),
+            ValueKind::Binary => self.binary(visitor),
+            ValueKind::List => self.list(visitor),
+            ValueKind::Map => self.map(visitor),
+            ValueKind::Object => self.object(visitor),
+            ValueKind::Ref => {
+                self.repeat(|reader| de::Deserializer::deserialize_any(reader, visitor))
+            }
         }
     }
 
@@ -214,8 +216,10 @@ impl<'de> de::Deserializer<'de> for &mut ValueReader<'_, 'de> {
 
     fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         match self.kind()? {
-            Kind::List => self.list(visitor),
-            Kind::Ref => self.repeat(|reader| de::Deserializer::deserialize_bytes(reader, visitor)),
+            ValueKind::List => self.list(visitor),
+            ValueKind::Ref => {
+                self.repeat(|reader| de::Deserializer::deserialize_bytes(reader, visitor))
+            }
             _ => self.binary(visitor),
         }
     }
@@ -252,11 +256,13 @@ impl<'de> de::Deserializer<'de> for &mut ValueReader<'_, 'de> {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         match self.kind()? {
-            Kind::Binary => {
+            ValueKind::Binary => {
                 let bytes = self.dec.read_binary()?;
                 ByteElements::new(bytes, self.dec.position()).visit(visitor)
             }
-            Kind::Ref => self.repeat(|reader| de::Deserializer::deserialize_seq(reader, visitor)),
+            ValueKind::Ref => {
+                self.repeat(|reader| de::Deserializer::deserialize_seq(reader, visitor))
+            }
             _ => self.list(visitor),
         }
     }
@@ -280,9 +286,11 @@ impl<'de> de::Deserializer<'de> for &mut ValueReader<'_, 'de> {
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         match self.kind()? {
-            Kind::Object => self.object(visitor),
-            Kind::Map => self.map(visitor),
-            Kind::Ref => self.repeat(|reader| de::Deserializer::deserialize_map(reader, visitor)),
+            ValueKind::Object => self.object(visitor),
+            ValueKind::Map => self.map(visitor),
+            ValueKind::Ref => {
+                self.repeat(|reader| de::Deserializer::deserialize_map(reader, visitor))
+            }
             _ => Err(self.mismatch("an object or a map")),
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use ::serde::de::DeserializeOwned;
 use ::serde::{Deserialize, Serialize};
 
-use super::check::{Any, Color, Sample, Shape};
+use super::check::{Any, Color, Sample, SampleShape};
 use super::{
     Date, Error, bytes, check, from_decoder, from_slice, from_slice_within, helpers, or_default,
     to_encoder, to_vec, to_writer,
@@ -193,13 +193,13 @@ fn more_classes_than_the_short_form_can_name() {
 
 #[test]
 fn enums_have_the_forms_of_the_table() {
-    assert_eq!(tree(&Shape::Dot), text("Dot"));
+    assert_eq!(tree(&SampleShape::Dot), text("Dot"));
     let entry = |name: &str, content| Value::map(vec![(text(name), content)]);
-    assert_eq!(tree(&Shape::Circle(1.0)), entry("Circle", Value::Double(1.0)));
+    assert_eq!(tree(&SampleShape::Circle(1.0)), entry("Circle", Value::Double(1.0)));
     let line = Value::list(vec![Value::Int(1), Value::Int(2)]);
-    assert_eq!(tree(&Shape::Line(1, 2)), entry("Line", line));
+    assert_eq!(tree(&SampleShape::Line(1, 2)), entry("Line", line));
     let content = Value::map(vec![(text("width"), Value::Int(3)), (text("inside"), Value::Null)]);
-    assert_eq!(tree(&Shape::Box { width: 3, inside: None }), entry("Box", content.clone()));
+    assert_eq!(tree(&SampleShape::Box { width: 3, inside: None }), entry("Box", content.clone()));
     // A container that is named as a class of Java is an enum of Java.
     let green = || object("com.acme.Color", [("name", text("GREEN"))]);
     assert_eq!(tree(&[Color::Green; 2]), Value::list(vec![green(), green()]));
@@ -208,7 +208,10 @@ fn enums_have_the_forms_of_the_table() {
     assert_eq!(read(&text("GREEN")), Ok(Color::Green));
     assert_eq!(read(&entry("name", text("GREEN"))), Ok(Color::Green));
     assert_eq!(read(&entry("GREEN", Value::Null)), Ok(Color::Green));
-    assert_eq!(read(&object("Any", [("Box", content)])), Ok(Shape::Box { width: 3, inside: None }));
+    assert_eq!(
+        read(&object("Any", [("Box", content)])),
+        Ok(SampleShape::Box { width: 3, inside: None })
+    );
     let shared = Value::list(vec![green(), Value::Ref(1)]);
     assert_eq!(read(&shared), Ok([Color::Green; 2]));
 
@@ -216,8 +219,8 @@ fn enums_have_the_forms_of_the_table() {
     assert!(error.to_string().contains("byte 6") && error.to_string().contains("BLUE"), "{error}");
     assert_eq!(read::<Color>(&Value::map(vec![])), Err(Error::Variant { offset: 0 }));
     let two = Value::map(vec![(text("Dot"), Value::Null), (text("Dot"), Value::Null)]);
-    assert_eq!(read::<Shape>(&two), Err(Error::Variant { offset: 0 }));
-    assert!(read::<Shape>(&item_value("a", 1)).is_err());
+    assert_eq!(read::<SampleShape>(&two), Err(Error::Variant { offset: 0 }));
+    assert!(read::<SampleShape>(&item_value("a", 1)).is_err());
 }
 
 #[test]
@@ -442,7 +445,7 @@ fn limits_hold() {
 
 #[test]
 fn any_bytes_do_no_harm() {
-    let sample = Sample { text: "x".into(), shape: vec![Shape::Dot], ..Sample::default() };
+    let sample = Sample { text: "x".into(), shape: vec![SampleShape::Dot], ..Sample::default() };
     let sample = Sample { children: vec![sample.clone(), Sample::default()], ..sample };
     let bytes = to_vec(&sample).unwrap();
     assert!(check::read(&bytes));

@@ -15,7 +15,7 @@ use java_json::ClassType;
 use java_json::builtin::Builtin;
 use java_json::expected;
 use java_json::json::{JsonKind, JsonReader};
-use java_json::named::{Named, ObjectForm, enum_object, field_type, known_enum};
+use java_json::named::{NamedClass, ObjectForm, enum_object, field_type, known_enum};
 use java_json::number;
 use java_json::passed::{ObjectSummary, Passed};
 use java_json::references::is_ref;
@@ -166,7 +166,7 @@ impl<'a> Check<'_, 'a, '_> {
         }
         // One that names its class: `{"class": "java.util.LinkedList", "value": [1]}`.
         let name = self.class_of_next()?;
-        match name.as_deref().and_then(Named::of) {
+        match name.as_deref().and_then(NamedClass::of) {
             Some(named) if named.may_stand_for(class, self.known.schema) => {
                 self.object(None, class.args())
             }
@@ -178,7 +178,7 @@ impl<'a> Check<'_, 'a, '_> {
         match self.json.peek()? {
             JsonKind::Null => self.skip(),
             // One that names its class, which may be around its entries.
-            JsonKind::Object if Named::is_of_map(self.class_of_next()?.as_deref()) => {
+            JsonKind::Object if NamedClass::is_of_map(self.class_of_next()?.as_deref()) => {
                 self.object(None, class.args())
             }
             JsonKind::Object => self.entries(class.args(), false),
@@ -283,7 +283,7 @@ impl<'a> Check<'_, 'a, '_> {
             Ok(Some(class)) if name.is_some() => return Err(self.not_of_enum(offset, class)),
             Ok(Some(class)) | Err(class) => return self.of_another_kind(class),
         }
-        let named = Named::of_object(offset, name, schema)?;
+        let named = NamedClass::of_object(offset, name, schema)?;
         let is_object = || look.only_value.is_some_and(|(kind, _)| kind == JsonKind::Object);
         match ObjectForm::of(named, declared, args, look.only_value.is_some(), is_object) {
             ObjectForm::Any(_) | ObjectForm::Map(_) | ObjectForm::Value(_)

@@ -15,11 +15,11 @@ mod throwable;
 
 use std::borrow::Cow;
 
-use self::object::Plan;
+use self::object::ObjectPlan;
 use self::paths::Paths;
 
 use super::{Schema, TranscodeError};
-use crate::{ClassDef, Decoder, JavaType, Kind};
+use crate::{ClassDef, Decoder, JavaType, ValueKind};
 use java_json::builtin::Builtin;
 use java_json::json;
 use java_json::options::{EnumStyle, JsonOptions, RefStyle, Style};
@@ -126,7 +126,7 @@ fn is_float_array(ty: &str) -> bool {
 
 /// What objects of a class are in JSON.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Shape {
+enum ObjectShape {
     /// Members by the names of the fields.
     #[default]
     Bean,
@@ -137,7 +137,7 @@ enum Shape {
     Known(Builtin),
 }
 
-impl Shape {
+impl ObjectShape {
     fn of(class: &ClassDef<'_>) -> Self {
         if let Some(builtin) = Builtin::of_message(&class.name) {
             return Self::Known(builtin);
@@ -159,7 +159,7 @@ struct HessianToJson<'r, 'a, 'o> {
     /// How long the output may become.
     max_end: usize,
     /// By the number of the class definition.
-    plans: Vec<Plan>,
+    plans: Vec<ObjectPlan>,
     /// Whether simple values are written by the few steps that they need.
     has_simple: bool,
     /// Whether they go by runs, for neither single fields have choices of their own, nor places
@@ -201,36 +201,36 @@ impl HessianToJson<'_, '_, '_> {
 
     fn any_value(&mut self) -> Result<(), TranscodeError> {
         match self.dec.peek()? {
-            Kind::Null => {
+            ValueKind::Null => {
                 self.dec.read_null()?;
                 self.out.extend_from_slice(b"null");
             }
-            Kind::Bool => {
+            ValueKind::Bool => {
                 let value = self.dec.read_bool()?;
                 self.out.extend_from_slice(if value { b"true" } else { b"false" });
             }
-            Kind::Int => {
+            ValueKind::Int => {
                 let value = self.dec.read_long()?;
                 json::write_i64(self.out, value);
             }
-            Kind::Long => {
+            ValueKind::Long => {
                 let value = self.dec.read_long()?;
                 self.style.write_whole(self.out, value, true);
             }
-            Kind::Double => {
+            ValueKind::Double => {
                 let value = self.dec.read_double()?;
                 self.style.write_double(self.out, value);
             }
-            Kind::Date => {
+            ValueKind::Date => {
                 let ms = self.dec.read_date_ms()?;
                 self.style.write_date(self.out, ms);
             }
-            Kind::String => self.text()?,
-            Kind::Binary => self.binary()?,
-            Kind::List => self.list()?,
-            Kind::Map => self.map()?,
-            Kind::Object => self.object()?,
-            Kind::Ref => self.reference()?,
+            ValueKind::String => self.text()?,
+            ValueKind::Binary => self.binary()?,
+            ValueKind::List => self.list()?,
+            ValueKind::Map => self.map()?,
+            ValueKind::Object => self.object()?,
+            ValueKind::Ref => self.reference()?,
         }
         Ok(())
     }
@@ -334,21 +334,21 @@ impl HessianToJson<'_, '_, '_> {
 
     /// The class of the key that was written last, if the text of a key of a map of that class is
     /// read as the same.
-    fn key_class(&self, kind: Option<Kind>) -> Option<Cow<'static, str>> {
+    fn key_class(&self, kind: Option<ValueKind>) -> Option<Cow<'static, str>> {
         let name = match kind? {
-            Kind::String => "java.lang.String",
-            Kind::Bool => "java.lang.Boolean",
-            Kind::Int => "java.lang.Integer",
-            Kind::Long => "java.lang.Long",
-            Kind::Double => "java.lang.Double",
-            Kind::Date => "java.util.Date",
-            Kind::Object => {
+            ValueKind::String => "java.lang.String",
+            ValueKind::Bool => "java.lang.Boolean",
+            ValueKind::Int => "java.lang.Integer",
+            ValueKind::Long => "java.lang.Long",
+            ValueKind::Double => "java.lang.Double",
+            ValueKind::Date => "java.util.Date",
+            ValueKind::Object => {
                 let name = &self.dec.class(self.last_class?)?.name;
                 return match self.plans.get(self.last_class?)?.shape() {
-                    Shape::Enum if self.style.enums == EnumStyle::Name => {
+                    ObjectShape::Enum if self.style.enums == EnumStyle::Name => {
                         Some(name.to_string().into())
                     }
-                    Shape::Known(_) => Builtin::of_key(name),
+                    ObjectShape::Known(_) => Builtin::of_key(name),
                     _ => None,
                 };
             }

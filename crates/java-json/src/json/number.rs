@@ -22,6 +22,9 @@ pub enum Short {
 
 impl<'a> JsonReader<'a> {
     /// A number, as it is written.
+    ///
+    /// # Errors
+    /// [`JsonError`] if no number comes next, or one that is too long.
     pub fn read_number(&mut self) -> Result<&'a str, JsonError> {
         // Only digits, signs, points and the letter e.
         let text = self.take_number()?.as_ascii_str();

@@ -35,7 +35,7 @@ fn names_are_classes_or_nothing() {
         ("[foo", None),
         ("", None),
     ] {
-        assert_eq!(Named::of(name).map(|named| named.class), class, "{name}");
+        assert_eq!(NamedClass::of(name).map(|named| named.class), class, "{name}");
     }
 }
 
@@ -93,7 +93,7 @@ fn a_scalar_stands_for_its_own_class_and_superclasses() {
         ("java.lang.Number", "int[]", false),
     ] {
         let JavaType::Class(class) = JavaType::class(declared) else { unreachable!() };
-        let may = Named::of(named).unwrap().may_stand_for(&class, &Colors);
+        let may = NamedClass::of(named).unwrap().may_stand_for(&class, &Colors);
         assert_eq!(may, expected, "{named} for {declared}");
     }
 }
@@ -132,7 +132,7 @@ fn an_object_that_names_a_constant_is_one() {
 #[test]
 fn an_object_stands_for_what_it_names_or_what_is_declared() {
     let form = |name: Option<&str>, declared: Option<&ClassType>, has_only_value| {
-        let named = Named::of_object(7, name, &()).unwrap();
+        let named = NamedClass::of_object(7, name, &()).unwrap();
         match ObjectForm::of(named, declared, &[], has_only_value, || true) {
             ObjectForm::Untyped => "a map".to_owned(),
             ObjectForm::Any(class) => format!("any {class}"),
@@ -156,12 +156,15 @@ fn an_object_stands_for_what_it_names_or_what_is_declared() {
         assert_eq!(form(name, declared, has_only_value), expected, "{name:?}");
     }
     assert_eq!(form(None, None, true), "a map");
-    assert!(matches!(Named::of_object(7, Some("a b"), &()), Err(Misfit::Value { offset: 7, .. })));
+    assert!(matches!(
+        NamedClass::of_object(7, Some("a b"), &()),
+        Err(Misfit::Value { offset: 7, .. })
+    ));
 }
 
 #[test]
 fn type_arguments_mean_something_to_the_schema() {
-    let of = |name| Named::of_object(7, Some(name), &Colors);
+    let of = |name| NamedClass::of_object(7, Some(name), &Colors);
     for name in ["java.util.List<a.Color>", "a.Page<a.Color>", "java.util.List<a.Page<a.Color>>"] {
         assert!(of(name).is_ok(), "{name}");
     }

@@ -7,7 +7,7 @@ use crate::error::{JsonbError, Rule};
 use crate::tag;
 
 /// A `BigInteger`, or a `BigDecimal` without its point.
-pub(crate) enum Whole<'a> {
+pub(crate) enum WholeNumber<'a> {
     Long(i64),
     /// Two's complement, the highest byte first.
     Bytes(&'a [u8]),
@@ -58,7 +58,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The digits of a decimal: any form of a whole number, short or long.
-    pub(crate) fn unscaled(&mut self) -> Result<Whole<'a>, JsonbError> {
+    pub(crate) fn unscaled(&mut self) -> Result<WholeNumber<'a>, JsonbError> {
         match self.peek()? {
             tag::BIGINT => {
                 self.pos += 1;
@@ -69,13 +69,13 @@ impl<'a> Decoder<'a> {
                     let rule = Rule::BigNumber { max: max * 8 };
                     return Err(JsonbError::Broken { offset: start, rule });
                 }
-                self.bytes(len).map(Whole::Bytes)
+                self.bytes(len).map(WholeNumber::Bytes)
             }
             tag::BIGINT_LONG => {
                 self.pos += 1;
-                self.long().map(Whole::Long)
+                self.long().map(WholeNumber::Long)
             }
-            _ => self.long().map(Whole::Long),
+            _ => self.long().map(WholeNumber::Long),
         }
     }
 
@@ -89,7 +89,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-impl Whole<'_> {
+impl WholeNumber<'_> {
     /// Appends the decimal text, with its sign.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match self {

@@ -14,7 +14,7 @@ const MAX_TYPE_LEN: usize = 2 * JavaType::MAX_NAME_LEN + 64;
 
 /// A text in the encoding that the writer chose.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Text<'a> {
+pub enum EncodedText<'a> {
     /// One byte a character, the first 256 of Unicode.
     Latin1(&'a [u8]),
     /// UTF-8.
@@ -28,7 +28,7 @@ pub enum Text<'a> {
     },
 }
 
-impl<'a> Text<'a> {
+impl<'a> EncodedText<'a> {
     /// The text as Rust has it. Half a surrogate pair becomes U+FFFD.
     #[must_use]
     pub fn to_str(self) -> Cow<'a, str> {
@@ -83,7 +83,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// [`JsonbError::Broken`] if something else comes.
-    pub fn read_text(&mut self) -> Result<Text<'a>, JsonbError> {
+    pub fn read_text(&mut self) -> Result<EncodedText<'a>, JsonbError> {
         match self.peek()? {
             tag::SYMBOL => {
                 self.pos += 1;
@@ -94,7 +94,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The type's name after [`tag::TYPED`].
-    pub(crate) fn read_type(&mut self) -> Result<Text<'a>, JsonbError> {
+    pub(crate) fn read_type(&mut self) -> Result<EncodedText<'a>, JsonbError> {
         if self.peek()? == tag::SYMBOL {
             self.pos += 1;
         }
@@ -107,7 +107,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// A text and its number, or a number alone.
-    fn symbol(&mut self) -> Result<Text<'a>, JsonbError> {
+    fn symbol(&mut self) -> Result<EncodedText<'a>, JsonbError> {
         let is_new = tag::is_text(self.peek()?);
         let text = if is_new { Some(self.plain_text()?) } else { None };
         let number = self.int()?;
@@ -128,7 +128,7 @@ impl<'a> Decoder<'a> {
         Ok(text)
     }
 
-    fn plain_text(&mut self) -> Result<Text<'a>, JsonbError> {
+    fn plain_text(&mut self) -> Result<EncodedText<'a>, JsonbError> {
         let (encoding, bytes) = self.raw_text()?;
         let start = self.pos - bytes.len();
         let wrong = |at: usize, encoding: &'static str| JsonbError::Broken {
@@ -136,22 +136,22 @@ impl<'a> Decoder<'a> {
             rule: Rule::Encoding { encoding },
         };
         Ok(match encoding {
-            tag::STR_UTF8 => Text::Utf8(
+            tag::STR_UTF8 => EncodedText::Utf8(
                 std::str::from_utf8(bytes).map_err(|error| wrong(error.valid_up_to(), "UTF-8"))?,
             ),
             tag::STR_UTF16 | tag::STR_UTF16_LE | tag::STR_UTF16_BE if bytes.len() % 2 != 0 => {
                 return Err(wrong(bytes.len() - 1, "UTF-16"));
             }
             tag::STR_UTF16 => match bytes {
-                [0xff, 0xfe, bytes @ ..] => Text::Utf16 { bytes, is_little: true },
-                [0xfe, 0xff, bytes @ ..] | bytes => Text::Utf16 { bytes, is_little: false },
+                [0xff, 0xfe, bytes @ ..] => EncodedText::Utf16 { bytes, is_little: true },
+                [0xfe, 0xff, bytes @ ..] | bytes => EncodedText::Utf16 { bytes, is_little: false },
             },
-            tag::STR_UTF16_LE => Text::Utf16 { bytes, is_little: true },
-            tag::STR_UTF16_BE => Text::Utf16 { bytes, is_little: false },
+            tag::STR_UTF16_LE => EncodedText::Utf16 { bytes, is_little: true },
+            tag::STR_UTF16_BE => EncodedText::Utf16 { bytes, is_little: false },
             tag::STR_GB18030 => {
                 return Err(JsonbError::Broken { offset: start, rule: Rule::Gb18030 });
             }
-            _ => Text::Latin1(bytes),
+            _ => EncodedText::Latin1(bytes),
         })
     }
 

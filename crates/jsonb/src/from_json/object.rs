@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use java_json::builtin::Builtin;
 use java_json::expected;
 use java_json::json::JsonKind;
-use java_json::named::{EnumObject, Named, ObjectForm, enum_object, field_type, known_enum};
+use java_json::named::{EnumObject, NamedClass, ObjectForm, enum_object, field_type, known_enum};
 use java_json::scalars::Misfit;
 use java_json::unknown::is_optional_class;
 use java_json::{ClassType, JavaType};
@@ -74,7 +74,7 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
             return Err(Misfit::value(self.json, offset, &expected).into());
         }
         let name = look.as_ref().and_then(|look| look.class.as_deref());
-        let named = Named::of_object(offset, name, self.schema)?;
+        let named = NamedClass::of_object(offset, name, self.schema)?;
         let only_value = look.as_ref().and_then(|look| look.only_value);
         let builtin = named.as_ref().and_then(|named| named.builtin);
         if builtin == Some(Builtin::BitSet) && only_value.is_none() {
@@ -217,7 +217,7 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
         place: ReaderType,
     ) -> Result<(), JsonbError> {
         let Some(name) = self.next_class()? else { return Err(self.wrong_kind(declared.name())) };
-        if Named::of(&name).is_some_and(|named| !named.may_stand_for(declared, self.schema)) {
+        if NamedClass::of(&name).is_some_and(|named| !named.may_stand_for(declared, self.schema)) {
             let (offset, found) = (self.json.position(), "an object of another class");
             return Err(JsonbError::Kind { offset, found, expected: declared.name().into() });
         }
@@ -228,7 +228,7 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
     /// Whether the object that comes next, where a map is declared, says by its member `class`
     /// which map of java.util it is. Otherwise that is a key like any other.
     pub(super) fn names_map(&mut self) -> Result<bool, JsonbError> {
-        Ok(Named::is_of_map(self.next_class()?.as_deref()))
+        Ok(NamedClass::is_of_map(self.next_class()?.as_deref()))
     }
 
     /// The class that the object that comes next names.

@@ -6,7 +6,7 @@ use java_json::time::{self, Date, Time};
 use java_json::write;
 
 use super::{Hint, JsonbToJson};
-use crate::decode::Whole;
+use crate::decode::WholeNumber;
 use crate::error::{JsonbError, Rule};
 use crate::tag;
 
@@ -75,7 +75,7 @@ impl JsonbToJson<'_, '_, '_> {
             tag::BIGINT | tag::BIGINT_LONG => (0, self.dec.unscaled()?),
             tag::DECIMAL_LONG => {
                 self.dec.take()?;
-                (0, Whole::Long(self.dec.long()?))
+                (0, WholeNumber::Long(self.dec.long()?))
             }
             _ => {
                 self.dec.take()?;
@@ -200,7 +200,7 @@ impl JsonbToJson<'_, '_, '_> {
 }
 
 /// A `BigDecimal` as its `toString` gives it.
-fn write_decimal(out: &mut Vec<u8>, whole: &Whole<'_>, scale: i32) {
+fn write_decimal(out: &mut Vec<u8>, whole: &WholeNumber<'_>, scale: i32) {
     let start = out.len();
     whole.write(out);
     if scale == 0 {
@@ -250,7 +250,7 @@ mod tests {
             (1, i32::MIN, "1E+2147483648"),
         ] {
             let mut out = b"x".to_vec();
-            write_decimal(&mut out, &Whole::Long(digits), scale);
+            write_decimal(&mut out, &WholeNumber::Long(digits), scale);
             assert_eq!(out.get(1..), Some(expected.as_bytes()), "{digits} {scale}");
         }
     }

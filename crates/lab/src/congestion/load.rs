@@ -15,7 +15,7 @@ use registry::{Endpoint, MemoryHub, Registration, Registry, RegistryConfig};
 use wire::SocketOptions;
 
 use super::{Callee, CongestionError, CongestionOutcome, LargeOutcome, Setting};
-use crate::latencies::Latencies;
+use crate::latencies::SharedHistogram;
 
 /// A call that takes longer has failed.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -79,7 +79,7 @@ async fn run(
     let client = Rc::new(client);
     let callers = |method: &str, argument: String| {
         let (client, service) = (Rc::clone(&client), callee.service.clone());
-        let (latencies, errors) = (Latencies::default(), Cell::default());
+        let (latencies, errors) = (SharedHistogram::default(), Cell::default());
         Rc::new(Callers { client, service, method: method.into(), argument, latencies, errors })
     };
     let small = callers(&callee.method, format!("[\"{}\"]", "x".repeat(load.request_len)));
@@ -144,7 +144,7 @@ struct Callers {
     service: ServiceKey,
     method: Box<str>,
     argument: String,
-    latencies: Latencies,
+    latencies: SharedHistogram,
     errors: Cell<u64>,
 }
 

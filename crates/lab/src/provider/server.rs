@@ -29,7 +29,7 @@ use dubbo_proto::{
 use rand::Rng;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{debug, warn};
-use wire::{Conn, Detached, Files, Limits, ListenError, Listener, Loads, Machine, drive};
+use wire::{Conn, Detached, Files, ListenError, Listener, ListenerLimits, Loads, Machine, drive};
 
 use self::job::Job;
 use super::service::{HelloService, RequestRefusal};
@@ -217,7 +217,7 @@ async fn accept(
 /// A provider for trying things out takes what the process can.
 fn listener(socket: TcpListener) -> io::Result<Listener> {
     let files = Files::of_process();
-    let limits = Limits { max_connections: usize::MAX, key: "the provider", files };
+    let limits = ListenerLimits { max_connections: usize::MAX, key: "the provider", files };
     Listener::new(socket, "dubbo", limits, Arc::default())
 }
 

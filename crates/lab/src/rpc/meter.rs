@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use wire::ProcessUsage;
 
 use super::plan::RpcPlan;
-use crate::latencies::Latencies;
+use crate::latencies::SharedHistogram;
 
 /// Counts what all callers see.
 pub(super) struct Meter {
     plan: RpcPlan,
     pub(super) begin: Instant,
     pub(super) end: Instant,
-    latencies: Latencies,
+    latencies: SharedHistogram,
     n_errors: AtomicU64,
 }
 
@@ -25,7 +25,7 @@ impl Meter {
     /// The warm-up begins now.
     pub(super) fn new(plan: RpcPlan) -> Self {
         let begin = Instant::now() + plan.warmup;
-        let (end, latencies) = (begin + plan.duration, Latencies::default());
+        let (end, latencies) = (begin + plan.duration, SharedHistogram::default());
         Self { plan, begin, end, latencies, n_errors: AtomicU64::new(0) }
     }
 

@@ -4,7 +4,7 @@ use super::*;
 
 fn frame(body: &[u8]) -> Vec<u8> {
     let body_len = u32::try_from(body.len()).unwrap();
-    let header = Header { body_len, kind: Kind::Chunk as u8, ..Header::default() };
+    let header = Header { body_len, kind: FrameKind::Chunk as u8, ..Header::default() };
     [&header.to_bytes()[..], body].concat()
 }
 
@@ -21,13 +21,13 @@ fn noise(len: usize) -> Vec<u8> {
 }
 
 /// Everything that `packed` holds, and how many COMPRESSED frames there were.
-fn unpacked(mut packed: &[u8], meter: &mut Meter) -> (Vec<u8>, usize) {
+fn unpacked(mut packed: &[u8], meter: &mut CompressionMeter) -> (Vec<u8>, usize) {
     let (mut all, mut n_packed, mut raw) = (Vec::new(), 0, BytesMut::new());
     while let Some((head, rest)) = packed.split_first_chunk::<HEADER_LEN>() {
         let header = Header::parse(head);
         assert!(header.check().is_ok());
         let (body, rest) = rest.split_at(header.body_len as usize);
-        if header.kind == Kind::Compressed as u8 {
+        if header.kind == FrameKind::Compressed as u8 {
             meter.unpack(body, &mut raw).unwrap();
             all.extend_from_slice(&raw);
             n_packed += 1;
@@ -40,7 +40,7 @@ fn unpacked(mut packed: &[u8], meter: &mut Meter) -> (Vec<u8>, usize) {
     (all, n_packed)
 }
 
-fn pack(packer: &mut Packer, frames: &[u8], meter: &mut Meter) -> BytesMut {
+fn pack(packer: &mut Packer, frames: &[u8], meter: &mut CompressionMeter) -> BytesMut {
     let (mut out, mut packed) = (BytesMut::from(frames), BytesMut::new());
     packer.pack(&mut out, &mut packed, meter);
     assert!(out.is_empty());
@@ -50,7 +50,8 @@ fn pack(packer: &mut Packer, frames: &[u8], meter: &mut Meter) -> BytesMut {
 #[test]
 fn pieces_are_cut_between_frames() {
     let frames: Vec<u8> = (0..300).flat_map(|n| frame(&vec![7; n * 5])).collect();
-    let mut meter = Meter { clock: Some(|| Duration::from_secs(1)), ..Meter::default() };
+    let mut meter =
+        CompressionMeter { clock: Some(|| Duration::from_secs(1)), ..CompressionMeter::default() };
     let packed = pack(&mut Packer::new(), &frames, &mut meter);
     assert!(packed.len() < frames.len() / 20);
     let (all, n_packed) = unpacked(&packed, &mut meter);
@@ -69,7 +70,7 @@ fn pieces_are_cut_between_frames() {
 fn the_longest_frame_is_a_piece_of_its_own() {
     let longest = frame(&vec![1; crate::header::MAX_BODY_LEN]);
     let frames = [frame(&[2; 300]), longest, frame(&[3; 300])].concat();
-    let mut meter = Meter::default();
+    let mut meter = CompressionMeter::default();
     let packed = pack(&mut Packer::new(), &frames, &mut meter);
     let (all, n_packed) = unpacked(&packed, &mut meter);
     assert!(all == frames);
@@ -79,7 +80,7 @@ fn the_longest_frame_is_a_piece_of_its_own() {
 #[test]
 fn little_leaves_as_it_is() {
     let frames = frame(&[0; MIN_PIECE_LEN - HEADER_LEN - 1]);
-    let mut meter = Meter::default();
+    let mut meter = CompressionMeter::default();
     assert_eq!(pack(&mut Packer::new(), &frames, &mut meter), frames);
     assert_eq!(meter.done, CompressionTotals::default());
 }
@@ -87,7 +88,7 @@ fn little_leaves_as_it_is() {
 /// Random data is tried ever more rarely; what can be compressed is found again.
 #[test]
 fn data_without_gain_is_left_alone() {
-    let (mut packer, mut meter) = (Packer::new(), Meter::default());
+    let (mut packer, mut meter) = (Packer::new(), CompressionMeter::default());
     let frames: Vec<u8> = noise(1_000_000).chunks(5_000).flat_map(frame).collect();
     for _ in 0..100 {
         assert!(pack(&mut packer, &frames, &mut meter) == frames);
@@ -106,7 +107,7 @@ fn data_without_gain_is_left_alone() {
 #[test]
 fn lengths_are_checked_before_space_is_kept() {
     let refused = |raw_len: u32, block: &[u8]| {
-        let (mut raw, mut meter) = (BytesMut::new(), Meter::default());
+        let (mut raw, mut meter) = (BytesMut::new(), CompressionMeter::default());
         let body = [&raw_len.to_be_bytes()[..], block].concat();
         let error = meter.unpack(&body, &mut raw).unwrap_err();
         assert_eq!(meter.done, CompressionTotals::default());
@@ -124,8 +125,8 @@ fn lengths_are_checked_before_space_is_kept() {
         assert!(told.starts_with(&expected), "{told}");
     }
     let mut raw = BytesMut::new();
-    Meter::default().unpack(b"\0\0\0\x03\x30abc", &mut raw).unwrap();
+    CompressionMeter::default().unpack(b"\0\0\0\x03\x30abc", &mut raw).unwrap();
     assert_eq!(raw, "abc");
-    let error = Meter::default().unpack(b"\0\0", &mut raw).unwrap_err();
+    let error = CompressionMeter::default().unpack(b"\0\0", &mut raw).unwrap_err();
     assert!(matches!(error, LinkError::Truncated { kind: 13, .. }), "{error}");
 }

@@ -6,7 +6,7 @@
 //! - `earliest` is not after any deadline of a call in flight.
 
 use crate::CallId;
-use crate::assembly::Partial;
+use crate::assembly::PartialMessage;
 use crate::message::ResponseHead;
 use std::time::Instant;
 
@@ -35,7 +35,7 @@ pub(super) enum OutgoingState<T> {
     /// The answer has not begun.
     Waiting(T),
     /// Parts of the answer came.
-    Receiving(T, Box<Partial<ResponseHead>>),
+    Receiving(T, Box<PartialMessage<ResponseHead>>),
 }
 
 impl<T> Calls<T> {

@@ -4,10 +4,10 @@
 
 use super::calls::{Calls, OutgoingState};
 use super::core::Core;
-use crate::assembly::Partial;
-use crate::header::{Header, Kind, MAX_TEXT_LEN, WHOLE_LINK, flags};
+use crate::assembly::PartialMessage;
+use crate::header::{FrameKind, Header, MAX_TEXT_LEN, WHOLE_LINK, flags};
 use crate::message::{ResponseHead, decode_response, duration_ms, timeout_ms};
-use crate::outbox::Head;
+use crate::outbox::FrameHead;
 use crate::reader::Reader;
 use crate::{
     CallId, Config, Credits, Event, GoAwayReason, LinkError, Meta, PoolId, RequestOut, RouteDef,
@@ -166,8 +166,8 @@ impl<T> ClientSide<T> {
             None => timeout_ms(request.deadline, now),
         };
         let fields = u64::from(request.route.0) << 32 | u64::from(timeout_ms);
-        let head = Head {
-            kind: Kind::Request,
+        let head = FrameHead {
+            kind: FrameKind::Request,
             flags: request.flags(),
             codec: request.codec,
             status: 0,
@@ -262,7 +262,8 @@ impl<T> ClientSide<T> {
             return Ok(());
         }
         if let Some(total) = total {
-            return self.begin_response(core, id, slot, head, total, &payload);
+            let partial = PartialMessage::new(head, total, &payload)?;
+            return self.begin_response(core, id, slot, partial);
         }
         core.end_stream(id);
         if core.outbox.has_long() {
@@ -295,11 +296,9 @@ impl<T> ClientSide<T> {
         core: &mut Core<T>,
         id: CallId,
         slot: usize,
-        head: ResponseHead,
-        total: usize,
-        part: &[u8],
+        partial: PartialMessage<ResponseHead>,
     ) -> Result<(), LinkError> {
-        let partial = Partial::new(head, total, part)?;
+        let total = partial.total();
         if !core.budget.reserve(total) {
             let text = format!("no room for an answer of {total} bytes beside the others");
             self.refuse_response(core, id, true, text);
@@ -484,7 +483,8 @@ fn response<T>(token: T, head: ResponseHead, payload: Bytes) -> Event<T> {
 /// Tells the server that a call is given up, unless it has seen nothing of it.
 fn tell_cancel<T>(core: &mut Core<T>, id: CallId) {
     if core.outbox.remove(id.to_wire()) {
-        let header = Header { kind: Kind::Cancel as u8, id: id.to_wire(), ..Header::default() };
+        let header =
+            Header { kind: FrameKind::Cancel as u8, id: id.to_wire(), ..Header::default() };
         core.outbox.control(header, &[]);
     }
 }

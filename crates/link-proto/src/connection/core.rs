@@ -3,9 +3,9 @@
 //! Invariant: what a peer can make us write without reading itself is bounded.
 
 use super::streams::Streams;
-use crate::assembly::Budget;
-use crate::compress::Meter;
-use crate::header::{Header, Kind, MAX_TEXT_LEN};
+use crate::assembly::AssemblyBudget;
+use crate::compress::CompressionMeter;
+use crate::header::{FrameKind, Header, MAX_TEXT_LEN};
 use crate::outbox::Outbox;
 use crate::reader::Reader;
 use crate::{Config, Event, GoAwayReason, LinkError, PeerHello, features, hello};
@@ -18,7 +18,7 @@ pub(super) struct Core<T> {
     pub(super) config: Config,
     pub(super) outbox: Outbox,
     pub(super) events: VecDeque<Event<T>>,
-    pub(super) budget: Budget,
+    pub(super) budget: AssemblyBudget,
     pub(super) streams: Streams,
     /// Both sides stated the feature.
     pub(super) has_streams: bool,
@@ -26,7 +26,7 @@ pub(super) struct Core<T> {
     pub(super) has_lz4: bool,
     /// And that one.
     pub(super) has_credits: bool,
-    pub(super) meter: Meter,
+    pub(super) meter: CompressionMeter,
     /// Compressed frames were left in the input: their turn has not come.
     pub(super) has_backlog: bool,
     /// Set by the peer's HELLO.
@@ -50,12 +50,12 @@ impl<T> Core<T> {
         Self {
             outbox,
             events: VecDeque::new(),
-            budget: Budget::new(config.max_reassembly_bytes),
+            budget: AssemblyBudget::new(config.max_reassembly_bytes),
             streams: Streams::new(),
             has_streams: false,
             has_lz4: false,
             has_credits: false,
-            meter: Meter { clock: config.cpu_clock, ..Meter::default() },
+            meter: CompressionMeter { clock: config.cpu_clock, ..CompressionMeter::default() },
             has_backlog: false,
             peer: None,
             failed: None,
@@ -116,7 +116,7 @@ impl<T> Core<T> {
         self.ping_sent = true;
         self.pinged_at = now;
         self.alarm = now + self.config.ping_timeout;
-        let header = Header { kind: Kind::Ping as u8, ..Header::default() };
+        let header = Header { kind: FrameKind::Ping as u8, ..Header::default() };
         self.outbox.control(header, &self.n_pings.to_be_bytes());
     }
 
@@ -124,13 +124,14 @@ impl<T> Core<T> {
     pub(super) fn handle_ping(&mut self, header: &Header, body: &[u8]) -> Result<(), LinkError> {
         check_opaque(header, body)?;
         if !self.is_over_buffered() {
-            self.outbox.control(Header { kind: Kind::Pong as u8, ..Header::default() }, body);
+            self.outbox.control(Header { kind: FrameKind::Pong as u8, ..Header::default() }, body);
         }
         Ok(())
     }
 
     pub(super) fn go_away(&mut self, reason: GoAwayReason, text: &str) {
-        let header = Header { kind: Kind::GoAway as u8, status: reason.0, ..Header::default() };
+        let header =
+            Header { kind: FrameKind::GoAway as u8, status: reason.0, ..Header::default() };
         self.outbox.control(header, cut_text(text).as_bytes());
     }
 }

@@ -5,9 +5,9 @@
 use super::client::ClientSide;
 use super::core::Core;
 use super::server::ServerSide;
-use super::{Connection, Side};
+use super::{Connection, ConnectionSide};
 use crate::credit::{Credits, PoolId};
-use crate::header::{Header, Kind};
+use crate::header::{FrameKind, Header};
 use crate::reader::Reader;
 use crate::route::Ack;
 use crate::{DefinedRoute, Event, LinkError, Status};
@@ -28,7 +28,7 @@ impl<T> Connection<T> {
     /// Server: as [`accept_route`](Self::accept_route), for a route whose calls need credits of
     /// `pool` once the client was told so.
     pub fn accept_route_of_pool(&mut self, route: DefinedRoute, codec: u8, pool: PoolId) {
-        if let Side::Server(server) = &mut self.side {
+        if let ConnectionSide::Server(server) = &mut self.side {
             let pool = self.core.no_pool().map(|_| pool.0);
             let ack = Ack { codec, status: Status::OK, pool, text: "" };
             server.answer_route(&mut self.core, route, ack);
@@ -39,12 +39,15 @@ impl<T> Connection<T> {
     /// client knows no credits, and nothing was sent.
     pub fn grant(&mut self, pool: PoolId, credits: Credits) -> bool {
         let core = &mut self.core;
-        if !core.has_credits || core.failed.is_some() || matches!(self.side, Side::Client(_)) {
+        if !core.has_credits
+            || core.failed.is_some()
+            || matches!(self.side, ConnectionSide::Client(_))
+        {
             return false;
         }
         let body = u64::from(pool.0) << 32 | u64::from(credits.to_wire());
         let flags = credits.flags();
-        let header = Header { kind: Kind::Credit as u8, flags, ..Header::default() };
+        let header = Header { kind: FrameKind::Credit as u8, flags, ..Header::default() };
         core.outbox.control(header, &body.to_be_bytes());
         true
     }
@@ -53,23 +56,26 @@ impl<T> Connection<T> {
     /// is sent to a client that knows no credits: it knows no pools.
     pub fn tell_pause(&mut self, pool: PoolId, pauses: bool) {
         let core = &mut self.core;
-        if !core.has_credits || core.failed.is_some() || matches!(self.side, Side::Client(_)) {
+        if !core.has_credits
+            || core.failed.is_some()
+            || matches!(self.side, ConnectionSide::Client(_))
+        {
             return;
         }
         let body = u64::from(pool.0) << 32 | u64::from(pauses);
-        let header = Header { kind: Kind::Pause as u8, ..Header::default() };
+        let header = Header { kind: FrameKind::Pause as u8, ..Header::default() };
         core.outbox.control(header, &body.to_be_bytes());
     }
 
     /// Client: so many calls wait for credits of a pool, for which `n_seen` CREDITs have come.
     pub fn demand(&mut self, pool: PoolId, n_waiting: u32, n_seen: u32) {
         let core = &mut self.core;
-        let Side::Client(client) = &self.side else { return };
+        let ConnectionSide::Client(client) = &self.side else { return };
         if !core.has_credits || core.failed.is_some() || client.has_said_go_away() {
             return;
         }
         let fields = [pool.0, n_waiting, n_seen].map(u32::to_be_bytes);
-        let header = Header { kind: Kind::Demand as u8, ..Header::default() };
+        let header = Header { kind: FrameKind::Demand as u8, ..Header::default() };
         core.outbox.control(header, fields.as_flattened());
     }
 }

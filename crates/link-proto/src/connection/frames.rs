@@ -10,8 +10,8 @@ use super::client::ClientSide;
 use super::core::check_opaque;
 use super::server::ServerSide;
 use super::streams::COPIED_LEN;
-use super::{Connection, Side};
-use crate::header::{HEADER_LEN, Header, Kind};
+use super::{Connection, ConnectionSide};
+use crate::header::{FrameKind, HEADER_LEN, Header};
 use crate::reader::Reader;
 use crate::{CallId, Event, GoAwayReason, LinkError, Payload};
 use bytes::{Buf, BytesMut};
@@ -114,7 +114,7 @@ impl<T> Connection<T> {
             return Ok(Handled::Nothing);
         };
         let header = Header::parse(head);
-        if self.core.peer.is_none() && header.kind != Kind::Hello as u8 {
+        if self.core.peer.is_none() && header.kind != FrameKind::Hello as u8 {
             let first = header.body_len.to_be_bytes();
             return Err(LinkError::NotHello { kind: header.kind, first });
         }
@@ -128,16 +128,16 @@ impl<T> Connection<T> {
             return Ok(Handled::Frame);
         };
         match kind {
-            Kind::Request | Kind::Response | Kind::Define => {
+            FrameKind::Request | FrameKind::Response | FrameKind::Define => {
                 let mut body = input.split_to(HEADER_LEN + body_len);
                 body.advance(HEADER_LEN);
                 self.handle_body(&header, kind, body)?;
             }
-            Kind::Compressed if !self.core.has_lz4 => {
+            FrameKind::Compressed if !self.core.has_lz4 => {
                 return Err(LinkError::UnknownKind { kind: header.kind });
             }
-            Kind::Compressed => return Ok(Handled::Compressed),
-            Kind::Item if body_len > COPIED_LEN => {
+            FrameKind::Compressed => return Ok(Handled::Compressed),
+            FrameKind::Item if body_len > COPIED_LEN => {
                 let mut body = input.split_to(HEADER_LEN + body_len);
                 body.advance(HEADER_LEN);
                 self.handle_item(&header, Payload::Bytes(body.freeze()))?;
@@ -156,15 +156,21 @@ impl<T> Connection<T> {
     fn handle_body(
         &mut self,
         header: &Header,
-        kind: Kind,
+        kind: FrameKind,
         body: BytesMut,
     ) -> Result<(), LinkError> {
         let core = &mut self.core;
         match (&mut self.side, kind) {
-            (Side::Client(client), Kind::Response) => client.handle_response(core, header, body),
-            (Side::Server(server), Kind::Request) => server.handle_request(core, header, body),
-            (Side::Client(client), Kind::Define) => client.handle_ack(core, header, &body),
-            (Side::Server(server), Kind::Define) => {
+            (ConnectionSide::Client(client), FrameKind::Response) => {
+                client.handle_response(core, header, body)
+            }
+            (ConnectionSide::Server(server), FrameKind::Request) => {
+                server.handle_request(core, header, body)
+            }
+            (ConnectionSide::Client(client), FrameKind::Define) => {
+                client.handle_ack(core, header, &body)
+            }
+            (ConnectionSide::Server(server), FrameKind::Define) => {
                 server.handle_define(core, header, &body.freeze())
             }
             _ => Err(LinkError::Unexpected { kind: header.kind }),
@@ -176,32 +182,42 @@ impl<T> Connection<T> {
         &mut self,
         now: Instant,
         header: &Header,
-        kind: Kind,
+        kind: FrameKind,
         body: &[u8],
     ) -> Result<(), LinkError> {
         let core = &mut self.core;
         match (&mut self.side, kind) {
-            (Side::Client(client), Kind::Chunk) => client.handle_chunk(core, header, body),
-            (Side::Server(server), Kind::Chunk) => server.handle_chunk(core, header, body),
-            (Side::Server(server), Kind::Cancel) => {
+            (ConnectionSide::Client(client), FrameKind::Chunk) => {
+                client.handle_chunk(core, header, body)
+            }
+            (ConnectionSide::Server(server), FrameKind::Chunk) => {
+                server.handle_chunk(core, header, body)
+            }
+            (ConnectionSide::Server(server), FrameKind::Cancel) => {
                 server.handle_cancel(core, CallId::from_wire(header.id))
             }
-            (Side::Server(_), Kind::Demand) => ServerSide::handle_demand(core, header, body),
-            (Side::Client(client), Kind::Credit) => client.handle_credit(core, header, body),
-            (Side::Client(_), Kind::Pause) => ClientSide::handle_pause(core, header, body),
-            (side, Kind::Hello) => {
+            (ConnectionSide::Server(_), FrameKind::Demand) => {
+                ServerSide::handle_demand(core, header, body)
+            }
+            (ConnectionSide::Client(client), FrameKind::Credit) => {
+                client.handle_credit(core, header, body)
+            }
+            (ConnectionSide::Client(_), FrameKind::Pause) => {
+                ClientSide::handle_pause(core, header, body)
+            }
+            (side, FrameKind::Hello) => {
                 core.handle_hello(now, header, body)?;
                 match side {
-                    Side::Client(client) => client.handle_ready(core),
-                    Side::Server(server) => server.handle_ready(core),
+                    ConnectionSide::Client(client) => client.handle_ready(core),
+                    ConnectionSide::Server(server) => server.handle_ready(core),
                 }
                 Ok(())
             }
-            (_, Kind::Ping) => core.handle_ping(header, body),
-            (_, Kind::Pong) => check_opaque(header, body),
-            (_, Kind::Item) => self.handle_item(header, Payload::Slice(body)),
-            (_, Kind::ItemCredit) => self.handle_item_credit(header, body),
-            (_, Kind::GoAway) => self.handle_go_away(header, body),
+            (_, FrameKind::Ping) => core.handle_ping(header, body),
+            (_, FrameKind::Pong) => check_opaque(header, body),
+            (_, FrameKind::Item) => self.handle_item(header, Payload::Slice(body)),
+            (_, FrameKind::ItemCredit) => self.handle_item_credit(header, body),
+            (_, FrameKind::GoAway) => self.handle_go_away(header, body),
             _ => Err(LinkError::Unexpected { kind: header.kind }),
         }
     }
@@ -214,8 +230,10 @@ impl<T> Connection<T> {
             return Err(LinkError::PeerFailed { reason: reason.0 });
         }
         match &mut self.side {
-            Side::Client(client) => client.close(reason),
-            Side::Server(server) => server.handle_client_gone(&mut self.core, header.kind)?,
+            ConnectionSide::Client(client) => client.close(reason),
+            ConnectionSide::Server(server) => {
+                server.handle_client_gone(&mut self.core, header.kind)?;
+            }
         }
         self.core.events.push_back(Event::GoAway { reason, text });
         Ok(())

@@ -10,8 +10,8 @@ use bytes::BytesMut;
 use super::client::ClientSide;
 use super::core::Core;
 use super::server::ServerSide;
-use super::{Connection, Side};
-use crate::header::{HEADER_LEN, Header, Kind, MAX_PART_LEN, flags};
+use super::{Connection, ConnectionSide};
+use crate::header::{FrameKind, HEADER_LEN, Header, MAX_PART_LEN, flags};
 use crate::outbox::LongAnswer;
 use crate::{CallId, RouteId, Status};
 
@@ -65,8 +65,8 @@ impl<T> Connection<T> {
         in_place: &mut impl InPlace<T>,
     ) -> usize {
         let is_wanted = match &self.side {
-            Side::Server(_) => in_place.takes_requests(),
-            Side::Client(_) => in_place.takes_responses(),
+            ConnectionSide::Server(_) => in_place.takes_requests(),
+            ConnectionSide::Client(_) => in_place.takes_responses(),
         };
         if !is_wanted || self.core.peer.is_none() {
             return 0;
@@ -76,10 +76,10 @@ impl<T> Connection<T> {
             let header = Header::parse(head);
             let Some(body) = body.get(..header.body_len as usize) else { break };
             let is_handled = match &mut self.side {
-                Side::Server(server) => {
+                ConnectionSide::Server(server) => {
                     server.answer_in_place(&mut self.core, &header, body, in_place)
                 }
-                Side::Client(client) => {
+                ConnectionSide::Client(client) => {
                     client.take_in_place(&mut self.core, &header, body, in_place)
                 }
             };
@@ -108,7 +108,7 @@ impl ServerSide {
         }) else {
             return false;
         };
-        let is_plain = header.kind == Kind::Request as u8
+        let is_plain = header.kind == FrameKind::Request as u8
             && header.flags & !flags::ONE_WAY == 0
             && args.len() <= MAX_PART_LEN.min(core.config.max_message_len as usize)
             && self.may_answer(id, route)
@@ -141,7 +141,7 @@ impl<T> ClientSide<T> {
         payload: &[u8],
         in_place: &mut impl InPlace<T>,
     ) -> bool {
-        let is_plain = header.kind == Kind::Response as u8
+        let is_plain = header.kind == FrameKind::Response as u8
             && header.flags == 0
             && payload.len() <= MAX_PART_LEN.min(core.config.max_message_len as usize)
             && !core.outbox.has_long();

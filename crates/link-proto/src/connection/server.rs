@@ -10,10 +10,10 @@ mod partial_requests;
 
 use self::partial_requests::Inbound;
 use super::core::{Core, cut_text};
-use crate::assembly::Partial;
-use crate::header::{Header, Kind, MAX_WINDOW, WHOLE_LINK, flags};
+use crate::assembly::PartialMessage;
+use crate::header::{FrameKind, Header, MAX_WINDOW, WHOLE_LINK, flags};
 use crate::message::{RequestHead, decode_request};
-use crate::outbox::Head;
+use crate::outbox::FrameHead;
 use crate::route::Ack;
 use crate::{
     CallId, DefinedRoute, Event, GoAwayReason, LinkError, Reply, RouteId, Status, meta, route,
@@ -164,7 +164,7 @@ impl ServerSide {
             core.events.push_back(request(id, head, payload));
             return Ok(());
         };
-        let partial = Partial::new(head, total, &payload)?;
+        let partial = PartialMessage::new(head, total, &payload)?;
         self.begin_parts(core, slot, id, partial);
         Ok(())
     }
@@ -389,7 +389,7 @@ impl ServerSide {
 
     fn send_credit<T>(&self, core: &mut Core<T>) {
         let body = u64::from(WHOLE_LINK) << 32 | u64::from(self.window);
-        let header = Header { kind: Kind::Credit as u8, ..Header::default() };
+        let header = Header { kind: FrameKind::Credit as u8, ..Header::default() };
         core.outbox.control(header, &body.to_be_bytes());
     }
 
@@ -454,9 +454,9 @@ fn request<T>(id: CallId, head: RequestHead, payload: Bytes) -> Event<T> {
     }
 }
 
-fn response_head(id: CallId, status: Status, codec: u8) -> Head {
-    let (kind, status, id) = (Kind::Response, status.0, id.to_wire());
-    Head { kind, flags: 0, codec, status, id, fields: None }
+fn response_head(id: CallId, status: Status, codec: u8) -> FrameHead {
+    let (kind, status, id) = (FrameKind::Response, status.0, id.to_wire());
+    FrameHead { kind, flags: 0, codec, status, id, fields: None }
 }
 
 /// Answers a call that takes no slot, unless nobody waits for the answer.

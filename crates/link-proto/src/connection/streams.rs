@@ -8,11 +8,11 @@
 //! - A call without a stream costs one comparison.
 
 use super::core::Core;
-use super::{Connection, Side};
-use crate::header::{HEADER_LEN, Header, Kind, flags};
+use super::{Connection, ConnectionSide};
+use crate::header::{FrameKind, HEADER_LEN, Header, flags};
 use crate::outbox::StreamTurns;
 use crate::reader::Reader;
-use crate::stream::{Frame, ItemPart, Received, Receiving, Sending};
+use crate::stream::{ItemPart, Received, Receiving, Sending, StreamFrame};
 use crate::{CallId, Event, LinkError, Payload, SendError};
 use bytes::{BufMut, BytesMut};
 use std::collections::VecDeque;
@@ -220,7 +220,7 @@ impl<T> Core<T> {
             return Err(SendError::NoStreamCredit);
         }
         if sending.takes_at_once(len) && self.outbox.has_room() {
-            let header = Header { codec, ..frame_header(Kind::Item, id) };
+            let header = Header { codec, ..frame_header(FrameKind::Item, id) };
             self.outbox.stream_frame(header, payload.as_slice());
             sending.sent_whole(len);
         } else {
@@ -298,8 +298,8 @@ impl<T> Connection<T> {
     /// The call has ended, sends no items, or ended them before.
     pub fn end_items(&mut self, id: CallId) -> Result<(), SendError> {
         match &self.side {
-            Side::Client(_) => self.core.end_items(id),
-            Side::Server(_) => Err(SendError::NoSuchStream),
+            ConnectionSide::Client(_) => self.core.end_items(id),
+            ConnectionSide::Server(_) => Err(SendError::NoSuchStream),
         }
     }
 
@@ -327,7 +327,7 @@ impl<T> Connection<T> {
     ) -> Result<(), LinkError> {
         let core = &mut self.core;
         let id = stream_id(core, header)?;
-        let may_end = matches!(self.side, Side::Server(_));
+        let may_end = matches!(self.side, ConnectionSide::Server(_));
         let receiving = core.streams.find(id).map(|stream| stream.receiving.as_mut());
         let Some(receiving) = receiving else {
             return self.check_ended(header, id);
@@ -335,7 +335,7 @@ impl<T> Connection<T> {
         let Some(receiving) = receiving else {
             return Err(LinkError::Unexpected { kind: header.kind });
         };
-        let frame = Frame { flags: header.flags, codec: header.codec, may_end };
+        let frame = StreamFrame { flags: header.flags, codec: header.codec, may_end };
         let max = core.config.max_message_len as usize;
         match receiving.receive(frame, part, max, &mut core.budget)? {
             Received::Part => core.give_credit(id),
@@ -349,8 +349,8 @@ impl<T> Connection<T> {
                     None => format!("no room for an item of {len} bytes or more beside others"),
                 };
                 match &mut self.side {
-                    Side::Client(client) => client.refuse_item(core, id, text),
-                    Side::Server(server) => server.refuse_item(core, id, &text),
+                    ConnectionSide::Client(client) => client.refuse_item(core, id, text),
+                    ConnectionSide::Server(server) => server.refuse_item(core, id, &text),
                 }
             }
         }
@@ -385,8 +385,8 @@ impl<T> Connection<T> {
     /// A frame came for a stream that is not there: fine if its call has ended.
     fn check_ended(&self, header: &Header, id: CallId) -> Result<(), LinkError> {
         let is_open = match &self.side {
-            Side::Client(client) => client.is_open(id),
-            Side::Server(server) => server.is_open(id),
+            ConnectionSide::Client(client) => client.is_open(id),
+            ConnectionSide::Server(server) => server.is_open(id),
         };
         if is_open { Err(LinkError::Unexpected { kind: header.kind }) } else { Ok(()) }
     }
@@ -402,7 +402,7 @@ fn stream_id<T>(core: &Core<T>, header: &Header) -> Result<CallId, LinkError> {
 
 /// What the outbox is filled from.
 pub(super) struct Fill<'a, T> {
-    pub(super) side: &'a mut Side<T>,
+    pub(super) side: &'a mut ConnectionSide<T>,
     pub(super) streams: &'a mut Streams,
     pub(super) events: &'a mut VecDeque<Event<T>>,
 }
@@ -411,8 +411,8 @@ impl<T> StreamTurns for Fill<'_, T> {
     fn sent(&mut self, id: u64) -> bool {
         let id = CallId::from_wire(id);
         match &mut self.side {
-            Side::Client(client) => client.sent(id),
-            Side::Server(server) => server.sent(id),
+            ConnectionSide::Client(client) => client.sent(id),
+            ConnectionSide::Server(server) => server.sent(id),
         }
         self.streams.release(id)
     }
@@ -422,21 +422,21 @@ impl<T> StreamTurns for Fill<'_, T> {
     }
 }
 
-fn frame_header(kind: Kind, id: CallId) -> Header {
+fn frame_header(kind: FrameKind, id: CallId) -> Header {
     Header { kind: kind as u8, id: id.to_wire(), ..Header::default() }
 }
 
 fn credit_header(id: CallId) -> Header {
-    frame_header(Kind::ItemCredit, id)
+    frame_header(FrameKind::ItemCredit, id)
 }
 
 fn end_header(id: CallId) -> Header {
-    Header { flags: flags::END, ..frame_header(Kind::Item, id) }
+    Header { flags: flags::END, ..frame_header(FrameKind::Item, id) }
 }
 
 fn item_header(id: CallId, part: &ItemPart) -> Header {
     let flags = if part.is_last { 0 } else { flags::MORE };
-    Header { flags, codec: part.codec, ..frame_header(Kind::Item, id) }
+    Header { flags, codec: part.codec, ..frame_header(FrameKind::Item, id) }
 }
 
 /// Appends a frame, whose body length is filled in here.

@@ -3,7 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "a test needs some instant to begin with")]
 
 use super::*;
-use crate::header::{Header, Kind, flags};
+use crate::header::{FrameKind, Header, flags};
 use crate::{Event, Meta, Payload};
 use bytes::{Buf, BufMut, Bytes};
 use std::time::Duration;
@@ -62,7 +62,7 @@ impl Pair {
     }
 }
 
-fn frame(kind: Kind, flags: u8, id: u64, body: &[u8]) -> BytesMut {
+fn frame(kind: FrameKind, flags: u8, id: u64, body: &[u8]) -> BytesMut {
     let body_len = u32::try_from(body.len()).unwrap();
     let header = Header { body_len, kind: kind as u8, flags, id, ..Header::default() };
     let mut out = BytesMut::from(&header.to_bytes()[..]);
@@ -72,7 +72,7 @@ fn frame(kind: Kind, flags: u8, id: u64, body: &[u8]) -> BytesMut {
 
 /// A REQUEST on route 0.
 fn request_frame(slot: u32, generation: u32) -> BytesMut {
-    frame(Kind::Request, 0, CallId::new(slot, generation).to_wire(), &[0; 8])
+    frame(FrameKind::Request, 0, CallId::new(slot, generation).to_wire(), &[0; 8])
 }
 
 fn fail_server(pair: &mut Pair, mut bytes: BytesMut) -> LinkError {
@@ -315,14 +315,14 @@ fn a_peer_that_ignores_the_limit_is_told() {
     let small = Config { max_message_len: 100_000, ..Config::default() };
     let (mut pair, _) = Pair::with_route(Config::default(), small);
     let body = [&[0; 8][..], &100_001_u32.to_be_bytes(), b"part"].concat();
-    let mut bytes = frame(Kind::Request, flags::MORE, 0, &body);
-    bytes.unsplit(frame(Kind::Chunk, flags::MORE, 0, b"more"));
-    bytes.unsplit(frame(Kind::Chunk, 0, 0, b"last"));
+    let mut bytes = frame(FrameKind::Request, flags::MORE, 0, &body);
+    bytes.unsplit(frame(FrameKind::Chunk, flags::MORE, 0, b"more"));
+    bytes.unsplit(frame(FrameKind::Chunk, 0, 0, b"last"));
     bytes.unsplit(request_frame(0, 1));
     pair.server.handle_bytes(pair.now, &mut bytes).unwrap();
     assert!(matches!(pair.server.poll_event(), Some(Event::Request { .. })), "the link goes on");
     let answer = Header::parse(pair.server.transmit().first_chunk().unwrap());
-    assert_eq!((answer.kind, answer.status), (Kind::Response as u8, Status::TOO_LARGE.0));
+    assert_eq!((answer.kind, answer.status), (FrameKind::Response as u8, Status::TOO_LARGE.0));
     assert_eq!(pair.server.reassembly_bytes(), 0);
 }
 
@@ -541,7 +541,7 @@ fn a_client_that_has_left_sends_no_requests() {
     pair.client.go_away(GoAwayReason::IDLE);
     pair.at_server();
     let error = fail_server(&mut pair, request_frame(0, 9));
-    assert_eq!(error, LinkError::Unexpected { kind: Kind::Request as u8 });
+    assert_eq!(error, LinkError::Unexpected { kind: FrameKind::Request as u8 });
 }
 
 #[test]
@@ -627,7 +627,7 @@ fn a_client_that_reads_nothing_is_not_read_from() {
     assert!(pair.server.is_congested() && !pair.client.is_congested());
     // PINGs of such a peer make nothing grow.
     let before = pair.server.buffered_bytes();
-    let mut ping = frame(Kind::Ping, 0, 0, &[0; 8]);
+    let mut ping = frame(FrameKind::Ping, 0, 0, &[0; 8]);
     pair.server.handle_bytes(pair.now, &mut ping).unwrap();
     assert_eq!(pair.server.buffered_bytes(), before);
     // As long as the socket takes bytes, the peer counts as alive.
@@ -678,7 +678,7 @@ fn requests_keep_to_their_slots() {
     pair.server.handle_bytes(pair.now, &mut request_frame(3, 0)).unwrap();
     let error = fail_server(&mut pair, request_frame(3, 1));
     assert_eq!(error, LinkError::SlotBusy { slot: 3 });
-    let bytes = frame(Kind::Request, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]);
+    let bytes = frame(FrameKind::Request, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]);
     let error = fail_server(&mut fresh(), bytes);
     assert_eq!(error, LinkError::UnknownRoute { route: 1, defined: 1 });
 }
@@ -688,7 +688,7 @@ fn an_error_is_told_to_the_peer() {
     let (mut pair, route) = Pair::with_route(Config::default(), Config::default());
     pair.send(route, b"", 1);
     pair.at_server();
-    fail_server(&mut pair, frame(Kind::Credit, 0, 0, &[0; 8]));
+    fail_server(&mut pair, frame(FrameKind::Credit, 0, 0, &[0; 8]));
     assert!(!pair.server.is_finished(), "until its GOAWAY is written");
     let error = pair.client.handle_bytes(pair.now, pair.server.transmit()).unwrap_err();
     assert_eq!(error, LinkError::PeerFailed { reason: 128 });
@@ -707,13 +707,13 @@ fn an_error_is_told_to_the_peer() {
 
 #[test]
 fn frames_that_are_not_for_this_side_are_refused() {
-    let ack = frame(Kind::Define, flags::ACK, 0, &[0; 4]);
-    for bytes in [frame(Kind::Response, 0, 0, b""), ack, frame(Kind::Hello, 0, 0, b"")] {
+    let ack = frame(FrameKind::Define, flags::ACK, 0, &[0; 4]);
+    for bytes in [frame(FrameKind::Response, 0, 0, b""), ack, frame(FrameKind::Hello, 0, 0, b"")] {
         let (mut pair, _) = Pair::with_route(Config::default(), Config::default());
         assert!(matches!(fail_server(&mut pair, bytes), LinkError::Unexpected { .. }));
     }
-    let define = frame(Kind::Define, 0, 0, &[0; 12]);
-    for mut bytes in [request_frame(0, 0), frame(Kind::Cancel, 0, 0, b""), define] {
+    let define = frame(FrameKind::Define, 0, 0, &[0; 12]);
+    for mut bytes in [request_frame(0, 0), frame(FrameKind::Cancel, 0, 0, b""), define] {
         let (mut pair, _) = Pair::with_route(Config::default(), Config::default());
         let result = pair.client.handle_bytes(pair.now, &mut bytes);
         assert!(matches!(result, Err(LinkError::Unexpected { .. })));

@@ -3,21 +3,29 @@
 use super::*;
 use crate::Payload;
 
-const FIRST: Frame = Frame { flags: flags::MORE, codec: 3, may_end: true };
-const LAST: Frame = Frame { flags: 0, codec: 3, may_end: true };
-const END: Frame = Frame { flags: flags::END, codec: 0, may_end: true };
+const FIRST: StreamFrame = StreamFrame { flags: flags::MORE, codec: 3, may_end: true };
+const LAST: StreamFrame = StreamFrame { flags: 0, codec: 3, may_end: true };
+const END: StreamFrame = StreamFrame { flags: flags::END, codec: 0, may_end: true };
 
-fn frame(part: &ItemPart) -> Frame {
-    Frame { flags: if part.is_last { 0 } else { flags::MORE }, codec: part.codec, may_end: true }
+fn frame(part: &ItemPart) -> StreamFrame {
+    StreamFrame {
+        flags: if part.is_last { 0 } else { flags::MORE },
+        codec: part.codec,
+        may_end: true,
+    }
 }
 
-fn receive(receiving: &mut Receiving, frame: Frame, part: &[u8]) -> Result<Received, LinkError> {
-    let mut budget = Budget::new(1 << 20);
+fn receive(
+    receiving: &mut Receiving,
+    frame: StreamFrame,
+    part: &[u8],
+) -> Result<Received, LinkError> {
+    let mut budget = AssemblyBudget::new(1 << 20);
     assert!(budget.reserve(receiving.reserved()), "what earlier parts reserved");
     receiving.receive(frame, Payload::Slice(part), 1 << 20, &mut budget)
 }
 
-fn refused(receiving: &mut Receiving, frame: Frame, part: &[u8]) -> &'static str {
+fn refused(receiving: &mut Receiving, frame: StreamFrame, part: &[u8]) -> &'static str {
     match receive(receiving, frame, part) {
         Err(LinkError::BadItem { rule }) => rule,
         other => panic!("{other:?}"),
@@ -65,7 +73,7 @@ fn empty_items_cost_their_header() {
 #[test]
 fn parts_are_given_back_as_they_come_and_the_whole_is_taken_once() {
     let (mut sending, mut receiving) = (Sending::new(20_000, false), Receiving::new(20_000));
-    let mut budget = Budget::new(1 << 20);
+    let mut budget = AssemblyBudget::new(1 << 20);
     let item: Bytes = (0..300_000_u32).map(|i| i.to_be_bytes()[3]).collect();
     sending.keep(7, item.clone());
     let mut n_parts = 0;
@@ -121,11 +129,11 @@ fn the_end_is_said_once_and_after_all_items() {
 #[test]
 fn frames_that_break_the_rules_are_refused() {
     let mut receiving = Receiving::new(100_000);
-    let by_server = Frame { may_end: false, ..END };
+    let by_server = StreamFrame { may_end: false, ..END };
     assert_eq!(refused(&mut receiving, by_server, b""), "only a client ends its items");
     let long_end = "the end has neither payload nor MORE";
     assert_eq!(refused(&mut receiving, END, b"x"), long_end);
-    let more = Frame { flags: flags::END | flags::MORE, ..END };
+    let more = StreamFrame { flags: flags::END | flags::MORE, ..END };
     assert_eq!(refused(&mut receiving, more, b""), long_end);
     assert_eq!(refused(&mut receiving, FIRST, b""), "a part that is not the last is empty");
     assert_eq!(receive(&mut receiving, FIRST, b"x"), Ok(Received::Part));
@@ -141,7 +149,7 @@ fn frames_that_break_the_rules_are_refused() {
 
 #[test]
 fn too_long_items_and_full_budgets_end_the_call_only() {
-    let mut budget = Budget::new(100);
+    let mut budget = AssemblyBudget::new(100);
     let mut parts = |receiving: &mut Receiving, frame, len: usize| {
         receiving.receive(frame, vec![0; len].into(), 1000, &mut budget).unwrap()
     };

@@ -14,14 +14,14 @@ use bytes::Bytes;
 use link_proto::{Meta, Payload, RouteDef, SendError, Status};
 
 use super::Bound;
-use super::lane::Session;
+use super::lane::ClientSession;
 use super::lanes::Lanes;
-use super::session::{CallEnd, Head, Key, NotTaken, Response};
+use super::session::{CallEnd, CallHead, CallKey, NotTaken, Response};
 use crate::error::{CallError, Failure, Full};
 use crate::method::Method;
 use crate::observe::{self, CallInfo, Observer, Side};
 use crate::trace::{TRACEPARENT, TraceContext};
-use wire::Share;
+use wire::SharedMachine;
 
 /// How often one call is made again because the server has refused it unbegun, or, if it is
 /// idempotent, because its connection broke.
@@ -49,7 +49,7 @@ pub struct Call<'a, Req: 'static, Resp: 'static, E: 'static = crate::NoError> {
     n_restarts: u16,
     /// A connection broke while the call was out.
     has_broken: bool,
-    pub(super) begun: Option<Begun>,
+    pub(super) begun: Option<CallPlace>,
     pub(super) stream_in: bool,
     pub(super) stream_out: bool,
     /// When an observer was told that the call begins.
@@ -57,11 +57,11 @@ pub struct Call<'a, Req: 'static, Resp: 'static, E: 'static = crate::NoError> {
 }
 
 /// Where a call is that was begun.
-pub(super) struct Begun {
-    pub(super) session: Arc<Session>,
+pub(super) struct CallPlace {
+    pub(super) session: Arc<ClientSession>,
     /// Whose load the call is part of.
     pub(super) lane: usize,
-    pub(super) key: Key,
+    pub(super) key: CallKey,
 }
 
 /// A reply with what came beside it.
@@ -241,7 +241,7 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
             return Err(Failure::Timeout(Duration::ZERO));
         }
         let requests = self.bound.method.requests;
-        let head = Head {
+        let head = CallHead {
             method: self.bound.number,
             def: &self.bound.def,
             codec: requests.choose(self.codec),
@@ -274,10 +274,10 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
     fn start(
         &self,
         now: Instant,
-        head: Head<&Arc<RouteDef>>,
+        head: CallHead<&Arc<RouteDef>>,
         payload: &Payload<'_>,
         waker: &Waker,
-    ) -> Result<Begun, Failure> {
+    ) -> Result<CallPlace, Failure> {
         let meta = as_strs(&self.meta);
         let lanes = &self.bound.client.0.lanes;
         let (number, lane) = lanes.pick().ok_or(Failure::Closed)?;
@@ -294,7 +294,7 @@ impl<'a, Req: 'static, Resp: 'static, E: 'static> Call<'a, Req, Resp, E> {
             }
         };
         lanes.begin(number);
-        Ok(Begun { session, lane: number, key })
+        Ok(CallPlace { session, lane: number, key })
     }
 
     pub(super) fn lanes(&self) -> &Arc<Lanes> {

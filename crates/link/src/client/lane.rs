@@ -29,17 +29,17 @@ use super::lanes::Lanes;
 use super::session::{SessionEvent, SessionMachine};
 use crate::link_stream::LinkStream;
 use crate::panics;
-use wire::{Ending, Machine, Share, SyncConn, drive_slices, linger};
+use wire::{Ending, Machine, SharedMachine, SyncConn, drive_slices, linger};
 
 /// The calls of one connection, shared by its callers and its driver.
-pub(crate) type Session = SyncConn<SessionMachine>;
+pub(crate) type ClientSession = SyncConn<SessionMachine>;
 
 /// One connection to the server, and its successors.
 pub(crate) struct Lane {
     dialer: Arc<Dialer>,
     config: Arc<ClientConfig>,
     lanes: Weak<Lanes>,
-    current: ArcSwap<Session>,
+    current: ArcSwap<ClientSession>,
     /// Calls that were begun on this lane and have not ended.
     load: AtomicUsize,
     is_closed: AtomicBool,
@@ -63,7 +63,7 @@ impl Lane {
         config: Arc<ClientConfig>,
         lanes: Weak<Lanes>,
     ) -> Arc<Self> {
-        let session = Arc::new(Session::new(SessionMachine::new(Arc::clone(&config))));
+        let session = Arc::new(ClientSession::new(SessionMachine::new(Arc::clone(&config))));
         let lane = Arc::new(Self {
             dialer,
             config,
@@ -80,7 +80,7 @@ impl Lane {
 
     /// The session that takes calls.
     #[inline]
-    pub(crate) fn session(&self) -> Arc<Session> {
+    pub(crate) fn session(&self) -> Arc<ClientSession> {
         self.current.load_full()
     }
 
@@ -148,7 +148,7 @@ impl Lane {
     /// As `run`, as a type that has a name: a runner starts the next one.
     fn run_on(
         self: Arc<Self>,
-        session: Arc<Session>,
+        session: Arc<ClientSession>,
         pauses: bool,
     ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(self.run(session, pauses))
@@ -157,7 +157,7 @@ impl Lane {
     /// Keeps the lane connected until it is closed, or until the server left this runner's
     /// connection and another runner took over. `pauses` before it connects, if the last
     /// connection was left too soon.
-    async fn run(self: Arc<Self>, mut session: Arc<Session>, mut pauses: bool) {
+    async fn run(self: Arc<Self>, mut session: Arc<ClientSession>, mut pauses: bool) {
         let mut backoff = Backoff::new(self.config.min_backoff, self.config.max_backoff);
         loop {
             let mut ending = RunnerEnd { lane: &self, session: Arc::clone(&session), reason: None };
@@ -190,7 +190,7 @@ impl Lane {
     }
 
     /// Connects, however often it takes. `None` if the lane was closed and nobody waits.
-    async fn connect(&self, session: &Session, backoff: &mut Backoff) -> Option<LinkStream> {
+    async fn connect(&self, session: &ClientSession, backoff: &mut Backoff) -> Option<LinkStream> {
         loop {
             match meanwhile(session, self.dialer.connect(self.config.connect_timeout)).await? {
                 Ok(stream) => return Some(stream),
@@ -206,7 +206,11 @@ impl Lane {
     }
 
     /// Runs one connection to its end.
-    async fn serve(self: &Arc<Self>, session: &Arc<Session>, mut stream: LinkStream) -> Served {
+    async fn serve(
+        self: &Arc<Self>,
+        session: &Arc<ClientSession>,
+        mut stream: LinkStream,
+    ) -> Served {
         let start = Instant::now();
         session.lock(|session| session.handle_connected(start));
         let (mut was_ready, mut is_succeeded) = (false, false);
@@ -252,7 +256,7 @@ impl Lane {
 
     /// The session after this one, which takes no more calls. `None` if the lane is closed and
     /// there is no other.
-    pub(crate) fn next(&self, session: &Arc<Session>) -> Option<Arc<Session>> {
+    pub(crate) fn next(&self, session: &Arc<ClientSession>) -> Option<Arc<ClientSession>> {
         let current = self.session();
         if !Arc::ptr_eq(&current, session) {
             return Some(current);
@@ -260,7 +264,7 @@ impl Lane {
         if self.is_closed() {
             return None;
         }
-        let next = Arc::new(Session::new(SessionMachine::new(Arc::clone(&self.config))));
+        let next = Arc::new(ClientSession::new(SessionMachine::new(Arc::clone(&self.config))));
         let found = self.current.compare_and_swap(session, Arc::clone(&next));
         if !Arc::ptr_eq(&found, session) {
             return Some(self.session());
@@ -287,13 +291,13 @@ struct Served {
 /// too.
 struct RunnerEnd<'a> {
     lane: &'a Lane,
-    session: Arc<Session>,
+    session: Arc<ClientSession>,
     reason: Option<Arc<str>>,
 }
 
 impl Drop for RunnerEnd<'_> {
     fn drop(&mut self) {
-        let end = |session: &Session, reason| {
+        let end = |session: &ClientSession, reason| {
             session.lock(|session| session.end(reason));
             take_events(session).for_each(wake);
         };
@@ -309,7 +313,7 @@ impl Drop for RunnerEnd<'_> {
 
 /// Polls `work` and sees to the calls that wait in a session without a connection. `None` as soon
 /// as the session is closed and nobody waits.
-async fn meanwhile<T>(session: &Session, work: impl Future<Output = T>) -> Option<T> {
+async fn meanwhile<T>(session: &ClientSession, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let mut timer: Option<Pin<Box<Sleep>>> = None;
     poll_fn(|cx| {
@@ -338,7 +342,7 @@ async fn meanwhile<T>(session: &Session, work: impl Future<Output = T>) -> Optio
     .await
 }
 
-fn take_events(session: &Session) -> impl Iterator<Item = SessionEvent> + use<> {
+fn take_events(session: &ClientSession) -> impl Iterator<Item = SessionEvent> + use<> {
     let events: Vec<_> =
         session.lock(|session| std::iter::from_fn(|| session.poll_event()).collect());
     events.into_iter()
@@ -351,6 +355,6 @@ fn wake(event: SessionEvent) {
 }
 
 /// Waits before the next attempt. `None` if the lane was closed meanwhile and nobody waits.
-async fn pause(backoff: &mut Backoff, session: &Session) -> Option<()> {
+async fn pause(backoff: &mut Backoff, session: &ClientSession) -> Option<()> {
     meanwhile(session, tokio::time::sleep(backoff.next_wait())).await
 }

@@ -24,25 +24,25 @@ use link_proto::{
 use slab::Slab;
 
 pub(crate) use self::outcome::{CallEnd, NotTaken, Response};
-use self::streams::Streams;
+use self::streams::ClientStreams;
 use self::waiting_calls::{Parked, WaitingCalls};
 use super::config::{ClientConfig, WhenDown};
 use super::queueing_delay::Queueing;
 use wire::{Machine, slice_len};
 
 /// A call's place in its session.
-pub(crate) type Key = usize;
+pub(crate) type CallKey = usize;
 
 /// The calls of one connection, from before it is made until it has ended.
 pub(crate) struct SessionMachine {
     config: Arc<ClientConfig>,
     /// `None` until the first bytes can be sent.
-    link: Option<Connection<Key>>,
+    link: Option<Connection<CallKey>>,
     calls: Slab<CallSlot>,
     /// The connection's numbers of methods, by the client's numbers.
     routes: Vec<Option<RouteId>>,
     waiting: WaitingCalls,
-    streams: Streams,
+    streams: ClientStreams,
     events: VecDeque<SessionEvent>,
     phase: Phase,
     /// Why the last attempt to connect failed.
@@ -76,7 +76,7 @@ enum CallSlot {
 
 /// What a call has beside its payload and metadata.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head<D> {
+pub(crate) struct CallHead<D> {
     /// The client's number of the method.
     pub method: usize,
     /// What the server is told of the method.
@@ -92,21 +92,21 @@ pub(crate) struct Head<D> {
     pub stream_out: bool,
 }
 
-impl<D> Head<D> {
+impl<D> CallHead<D> {
     fn is_streaming(&self) -> bool {
         self.stream_in || self.stream_out
     }
 
-    fn with_def<E>(&self, def: E) -> Head<E> {
+    fn with_def<E>(&self, def: E) -> CallHead<E> {
         let Self { method, codec, deadline, timeout, one_way, stream_in, stream_out, .. } = *self;
-        Head { method, def, codec, deadline, timeout, one_way, stream_in, stream_out }
+        CallHead { method, def, codec, deadline, timeout, one_way, stream_in, stream_out }
     }
 }
 
-impl Head<&Arc<RouteDef>> {
-    fn to_owned(self) -> Head<Arc<RouteDef>> {
+impl CallHead<&Arc<RouteDef>> {
+    fn to_owned(self) -> CallHead<Arc<RouteDef>> {
         // By the time that it is sent, less is left.
-        Head { timeout: None, ..self.with_def(Arc::clone(self.def)) }
+        CallHead { timeout: None, ..self.with_def(Arc::clone(self.def)) }
     }
 }
 
@@ -130,7 +130,7 @@ impl SessionMachine {
             calls: Slab::new(),
             routes: Vec::new(),
             waiting: WaitingCalls::default(),
-            streams: Streams::default(),
+            streams: ClientStreams::default(),
             events: VecDeque::new(),
             phase: Phase::Open,
             trouble: None,
@@ -184,7 +184,7 @@ impl SessionMachine {
         for key in std::mem::take(&mut self.waiting).keys.into_values() {
             self.finish(key, CallEnd::NotBegun);
         }
-        let pending: Vec<Key> =
+        let pending: Vec<CallKey> =
             self.link.as_mut().map_or_else(Vec::new, |link| link.drain_pending().collect());
         for key in pending {
             self.finish(key, CallEnd::Broken(Arc::clone(reason)));
@@ -204,11 +204,11 @@ impl SessionMachine {
     pub(crate) fn start(
         &mut self,
         now: Instant,
-        head: Head<&Arc<RouteDef>>,
+        head: CallHead<&Arc<RouteDef>>,
         meta: &[(&str, &str)],
         payload: Payload<'_>,
         waker: &Waker,
-    ) -> Result<Key, NotTaken> {
+    ) -> Result<CallKey, NotTaken> {
         if self.phase != Phase::Open {
             return Err(NotTaken::Elsewhere);
         }
@@ -234,11 +234,11 @@ impl SessionMachine {
     fn start_stream(
         &mut self,
         now: Instant,
-        head: Head<&Arc<RouteDef>>,
+        head: CallHead<&Arc<RouteDef>>,
         meta: &[(&str, &str)],
         payload: Payload<'_>,
         waker: &Waker,
-    ) -> Result<Key, NotTaken> {
+    ) -> Result<CallKey, NotTaken> {
         if !self.waiting.keys.is_empty() {
             self.check_behind_others()?;
             let key = self.park(head, meta, payload, waker)?;
@@ -267,10 +267,10 @@ impl SessionMachine {
     fn send(
         &mut self,
         now: Instant,
-        head: Head<&Arc<RouteDef>>,
+        head: CallHead<&Arc<RouteDef>>,
         meta: &[(&str, &str)],
         payload: &Payload<'_>,
-        key: Key,
+        key: CallKey,
     ) -> Result<Option<CallId>, SendError> {
         let Some(link) = &mut self.link else {
             return Err(SendError::NotReady);
@@ -313,7 +313,7 @@ impl SessionMachine {
 
     /// The outcome of a call, once it is there; the call is then forgotten.
     #[inline]
-    pub(crate) fn poll_outcome(&mut self, key: Key, waker: &Waker) -> Poll<CallEnd> {
+    pub(crate) fn poll_outcome(&mut self, key: CallKey, waker: &Waker) -> Poll<CallEnd> {
         let known = match self.calls.get_mut(key) {
             Some(slot @ CallSlot::Done(_)) => {
                 let slot = match self.streams.has(key) {
@@ -341,7 +341,7 @@ impl SessionMachine {
     }
 
     /// Gives a call up. Whether the connection has something to say because of it.
-    pub(crate) fn give_up(&mut self, key: Key) -> bool {
+    pub(crate) fn give_up(&mut self, key: CallKey) -> bool {
         self.close_stream(key);
         match self.calls.try_remove(key) {
             Some(CallSlot::Out { id, .. }) => {
@@ -358,7 +358,7 @@ impl SessionMachine {
         }
     }
 
-    fn finish(&mut self, key: Key, outcome: CallEnd) {
+    fn finish(&mut self, key: CallKey, outcome: CallEnd) {
         let Some(slot) = self.calls.get_mut(key) else {
             return;
         };

@@ -10,14 +10,14 @@ use bytes::Bytes;
 use link_proto::{Payload, RouteDef};
 
 use super::Bound;
-use super::call::{Begun, Call, Reply, observed, read, settled};
+use super::call::{Call, CallPlace, Reply, observed, read, settled};
 use super::lanes::Lanes;
 use crate::blocking::block_on;
 use crate::error::{CallError, Failure, NoError};
 use crate::method::{Method, StreamMethod};
 use crate::observe::{self, CallInfo, Side};
 use crate::streaming::{Receiver, Sender, StreamEnd};
-use wire::Share;
+use wire::SharedMachine;
 
 /// A streaming method of one client's server, ready to be called.
 pub struct BoundStream<Req: 'static, In: 'static, Out: 'static, Resp: 'static, E: 'static = NoError>
@@ -176,7 +176,7 @@ impl<Resp, E> Future for StreamReply<Resp, E> {
     type Output = Result<Resp, CallError<E>>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Begun { session, key, .. } = &self.end.begun;
+        let CallPlace { session, key, .. } = &self.end.begun;
         let outcome = ready!(session.lock(|session| session.poll_outcome(*key, cx.waker())));
         let result = match settled(outcome, self.timeout, self.end.lanes.dialer()) {
             Ok(Some(response)) => self.method.read(response).map(|reply| reply.value),
@@ -190,7 +190,7 @@ impl<Resp, E> Future for StreamReply<Resp, E> {
 
 /// What the parts of a streaming call share.
 struct Handle {
-    begun: Begun,
+    begun: CallPlace,
     lanes: Arc<Lanes>,
     watch: Mutex<Option<StreamWatch>>,
 }
@@ -217,7 +217,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let Begun { session, lane, key } = &self.begun;
+        let CallPlace { session, lane, key } = &self.begun;
         self.lanes.end(*lane);
         session.with(|session| session.give_up(*key));
         self.unwatch(|| observe::Outcome::Abandoned);

@@ -42,7 +42,7 @@ thread_local! {
 }
 
 /// A call that is to begin.
-pub(crate) struct Job {
+pub(crate) struct IncomingCall {
     pub id: CallId,
     pub route: RouteId,
     pub codec: u8,
@@ -55,22 +55,22 @@ pub(crate) struct Job {
 }
 
 /// Calls of one client that came together.
-pub(crate) struct Slice {
+pub(crate) struct CallBatch {
     pub session: Arc<ServerSession>,
     pub scope: Arc<Scope>,
     pub routes: Arc<Routes>,
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<IncomingCall>,
 }
 
 /// A call that has begun.
-struct Begun {
+struct BegunCall {
     id: CallId,
     one_way: bool,
     entry: Arc<ServedMethod>,
     scope: Arc<Scope>,
 }
 
-impl Slice {
+impl CallBatch {
     /// Has the calls begun in a task of their own, as many of them as the server may take.
     pub(crate) fn begin(mut self) {
         let n_taken = self.session.server.calls.take(self.jobs.len());
@@ -83,14 +83,14 @@ impl Slice {
             }
         }
         if !self.jobs.is_empty() {
-            let taken = Taken { session: Arc::clone(&self.session), n_calls: n_taken };
+            let taken = CountedCalls { session: Arc::clone(&self.session), n_calls: n_taken };
             tokio::spawn(async move {
                 SCRATCH.with_borrow_mut(|scratch| self.run(taken, scratch));
             });
         }
     }
 
-    fn run(mut self, mut taken: Taken, scratch: &mut Vec<u8>) {
+    fn run(mut self, mut taken: CountedCalls, scratch: &mut Vec<u8>) {
         scratch.clear();
         let received = Instant::now();
         let mut answers = Answers { scratch, list: Vec::with_capacity(self.jobs.len()) };
@@ -142,27 +142,27 @@ impl Slice {
         }
     }
 
-    fn context(&self, job: &mut Job, received: Instant) -> Context {
+    fn context(&self, job: &mut IncomingCall, received: Instant) -> Context {
         let deadline = job.timeout.and_then(|timeout| received.checked_add(timeout));
         Context::new(&self.scope, job.id.to_wire(), std::mem::take(&mut job.meta), deadline)
     }
 
-    fn begun(&self, job: &Job, entry: &Arc<ServedMethod>) -> Begun {
+    fn begun(&self, job: &IncomingCall, entry: &Arc<ServedMethod>) -> BegunCall {
         let (entry, scope) = (Arc::clone(entry), Arc::clone(&self.scope));
-        Begun { id: job.id, one_way: job.one_way, entry, scope }
+        BegunCall { id: job.id, one_way: job.one_way, entry, scope }
     }
 
     /// Does the first step of a call here.
     fn step(
         &self,
         entry: &Arc<ServedMethod>,
-        mut job: Job,
+        mut job: IncomingCall,
         received: Instant,
-        taken: &mut Taken,
+        taken: &mut CountedCalls,
         answers: &mut Answers<'_>,
     ) {
         let (id, one_way) = (job.id, job.one_way);
-        let first = First {
+        let first = CallStart {
             context: self.context(&mut job, received),
             codec: job.codec,
             payload: job.payload,
@@ -181,7 +181,7 @@ impl Slice {
             HandlerRun::Waits(call) => {
                 answers.scratch.truncate(start);
                 let (entry, scope) = (Arc::clone(entry), Arc::clone(&self.scope));
-                let begun = Begun { id, one_way, entry, scope };
+                let begun = BegunCall { id, one_way, entry, scope };
                 self.spawn(begun, CallTask::Begun(call), taken.split());
             }
         }
@@ -190,29 +190,29 @@ impl Slice {
     /// Begins a call in a task of its own.
     fn begin_alone(
         &self,
-        mut job: Job,
+        mut job: IncomingCall,
         received: Instant,
         entry: &Arc<ServedMethod>,
-        taken: Taken,
+        taken: CountedCalls,
     ) {
         let begun = self.begun(&job, entry);
         let context = self.context(&mut job, received);
         let streams = job.streams.then(|| CallStreams::new(Arc::clone(&self.session), job.id));
-        let first = First { context, codec: job.codec, payload: job.payload, streams };
+        let first = CallStart { context, codec: job.codec, payload: job.payload, streams };
         self.spawn(begun, CallTask::New(first), taken);
     }
 
     /// Begins a call in a thread that may block.
     fn begin_blocking(
         &self,
-        mut job: Job,
+        mut job: IncomingCall,
         received: Instant,
         entry: &Arc<ServedMethod>,
-        taken: Taken,
+        taken: CountedCalls,
     ) {
         let begun = self.begun(&job, entry);
         let context = self.context(&mut job, received);
-        let first = First { context, codec: job.codec, payload: job.payload, streams: None };
+        let first = CallStart { context, codec: job.codec, payload: job.payload, streams: None };
         let work = move || {
             if !begun.one_way && !taken.session.is_open(begun.id) {
                 // Given up while it waited for a thread.
@@ -234,7 +234,7 @@ impl Slice {
         }
     }
 
-    fn spawn(&self, begun: Begun, work: CallTask, taken: Taken) {
+    fn spawn(&self, begun: BegunCall, work: CallTask, taken: CountedCalls) {
         let (id, one_way) = (begun.id, begun.one_way);
         let task = async move {
             let mut out = Vec::new();
@@ -253,12 +253,12 @@ impl Slice {
 }
 
 /// Calls that the server counts as at work, until this is dropped.
-struct Taken {
+struct CountedCalls {
     session: Arc<ServerSession>,
     n_calls: usize,
 }
 
-impl Taken {
+impl CountedCalls {
     /// One of the calls has ended.
     fn give_back(&mut self) {
         self.n_calls -= 1;
@@ -272,7 +272,7 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for CountedCalls {
     fn drop(&mut self) {
         if self.n_calls != 0 {
             self.session.server.calls.give_back(self.n_calls);
@@ -281,7 +281,7 @@ impl Drop for Taken {
 }
 
 /// What a call needs to begin.
-struct First {
+struct CallStart {
     context: Context,
     codec: u8,
     payload: Bytes,
@@ -293,7 +293,7 @@ enum HandlerRun {
     Waits(HandlerCall),
 }
 
-impl First {
+impl CallStart {
     /// Decodes the arguments and works until the handler waits for something. A panic becomes the
     /// call's answer.
     fn step(
@@ -345,7 +345,7 @@ impl First {
 
 /// A call with a task of its own.
 enum CallTask {
-    New(First),
+    New(CallStart),
     Begun(HandlerCall),
 }
 

@@ -64,7 +64,7 @@ impl<F: Answerer + 'static> Handler for InPlaceMethod<F> {
 /// One client's link, and which of its routes are answered in place.
 pub(crate) struct ServerLink {
     pub link: Connection<()>,
-    routes: Routes,
+    routes: MethodTable,
     traffic: Option<Arc<Traffic>>,
 }
 
@@ -78,17 +78,17 @@ impl Drop for ServerLink {
 
 /// By the route's number.
 #[derive(Default)]
-struct Routes(Vec<Option<Arc<ServedMethod>>>);
+struct MethodTable(Vec<Option<Arc<ServedMethod>>>);
 
 impl ServerLink {
     pub(crate) fn new(link: Connection<()>, traffic: Option<Arc<Traffic>>) -> Self {
-        Self { link, routes: Routes::default(), traffic }
+        Self { link, routes: MethodTable::default(), traffic }
     }
 
     /// Calls of this route are answered in place from now on, if `method` is such a one.
     pub(crate) fn set_route(&mut self, route: RouteId, method: Option<&Arc<ServedMethod>>) {
         let method = method.filter(|entry| entry.handler.in_place().is_some());
-        let Routes(routes) = &mut self.routes;
+        let MethodTable(routes) = &mut self.routes;
         if method.is_some() && routes.len() <= route.index() {
             routes.resize(route.index() + 1, None);
         }
@@ -98,7 +98,7 @@ impl ServerLink {
     }
 }
 
-impl InPlace<()> for Routes {
+impl InPlace<()> for MethodTable {
     #[inline]
     fn takes_requests(&self) -> bool {
         !self.0.is_empty()

@@ -10,14 +10,14 @@ use link_proto::{
 use tokio::task::AbortHandle;
 
 use super::Shared;
-use super::call_batch::{Job, Slice};
+use super::call_batch::{CallBatch, IncomingCall};
 use super::context::{Peer, Scope};
 use super::in_place::ServerLink;
 use super::service::{AnswerHead, CallRefusal, ServedMethod};
-use super::streams::Streams;
+use super::streams::ServerStreams;
 use crate::client::as_strs;
 use crate::link_stream::LinkStream;
-use wire::{Share, SyncConn, drive_slices, slice_len};
+use wire::{SharedMachine, SyncConn, drive_slices, slice_len};
 
 /// Most calls that begin in one turn: so many answers may go over the limit of what waits.
 const MAX_SLICE_LEN: usize = 256;
@@ -28,7 +28,7 @@ pub(crate) struct ServerSession {
     conn: SyncConn<ServerLink>,
     /// Calls with a task of their own, to be aborted when their caller gives up.
     running: Mutex<HashMap<u64, AbortHandle>>,
-    pub streams: Streams,
+    pub streams: ServerStreams,
 }
 
 /// An answer: to which call, its status, codec, payload and metadata.
@@ -45,7 +45,7 @@ impl ServerSession {
             server,
             conn: SyncConn::new(ServerLink::new(machine, traffic)),
             running: Mutex::default(),
-            streams: Streams::default(),
+            streams: ServerStreams::default(),
         })
     }
 
@@ -56,8 +56,11 @@ impl ServerSession {
 
     /// Runs the connection to its end.
     pub(crate) async fn serve(self: Arc<Self>, stream: LinkStream, peer: Peer) {
-        let mut client =
-            Client { session: Arc::clone(&self), peer: Arc::new(peer), routes: Arc::default() };
+        let mut client = ConnectedClient {
+            session: Arc::clone(&self),
+            peer: Arc::new(peer),
+            routes: Arc::default(),
+        };
         let _end = SessionEnd(&self);
         let ending =
             drive_slices(stream, &self.conn, begin_len, |events| client.handle(events)).await;
@@ -166,13 +169,13 @@ impl Drop for SessionEnd<'_> {
 }
 
 /// What the driver knows of the client.
-struct Client {
+struct ConnectedClient {
     session: Arc<ServerSession>,
     peer: Arc<Peer>,
     routes: Arc<Routes>,
 }
 
-impl Client {
+impl ConnectedClient {
     fn handle(&mut self, events: &mut Vec<Event<()>>) {
         let mut jobs = Vec::with_capacity(events.len());
         for event in events.drain(..) {
@@ -193,7 +196,8 @@ impl Client {
                     if streams {
                         self.session.streams.open(id, stream_in);
                     }
-                    let job = Job { id, route, codec, timeout, meta, payload, one_way, streams };
+                    let job =
+                        IncomingCall { id, route, codec, timeout, meta, payload, one_way, streams };
                     jobs.push(job);
                 }
                 Event::Item { id, codec, payload } => {
@@ -213,7 +217,7 @@ impl Client {
         if !jobs.is_empty() {
             let scope = Arc::new(Scope::new(Arc::clone(&self.peer)));
             let (session, routes) = (Arc::clone(&self.session), Arc::clone(&self.routes));
-            Slice { session, scope, routes, jobs }.begin();
+            CallBatch { session, scope, routes, jobs }.begin();
         }
     }
 

@@ -14,11 +14,11 @@ use crate::streaming::StreamEnd;
 
 /// The streams of one client's calls.
 #[derive(Default)]
-pub(crate) struct Streams(Mutex<HashMap<u64, StreamBuffer>>);
+pub(crate) struct ServerStreams(Mutex<HashMap<u64, ServerStreamBuffer>>);
 
 /// The streams of one call, in both directions.
 #[derive(Default)]
-struct StreamBuffer {
+struct ServerStreamBuffer {
     items: VecDeque<(u8, Bytes)>,
     /// The client sends no more items.
     is_ended: bool,
@@ -28,20 +28,20 @@ struct StreamBuffer {
     sender: Option<Waker>,
 }
 
-impl StreamBuffer {
+impl ServerStreamBuffer {
     fn wake(&mut self) {
         [self.receiver.take(), self.sender.take()].into_iter().flatten().for_each(panics::wake);
     }
 }
 
-impl Streams {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, StreamBuffer>> {
+impl ServerStreams {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, ServerStreamBuffer>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A call begins that streams.
     pub(crate) fn open(&self, id: CallId, stream_in: bool) {
-        let stream = StreamBuffer { is_ended: !stream_in, ..StreamBuffer::default() };
+        let stream = ServerStreamBuffer { is_ended: !stream_in, ..ServerStreamBuffer::default() };
         self.lock().insert(id.to_wire(), stream);
     }
 
@@ -101,7 +101,7 @@ pub(crate) struct CallStreams {
 }
 
 impl CallStreams {
-    /// Of a call that was [opened](Streams::open).
+    /// Of a call that was [opened](ServerStreams::open).
     pub(crate) fn new(session: Arc<ServerSession>, id: CallId) -> Arc<Self> {
         Arc::new(Self { session, id })
     }

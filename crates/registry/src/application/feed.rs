@@ -15,7 +15,7 @@ use wire::Backoff;
 
 use crate::definitions::Room;
 use crate::endpoint::{Freshness, MAX_UNUSED};
-use crate::follow::{Followed, follow, rest_after};
+use crate::follow::{FollowedList, follow, rest_after};
 use crate::kept::{Kept, shown_key};
 use crate::list_counts::ListCounts;
 use crate::store::{Applications, EntryKey};
@@ -54,18 +54,18 @@ pub(super) struct RunningInstance {
 
 /// One application that is followed, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Feed {
+pub(super) struct InstanceFeed {
     resolved: watch::Receiver<Resolved>,
     tasks: [AbortHandle; 2],
 }
 
-impl Drop for Feed {
+impl Drop for InstanceFeed {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
     }
 }
 
-impl Feed {
+impl InstanceFeed {
     pub(super) fn start(
         source: &Arc<dyn Applications>,
         application: &str,
@@ -112,7 +112,7 @@ struct ListedInstances {
     bad: Arc<[(String, String)]>,
 }
 
-impl Followed<Arc<Instance>> for List {
+impl FollowedList<Arc<Instance>> for List {
     type Shown = ListedInstances;
 
     fn kept(&mut self) -> &mut Kept<Arc<Instance>> {

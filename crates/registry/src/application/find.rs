@@ -17,7 +17,7 @@ use crate::layout::Entry;
 use crate::listing::{ANY, Leftover, Listing};
 use crate::rules::{RuleDocument, follow_rule};
 
-use super::feed::{Feed, Resolved, RunningInstance};
+use super::feed::{InstanceFeed, Resolved, RunningInstance};
 use super::{ApplicationLevel, Found};
 
 /// How long endpoints found otherwise wait for the applications, from when these are known.
@@ -89,7 +89,7 @@ async fn sleep_until_option(deadline: Option<Instant>) {
 struct Finder {
     level: ApplicationLevel,
     interface: String,
-    followed: BTreeMap<String, Followed>,
+    followed: BTreeMap<String, FollowedApplication>,
     wake: Arc<Notify>,
     /// Whether the mapping names more applications than are followed.
     is_cut: bool,
@@ -100,13 +100,13 @@ struct Finder {
     is_round_over: bool,
 }
 
-struct Followed {
-    feed: Arc<Feed>,
+struct FollowedApplication {
+    feed: Arc<InstanceFeed>,
     /// Wakes us when there is something new; ends with this.
     _waker: JoinSet<()>,
 }
 
-impl Followed {
+impl FollowedApplication {
     fn has_instances(&self) -> bool {
         !self.feed.resolved().borrow().instances.is_empty()
     }
@@ -130,7 +130,7 @@ impl Finder {
             self.after = self.last.take();
         }
         let has_instances =
-            |name: &str| self.followed.get(name).is_some_and(Followed::has_instances);
+            |name: &str| self.followed.get(name).is_some_and(FollowedApplication::has_instances);
         let turn = applications_in_turn(mapping, self.after.as_deref(), has_instances);
         if turn.is_cut && !self.is_cut {
             tracing::warn!(
@@ -161,7 +161,7 @@ impl Finder {
                     },
                     &level.runtime,
                 );
-                Followed { feed, _waker: waker }
+                FollowedApplication { feed, _waker: waker }
             });
         }
     }

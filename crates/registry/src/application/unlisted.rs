@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::definitions::Away;
 
 use super::ApplicationLevel;
-use super::feed::{Feed, RunningInstance};
+use super::feed::{InstanceFeed, RunningInstance};
 
 /// Applications that are asked at the same time.
 const MAX_AT_ONCE: usize = 32;
@@ -26,7 +26,7 @@ pub(crate) struct Unlisted {
     pub(crate) unasked: Vec<Unasked>,
     /// Those that offer something are followed for as long as this is there: who looks for their
     /// interfaces next need not ask them again.
-    feeds: Vec<Arc<Feed>>,
+    feeds: Vec<Arc<InstanceFeed>>,
 }
 
 /// An application that has not said which interfaces it offers.
@@ -71,7 +71,7 @@ impl ApplicationLevel {
         &self,
         application: &str,
         until: Instant,
-    ) -> Result<(Arc<Feed>, BTreeSet<String>), String> {
+    ) -> Result<(Arc<InstanceFeed>, BTreeSet<String>), String> {
         let late = || format!("it was not asked within {TIMEOUT:?}, like all others");
         if until <= Instant::now() {
             return Err(late());

@@ -29,17 +29,17 @@ pub(crate) enum Unread {
 
 /// How much is still read of an interface's documents, in bytes.
 #[derive(Debug)]
-pub(crate) struct Allowance {
+pub(crate) struct ReadAllowance {
     left_len: usize,
 }
 
-impl Default for Allowance {
+impl Default for ReadAllowance {
     fn default() -> Self {
         Self { left_len: MAX_TOTAL_LEN }
     }
 }
 
-impl Allowance {
+impl ReadAllowance {
     /// Takes a document's length out of it.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_long_document_takes_no_room_from_the_others() {
-        let mut allowance = Allowance::default();
+        let mut allowance = ReadAllowance::default();
         assert_eq!(allowance.take(10 << 20), Err(Unread::TooLong));
         for _ in 0..MAX_TOTAL_LEN / MAX_DOCUMENT_LEN {
             assert!(allowance.has_room());

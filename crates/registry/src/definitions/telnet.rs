@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) struct NotTold;
 
 /// What a provider has told.
-pub(super) struct Told {
+pub(super) struct TelnetAnswer {
     pub(super) service: ServiceDefinition,
     /// Who told it.
     pub(super) address: String,
@@ -29,12 +29,12 @@ pub(super) struct Told {
 }
 
 /// Asks one provider after the other.
-pub(super) async fn ask(snapshot: &Snapshot, interface: &str) -> Result<Told, NotTold> {
+pub(super) async fn ask(snapshot: &Snapshot, interface: &str) -> Result<TelnetAnswer, NotTold> {
     for endpoint in snapshot.endpoints.iter().filter(|known| may_list(known)).take(MAX_ASKED) {
         let address = endpoint.address();
         let told = match timeout(PATIENCE, ask_one(endpoint, interface)).await {
             Ok(Ok(answer)) => match ServiceDefinition::from_telnet(interface, &answer) {
-                Ok(service) => return Ok(Told { service, address, len: answer.len() }),
+                Ok(service) => return Ok(TelnetAnswer { service, address, len: answer.len() }),
                 Err(error) => error.to_string(),
             },
             Ok(Err(error)) => error.to_string(),

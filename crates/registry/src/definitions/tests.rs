@@ -29,7 +29,7 @@ impl DefinitionInputs for Unknown {
         watch::channel(Snapshot::default()).1
     }
 
-    fn reported(&self) -> Reported<'_> {
+    fn reported(&self) -> PendingDocuments<'_> {
         Box::pin(async { Ok(Vec::new()) })
     }
 }

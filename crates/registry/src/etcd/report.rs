@@ -16,7 +16,7 @@ use etcd_client::{Error, GetOptions, GetResponse, KvClient, SortOrder, SortTarge
 use tonic::Code;
 
 use super::connection::SharedConnection;
-use crate::definitions::{Allowance, Away, DefinitionOrigin, Document, Unread};
+use crate::definitions::{Away, DefinitionOrigin, Document, ReadAllowance, Unread};
 
 /// The most documents of one interface: its variants, and the applications that offer them.
 const MAX_DOCUMENTS: usize = 64;
@@ -112,7 +112,7 @@ fn take_keys(answer: &GetResponse, known: &mut BTreeSet<Vec<u8>>) -> Vec<Vec<u8>
 }
 
 async fn documents(mut client: KvClient, keys: Vec<Vec<u8>>) -> Result<Vec<Document>, Error> {
-    let (mut found, mut allowance) = (Vec::new(), Allowance::default());
+    let (mut found, mut allowance) = (Vec::new(), ReadAllowance::default());
     for key in keys {
         let origin = DefinitionOrigin::Report(String::from_utf8_lossy(&key).into_owned());
         // Nobody knows its length before it is read.

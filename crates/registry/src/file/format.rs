@@ -45,17 +45,17 @@ struct Mistake {
 
 /// What a file lists.
 #[derive(Debug, Default)]
-pub(super) struct Content {
+pub(super) struct FileContent {
     pub(super) rows: Vec<Row>,
     /// What is written well and cannot be used, by interface.
     pub(super) leftovers: Vec<(String, Leftover)>,
     /// What is used in another way than it is written.
-    pub(super) doubts: Vec<Doubt>,
+    pub(super) doubts: Vec<IgnoredParameter>,
 }
 
 /// A parameter of an endpoint that does not count.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Doubt {
+pub struct IgnoredParameter {
     /// The interface that the endpoint offers.
     pub interface: String,
     /// The endpoint.
@@ -65,7 +65,7 @@ pub struct Doubt {
 }
 
 /// Reads the whole file or nothing of it.
-pub(super) fn parse(path: &Path, text: &str) -> Result<Content, RegistryError> {
+pub(super) fn parse(path: &Path, text: &str) -> Result<FileContent, RegistryError> {
     content(text).map_err(|mistake| {
         let before = text.get(..mistake.offset).unwrap_or(text);
         let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
@@ -73,7 +73,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Content, RegistryError> {
     })
 }
 
-fn content(text: &str) -> Result<Content, Mistake> {
+fn content(text: &str) -> Result<FileContent, Mistake> {
     if text.trim().is_empty() {
         // An editor may have emptied the file on its way to writing it.
         let reason = "the file is empty: to list no service at all, write `service = []`";
@@ -83,7 +83,7 @@ fn content(text: &str) -> Result<Content, Mistake> {
         let offset = error.span().map_or(0, |span| span.start);
         Mistake { offset, reason: explain(text, offset, error.message().trim()) }
     })?;
-    let mut content = Content::default();
+    let mut content = FileContent::default();
     for service in file.service {
         let interface = service.interface;
         let key = ServiceKey::new(interface.get_ref(), &service.version, &service.group);
@@ -117,9 +117,9 @@ fn explain(text: &str, offset: usize, said: &str) -> String {
     if is_text { ENDPOINTS.to_owned() } else { said.to_owned() }
 }
 
-pub(super) fn doubts_of(row: &Row) -> impl Iterator<Item = Doubt> {
+pub(super) fn doubts_of(row: &Row) -> impl Iterator<Item = IgnoredParameter> {
     let endpoint = &row.listing.endpoint;
-    doubts(&endpoint.params).into_iter().map(move |what| Doubt {
+    doubts(&endpoint.params).into_iter().map(move |what| IgnoredParameter {
         interface: row.interface.clone(),
         endpoint: endpoint.key().to_string(),
         what,

@@ -45,11 +45,11 @@ pub(super) struct ObjectName {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Object {
     pub(super) name: ObjectName,
-    pub(super) content: Content,
+    pub(super) content: ObjectContent,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Content {
+pub(super) enum ObjectContent {
     Slice(Slice),
     Service(Offer),
 }
@@ -308,7 +308,7 @@ fn slice(text: SliceText) -> Option<Object> {
     let service = labels.get(SERVICE_NAME).cloned().unwrap_or_default();
     let ports = text.ports.unwrap_or_default().into_iter().filter_map(port).collect();
     let addresses = text.endpoints.unwrap_or_default().into_iter().filter_map(address).collect();
-    Some(Object { name, content: Content::Slice(Slice { service, ports, addresses }) })
+    Some(Object { name, content: ObjectContent::Slice(Slice { service, ports, addresses }) })
 }
 
 fn port(text: Lenient<PortText>) -> Option<Port> {
@@ -352,7 +352,7 @@ fn service(text: ServiceText) -> Option<Object> {
     offer.params = params.filter_map(|pair| pair.split_once('=')).collect();
     let families = text.spec.and_then(|spec| spec.ip_families).unwrap_or_default();
     offer.prefers_ipv6 = families.first().is_some_and(|family| family == "IPv6");
-    Some(Object { name, content: Content::Service(offer) })
+    Some(Object { name, content: ObjectContent::Service(offer) })
 }
 
 /// What fuzz targets and tests call: whatever is read must be usable.
@@ -388,7 +388,10 @@ mod tests {
         );
         let event = parse_event(ObjectKind::Slices, text.as_bytes()).unwrap();
         match event {
-            WatchEvent::Put { object: Object { content: Content::Slice(slice), .. }, version } => {
+            WatchEvent::Put {
+                object: Object { content: ObjectContent::Slice(slice), .. },
+                version,
+            } => {
                 assert_eq!((&*version, &*slice.service, slice.ports.len()), ("7", "orders", 1));
                 slice
             }
@@ -439,7 +442,7 @@ mod tests {
             "spec":{"ipFamilies":["IPv6","IPv4"]}}]}"#;
         let page = parse_page(ObjectKind::Services, page).unwrap();
         assert_eq!((page.n_bad, &*page.version, page.rest.as_deref()), (3, "9", Some("c")));
-        let Content::Service(offer) = &page.objects[0].content else { panic!() };
+        let ObjectContent::Service(offer) = &page.objects[0].content else { panic!() };
         let names: Vec<_> = offer.services.iter().map(ToString::to_string).collect();
         assert_eq!(names, ["g/a.B:1.0", "a.C"]);
         assert_eq!((offer.wrong.len(), offer.params.len(), offer.prefers_ipv6), (1, 1, true));

@@ -11,7 +11,7 @@ use crate::endpoint::{Endpoint, Level, NotUsed, Protocol, Unused};
 use crate::listing::{Leftover, Listing};
 use crate::table::Row;
 
-use super::objects::{Address, Content, Object, ObjectKind, ObjectName, Offer, Port, Slice};
+use super::objects::{Address, Object, ObjectContent, ObjectKind, ObjectName, Offer, Port, Slice};
 
 /// More than any cluster of Kubernetes has pods.
 const MAX_ADDRESSES: usize = 200_000;
@@ -65,7 +65,7 @@ impl State {
     /// Takes an object over that is new or has changed; false if nothing follows from it.
     pub(super) fn put(&mut self, Object { name, content }: Object) -> bool {
         match content {
-            Content::Slice(mut slice) => {
+            ObjectContent::Slice(mut slice) => {
                 let n_before = self.slices.get(&name).map_or(0, |it| it.addresses.len());
                 let n_others = self.n_addresses - n_before;
                 slice.addresses.truncate(MAX_ADDRESSES - n_others);
@@ -73,10 +73,12 @@ impl State {
                 self.slices.insert(name, slice.clone()) != Some(slice)
             }
             // Most Services have nothing to do with Dubbo.
-            Content::Service(offer) if offer.services.is_empty() && offer.wrong.is_empty() => {
+            ObjectContent::Service(offer)
+                if offer.services.is_empty() && offer.wrong.is_empty() =>
+            {
                 self.offers.remove(&name).is_some()
             }
-            Content::Service(offer) => self.offers.insert(name, offer.clone()) != Some(offer),
+            ObjectContent::Service(offer) => self.offers.insert(name, offer.clone()) != Some(offer),
         }
     }
 
@@ -251,7 +253,7 @@ mod tests {
             ports: ports.collect(),
             addresses: addresses.collect(),
         };
-        Object { name: named(name), content: Content::Slice(slice) }
+        Object { name: named(name), content: ObjectContent::Slice(slice) }
     }
 
     fn address(ip: &str, pod: Option<&str>) -> Address {
@@ -262,7 +264,7 @@ mod tests {
     fn offer(services: &[&str], port: Option<&str>) -> Object {
         let services = services.iter().map(|it| it.parse().unwrap()).collect();
         let offer = Offer { services, port: port.map(str::to_owned), ..Offer::default() };
-        Object { name: named("orders"), content: Content::Service(offer) }
+        Object { name: named("orders"), content: ObjectContent::Service(offer) }
     }
 
     fn urls(state: &State) -> Vec<String> {
@@ -326,7 +328,7 @@ mod tests {
             let ports = vec![Port { name: "dubbo".into(), port: 1 }];
             let addresses = addresses.to_vec();
             let slice = Slice { service: "orders".into(), ports, addresses };
-            Object { name: named(name), content: Content::Slice(slice) }
+            Object { name: named(name), content: ObjectContent::Slice(slice) }
         };
         let ipv6 = [address("fd00::1", Some("p1")), address("fd00::2", Some("p2"))];
         let mut state = State::new(Vec::new());
@@ -344,7 +346,7 @@ mod tests {
         assert_eq!(urls(&state), ["a.B dubbo://[fd00::2]:1"]);
 
         let mut preferring = offer(&["a.B"], None);
-        let Content::Service(offer) = &mut preferring.content else { panic!() };
+        let ObjectContent::Service(offer) = &mut preferring.content else { panic!() };
         offer.prefers_ipv6 = true;
         state.put(preferring);
         assert_eq!(urls(&state), ["a.B dubbo://[fd00::1]:1", "a.B dubbo://[fd00::2]:1"]);

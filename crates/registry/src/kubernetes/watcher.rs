@@ -36,7 +36,7 @@ const MAX_PAGES: usize = 10_000;
 
 /// What is learnt of a kind.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum ObjectNews {
     /// A whole list.
     Whole {
         objects: Vec<Object>,
@@ -56,7 +56,7 @@ pub(super) enum News {
 pub(super) struct Watcher {
     kind: ObjectKind,
     settings: Arc<KubernetesSettings>,
-    news: Sender<(ObjectKind, News)>,
+    news: Sender<(ObjectKind, ObjectNews)>,
     /// From where a watch goes on; `None` if the list has to be read.
     version: Option<String>,
     /// Rounds in a row that ended with an error.
@@ -79,7 +79,7 @@ impl Watcher {
     pub(super) fn new(
         kind: ObjectKind,
         settings: Arc<KubernetesSettings>,
-        news: Sender<(ObjectKind, News)>,
+        news: Sender<(ObjectKind, ObjectNews)>,
     ) -> Self {
         Self { kind, settings, news, version: None, n_failed: 0 }
     }
@@ -118,7 +118,7 @@ impl Watcher {
             || (error.is_unauthorized() && self.n_failed == 1);
         match is_usual {
             true => Ok(()),
-            false => self.tell(News::Away(self.words(&error))).await,
+            false => self.tell(ObjectNews::Away(self.words(&error))).await,
         }
     }
 
@@ -126,7 +126,7 @@ impl Watcher {
     async fn note_good(&mut self) -> Result<(), Unwanted> {
         match std::mem::take(&mut self.n_failed) {
             0 => Ok(()),
-            _ => self.tell(News::Current).await,
+            _ => self.tell(ObjectNews::Current).await,
         }
     }
 
@@ -145,7 +145,7 @@ impl Watcher {
         format!("{objects} of Kubernetes at {host}: {error}{remedy}")
     }
 
-    async fn tell(&self, news: News) -> Result<(), Unwanted> {
+    async fn tell(&self, news: ObjectNews) -> Result<(), Unwanted> {
         self.news.send((self.kind, news)).await.map_err(|_| Unwanted)
     }
 
@@ -154,7 +154,7 @@ impl Watcher {
         if self.version.is_none() {
             match self.list().await {
                 Ok(WholeList { version, objects, n_bad }) => {
-                    self.tell(News::Whole { objects, n_bad }).await?;
+                    self.tell(ObjectNews::Whole { objects, n_bad }).await?;
                     self.version = Some(version);
                 }
                 Err(error) => return Ok(Err(error)),
@@ -219,8 +219,8 @@ impl Watcher {
                         None => {}
                         Some(error) => return Ok(Err(error)),
                     },
-                    Some(Err(reason)) => self.tell(News::Bad(reason)).await?,
-                    None => self.tell(News::Bad("an event is too long".to_owned())).await?,
+                    Some(Err(reason)) => self.tell(ObjectNews::Bad(reason)).await?,
+                    None => self.tell(ObjectNews::Bad("an event is too long".to_owned())).await?,
                 }
             }
         }
@@ -233,8 +233,8 @@ impl Watcher {
     /// Passes an event on; returns why the watch is over.
     async fn handle(&mut self, event: WatchEvent) -> Result<Option<ApiError>, Unwanted> {
         let (news, version) = match event {
-            WatchEvent::Put { object, version } => (Some(News::Put(object)), version),
-            WatchEvent::Gone { name, version } => (Some(News::Gone(name)), version),
+            WatchEvent::Put { object, version } => (Some(ObjectNews::Put(object)), version),
+            WatchEvent::Gone { name, version } => (Some(ObjectNews::Gone(name)), version),
             WatchEvent::Bookmark { version } => (None, version),
             WatchEvent::Failed { code: 410, .. } => return Ok(Some(ApiError::Gone)),
             WatchEvent::Failed { code, message } => {

@@ -11,7 +11,7 @@ use dubbo_proto::application::applications;
 use nacos_proto::{Ask, ConfigKey, ServiceInfo, ServiceName};
 use tokio::time::timeout;
 
-use crate::definitions::{Allowance, Away, DefinitionOrigin, Document, Unread};
+use crate::definitions::{Away, DefinitionOrigin, Document, ReadAllowance, Unread};
 use crate::endpoint::PROVIDERS;
 
 use super::connection::{Live, NacosError, SharedConnection};
@@ -35,7 +35,7 @@ pub(super) async fn read(
     let documents = documents.live_within_timeout().await.ok_or_else(away)?;
     let read = async {
         let ids = ids(&naming, &documents, group, interface).await?;
-        let (mut found, mut allowance) = (Vec::new(), Allowance::default());
+        let (mut found, mut allowance) = (Vec::new(), ReadAllowance::default());
         for data_id in ids {
             let key = ConfigKey { group: definitions.to_owned(), data_id };
             let origin = DefinitionOrigin::Report(format!("{}/{}", key.group, key.data_id));

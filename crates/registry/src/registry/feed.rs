@@ -8,8 +8,8 @@ use dubbo_proto::ServiceKey;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::{Activity, Registry, Shared};
-use crate::application::Finding;
+use super::{Registry, RegistryActivity, Shared};
+use crate::application::ApplicationSearch;
 use crate::endpoint::{Freshness, Snapshot};
 use crate::entry_list::{ListFeed, listed_as};
 use crate::patience::Patience;
@@ -18,21 +18,21 @@ use crate::view::View;
 
 /// What is shown of a service, shared by its subscriptions.
 #[derive(Debug)]
-pub(super) struct Feed {
+pub(super) struct ServiceFeed {
     pub(super) snapshots: watch::Receiver<Snapshot>,
     task: AbortHandle,
     _list: Arc<ListFeed>,
-    _finding: Option<Arc<Finding>>,
+    _finding: Option<Arc<ApplicationSearch>>,
 }
 
-impl Drop for Feed {
+impl Drop for ServiceFeed {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 impl Registry {
-    pub(super) fn start_feed(&self, service: &ServiceKey) -> Feed {
+    pub(super) fn start_feed(&self, service: &ServiceKey) -> ServiceFeed {
         let Shared { applications, remembered, runtime, .. } = &*self.shared;
         let list = self.list(service);
         let finding = applications.as_ref().map(|level| level.find(&service.interface));
@@ -49,7 +49,7 @@ impl Registry {
             runtime.spawn(lists);
         }
         let task = runtime.spawn(view.run(sender)).abort_handle();
-        Feed { snapshots, task, _list: list, _finding: finding }
+        ServiceFeed { snapshots, task, _list: list, _finding: finding }
     }
 
     /// The list that has the entries of a service.
@@ -70,10 +70,10 @@ impl Registry {
 /// Counts the lists that arrive, until the feed ends.
 pub(super) async fn count_changes(
     mut snapshots: watch::Receiver<Snapshot>,
-    activity: Arc<Mutex<Activity>>,
+    activity: Arc<Mutex<RegistryActivity>>,
     patience: Arc<Patience>,
 ) {
-    let change = |change: &dyn Fn(&mut Activity)| {
+    let change = |change: &dyn Fn(&mut RegistryActivity)| {
         change(&mut activity.lock().unwrap_or_else(PoisonError::into_inner));
     };
     let mut is_known = snapshots.borrow().status != Freshness::Pending;

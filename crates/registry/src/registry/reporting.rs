@@ -29,12 +29,12 @@ pub(super) struct DefinitionReport {
 }
 
 /// A document that is kept.
-struct Reported {
+struct ReportedDocument {
     placed: Placed,
     withdraw: Option<Withdraw>,
 }
 
-impl Drop for Reported {
+impl Drop for ReportedDocument {
     fn drop(&mut self) {
         if let Some(withdraw) = self.withdraw.take() {
             withdraw(oneshot::channel().0);
@@ -56,7 +56,7 @@ impl DefinitionReport {
         let service = registration.service.clone();
         let mut task = JoinSet::new();
         let report = async move {
-            let mut reported: Option<Reported> = None;
+            let mut reported: Option<ReportedDocument> = None;
             loop {
                 let documents = own_documents(&folder, &service).await;
                 let full = |text: &Vec<u8>| full_definition(text, &service, &application);
@@ -67,7 +67,7 @@ impl DefinitionReport {
                         // The old one first: both have one path.
                         drop(reported.take());
                         let (_, withdraw) = source.keep(placed.clone());
-                        reported = Some(Reported { placed, withdraw: Some(withdraw) });
+                        reported = Some(ReportedDocument { placed, withdraw: Some(withdraw) });
                     }
                 }
                 tokio::time::sleep(jitter(MAX_AGE)).await;

@@ -6,7 +6,7 @@ use super::*;
 
 use crate::address::parse_listing;
 use crate::entry_list::KeptList;
-use crate::follow::Followed;
+use crate::follow::FollowedList;
 use crate::kept::Kept;
 use crate::layout::BadEntry;
 use crate::store::{Change, Item, Known, News};

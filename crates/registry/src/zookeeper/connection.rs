@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
-use wire::{Destination, Ending, Share, SyncConn, drive};
+use wire::{Destination, Ending, SharedMachine, SyncConn, drive};
 use zookeeper_proto::{Answer, Broken, Event, Refusal, Request, Session};
 
 use crate::lent::{Lender, Lent, Lost, Rounds, lend};

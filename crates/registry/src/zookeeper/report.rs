@@ -14,7 +14,7 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use zookeeper_proto::{Answer, Refusal, Request, Stat};
 
 use super::connection::{Live, SharedConnection, ZooKeeperError, bounded, is_about_node};
-use crate::definitions::{Allowance, Away, DefinitionOrigin, Document, Unread};
+use crate::definitions::{Away, DefinitionOrigin, Document, ReadAllowance, Unread};
 
 /// The most documents of one interface: its variants, and the applications that offer them.
 const MAX_DOCUMENTS: usize = 64;
@@ -58,7 +58,7 @@ async fn documents(live: &Live, top: String) -> Result<Vec<Document>, ZooKeeperE
     }
     nodes.sort_by_key(|(_, stat)| std::cmp::Reverse(stat.changed_zxid));
     nodes.truncate(MAX_DOCUMENTS);
-    let mut allowance = Allowance::default();
+    let mut allowance = ReadAllowance::default();
     for (path, stat) in nodes {
         let text = match allowance.take(stat.data_len) {
             Ok(()) => match live.ask(Request::Data { path: path.clone(), watcher: None }).await? {

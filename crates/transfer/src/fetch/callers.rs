@@ -18,9 +18,9 @@ use tokio::task::JoinSet;
 use super::caller_tasks::Crew;
 use super::connection::{FetchConnection, PayloadResult};
 use crate::TransferError;
-use crate::handout::{Ask, Handed};
-use crate::messages::{Code, Next, NextReply, Refusal};
-use crate::writer::Lane;
+use crate::handout::{Handed, LineRequest};
+use crate::messages::{NextReply, NextRequest, Refusal, RefusalCode};
+use crate::writer::LineSender;
 
 /// Pause before a request is sent again that could not be answered.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -36,7 +36,7 @@ enum AfterAnswer {
 
 /// Where a round's lines come from, and over how many connections.
 #[derive(Clone)]
-pub(super) struct Source {
+pub(super) struct RoundSource {
     pub(super) address: String,
     pub(super) config: ClientConfig,
     pub(super) patience: Duration,
@@ -47,16 +47,16 @@ pub(super) struct Source {
 
 /// What the callers of one round share.
 pub(super) struct Round {
-    source: Source,
+    source: RoundSource,
     /// `None` once the round is over.
-    lane: RefCell<Option<Lane>>,
-    /// The task that flushes the lane, while it sleeps.
+    sender: RefCell<Option<LineSender>>,
+    /// The task that flushes the sender, while it sleeps.
     flusher: Cell<Option<Waker>>,
 }
 
 impl Round {
-    pub(super) fn new(source: Source, lane: Lane) -> Self {
-        Self { source, lane: RefCell::new(Some(lane)), flusher: Cell::new(None) }
+    pub(super) fn new(source: RoundSource, sender: LineSender) -> Self {
+        Self { source, sender: RefCell::new(Some(sender)), flusher: Cell::new(None) }
     }
 
     /// Lets all callers work until each was told of the end.
@@ -83,7 +83,7 @@ impl Round {
 
     /// One connection, with its share of the callers, from `first` on.
     async fn work(self: Rc<Self>, first: u32) -> Result<(), TransferError> {
-        let Source { address, config, patience, connections, callers, .. } = &self.source;
+        let RoundSource { address, config, patience, connections, callers, .. } = &self.source;
         let step = usize::try_from(*connections).unwrap_or(1).max(1);
         let callers: Vec<u32> = (first..*callers).step_by(step).collect();
         let connection = FetchConnection::new(address, config.clone(), *patience, callers.len());
@@ -102,7 +102,8 @@ impl Round {
     ) -> Result<(), TransferError> {
         let mut turn = 1;
         loop {
-            let next = Next { session: self.source.session, ask: Ask { caller, turn } };
+            let next =
+                NextRequest { session: self.source.session, ask: LineRequest { caller, turn } };
             connection.ask(seat, next.to_bytes());
             match connection.answered(seat, |answer, cx| self.poll_take(answer, cx)).await? {
                 AfterAnswer::Next => turn += 1,
@@ -148,10 +149,10 @@ impl Round {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), TransferError>> {
         {
-            let mut lane = self.lane.borrow_mut();
-            let Some(lane) = lane.as_mut() else { return Poll::Pending };
-            ready!(lane.poll_room(number, cx))?;
-            lane.push(number, line);
+            let mut sender = self.sender.borrow_mut();
+            let Some(sender) = sender.as_mut() else { return Poll::Pending };
+            ready!(sender.poll_room(number, cx))?;
+            sender.push(number, line);
         }
         if let Some(flusher) = self.flusher.take() {
             flusher.wake();
@@ -159,12 +160,12 @@ impl Round {
         Poll::Ready(Ok(()))
     }
 
-    /// Flushes the lane once a turn: woken by the first line of many, it runs after the callers
+    /// Flushes the sender once a turn: woken by the first line of many, it runs after the callers
     /// that were woken before it.
     async fn flush_each_turn(self: Rc<Self>) {
         poll_fn(|cx| -> Poll<()> {
-            if let Some(lane) = self.lane.borrow_mut().as_mut() {
-                lane.flush();
+            if let Some(sender) = self.sender.borrow_mut().as_mut() {
+                sender.flush();
             }
             self.flusher.set(Some(cx.waker().clone()));
             Poll::Pending
@@ -179,17 +180,17 @@ struct RoundEnd<'a>(&'a Round);
 
 impl Drop for RoundEnd<'_> {
     fn drop(&mut self) {
-        self.0.lane.borrow_mut().take();
+        self.0.sender.borrow_mut().take();
     }
 }
 
 /// What a refusal is to a client.
 pub(super) fn refused(refusal: Refusal, session: u64) -> TransferError {
     match refusal.code {
-        Code::UnknownSession => TransferError::UnknownSession { session },
-        Code::BeingAnswered => TransferError::BeingAnswered { caller: 0, turn: 0 },
-        Code::Failed => TransferError::Refused { text: refusal.text },
-        Code::Busy => TransferError::Busy { text: refusal.text },
+        RefusalCode::UnknownSession => TransferError::UnknownSession { session },
+        RefusalCode::BeingAnswered => TransferError::BeingAnswered { caller: 0, turn: 0 },
+        RefusalCode::Failed => TransferError::Refused { text: refusal.text },
+        RefusalCode::Busy => TransferError::Busy { text: refusal.text },
     }
 }
 

@@ -26,11 +26,11 @@ use wire::Backoff;
 
 use super::caller_tasks::Crew;
 use crate::TransferError;
-use crate::messages::Next;
+use crate::messages::NextRequest;
 use crate::methods::{NEXT, NUMBER, SERVICE};
 
 /// A question, encoded.
-pub(super) type Question = [u8; Next::LEN];
+pub(super) type EncodedRequest = [u8; NextRequest::LEN];
 
 /// An answer's payload, or why there is none.
 pub(super) type PayloadResult<'a> = Result<&'a [u8], &'a Arc<Failure>>;
@@ -41,7 +41,7 @@ pub(super) struct FetchConnection {
     address: String,
     patience: Duration,
     /// What is to be sent.
-    questions: RefCell<VecDeque<(u32, Question)>>,
+    questions: RefCell<VecDeque<(u32, EncodedRequest)>>,
     current: Current,
     /// Answers that their callers could not take at once.
     kept: RefCell<Vec<Option<Box<[u8]>>>>,
@@ -76,7 +76,7 @@ impl FetchConnection {
 
     /// Asks a caller's question. To be followed by [`FetchConnection::answered`].
     #[inline]
-    pub(super) fn ask(&self, caller: u32, question: Question) {
+    pub(super) fn ask(&self, caller: u32, question: EncodedRequest) {
         self.questions.borrow_mut().push_back((caller, question));
     }
 

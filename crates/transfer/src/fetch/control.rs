@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 use link::{Bound, CallError, Client};
 use wire::Backoff;
 
-use super::Progress;
+use super::FetchProgress;
 use super::callers::{is_passing, refused};
 use crate::TransferError;
 use crate::checksum::Totals;
-use crate::messages::{Before, Close, Look, Open, Opened, Refusal, Standing};
+use crate::messages::{
+    BeforeRequest, CloseRequest, LookReply, LookRequest, OpenReply, OpenRequest, Refusal,
+};
 use crate::methods::{BEFORE, CLOSE, LOOK, OPEN};
 use crate::writer::Writer;
 
@@ -33,10 +35,10 @@ pub(super) struct Control {
     patience: Duration,
     /// The session that was opened last, until it is closed.
     session: Cell<Option<u64>>,
-    open: Bound<Open, Opened, Refusal>,
-    close: Bound<Close, Totals, Refusal>,
-    before: Bound<Before, Totals, Refusal>,
-    look: Bound<Look, Standing>,
+    open: Bound<OpenRequest, OpenReply, Refusal>,
+    close: Bound<CloseRequest, Totals, Refusal>,
+    before: Bound<BeforeRequest, Totals, Refusal>,
+    look: Bound<LookRequest, LookReply>,
 }
 
 impl Control {
@@ -52,13 +54,13 @@ impl Control {
         }
     }
 
-    pub(super) async fn open(&self, open: Open) -> Result<Opened, TransferError> {
+    pub(super) async fn open(&self, open: OpenRequest) -> Result<OpenReply, TransferError> {
         let opened = self.while_alive(call(&self.open, open, 0)).await?;
         self.session.set(Some(opened.session));
         Ok(opened)
     }
 
-    pub(super) async fn close(&self, close: Close) -> Result<Totals, TransferError> {
+    pub(super) async fn close(&self, close: CloseRequest) -> Result<Totals, TransferError> {
         let totals = self.while_alive(call(&self.close, close, close.session)).await?;
         self.session.set(None);
         Ok(totals)
@@ -68,11 +70,11 @@ impl Control {
     /// holds a place.
     pub(super) async fn abandon(&self) {
         if let Some(session) = self.session.take() {
-            let _ = self.close.call(Close { session }).timeout(ABANDON_TIMEOUT).await;
+            let _ = self.close.call(CloseRequest { session }).timeout(ABANDON_TIMEOUT).await;
         }
     }
 
-    pub(super) async fn before(&self, before: Before) -> Result<Totals, TransferError> {
+    pub(super) async fn before(&self, before: BeforeRequest) -> Result<Totals, TransferError> {
         if before.lines == 0 {
             return Ok(Totals::default());
         }
@@ -80,7 +82,7 @@ impl Control {
     }
 
     /// Asks until there is an answer.
-    pub(super) async fn look(&self, session: u64) -> Result<Standing, TransferError> {
+    pub(super) async fn look(&self, session: u64) -> Result<LookReply, TransferError> {
         let start = Instant::now();
         let mut backoff = Backoff::new(PAUSE, LOOK_EVERY);
         loop {
@@ -105,17 +107,17 @@ impl Control {
         &self,
         session: u64,
         writer: &Writer,
-        progress: &mut dyn FnMut(&Progress),
+        progress: &mut dyn FnMut(&FetchProgress),
         work: impl Future<Output = Result<T, TransferError>>,
     ) -> Result<T, TransferError> {
         let mut known = (0, 0);
         self.beside(work, session, &mut |standing, trouble| {
-            if let Some(Standing { source, offset }) = standing {
+            if let Some(LookReply { source, offset }) = standing {
                 known = (offset, source.len);
             }
             let (lines, len) = (writer.totals().lines, writer.written_len());
             let (offset, source_len) = known;
-            progress(&Progress { lines, len, offset, source_len, trouble });
+            progress(&FetchProgress { lines, len, offset, source_len, trouble });
         })
         .await
     }
@@ -124,7 +126,7 @@ impl Control {
         &self,
         work: impl Future<Output = Result<T, TransferError>>,
         session: u64,
-        tell: &mut dyn FnMut(Option<Standing>, Option<(Duration, String)>),
+        tell: &mut dyn FnMut(Option<LookReply>, Option<(Duration, String)>),
     ) -> Result<T, TransferError> {
         let mut work = pin!(work);
         let mut last = Instant::now();
@@ -155,9 +157,9 @@ impl Control {
         &self,
         session: u64,
         last: Instant,
-    ) -> Result<Result<Standing, String>, TransferError> {
+    ) -> Result<Result<LookReply, String>, TransferError> {
         let timeout = self.left(last).min(LOOK_TIMEOUT).max(self.patience.min(LOOK_EVERY));
-        match self.look.call(Look { session }).timeout(timeout).await {
+        match self.look.call(LookRequest { session }).timeout(timeout).await {
             Ok(standing) => Ok(Ok(standing)),
             Err(CallError::Failed(failure)) if is_passing(&failure) => Ok(Err(failure.to_string())),
             Err(CallError::Failed(failure)) => Err(TransferError::Call(failure.into())),

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
 use crate::generate::generate;
-use crate::line_step::{Process, Unchanged};
+use crate::line_step::{LineProcessor, Unchanged};
 use crate::lines::Line;
-use crate::messages::{Opened, Standing};
+use crate::messages::{LookReply, OpenReply};
 use crate::methods::{LOOK, OPEN, SERVICE};
 use crate::serve::{ServeOptions, Serving};
 use crate::source::Source;
@@ -164,8 +164,8 @@ fn a_route_that_is_refused_ends_the_transfer() {
     let folder = SourceFolder::with_lines(1000);
     let source = Source::open(&folder.path("source")).unwrap().identity();
     let service = Service::new(SERVICE)
-        .fallible(&OPEN, move |_, _| ready(Ok(Opened { session: 1, source })))
-        .method(&LOOK, move |_, _| ready(Standing { source, offset: 0 }));
+        .fallible(&OPEN, move |_, _| ready(Ok(OpenReply { session: 1, source })))
+        .method(&LOOK, move |_, _| ready(LookReply { source, offset: 0 }));
     let serving = async {
         let listening = Server::new().offer(service).listen("127.0.0.1:0").await.unwrap();
         (listening.local_addr(), listening)
@@ -253,7 +253,7 @@ fn servers_that_leave_in_good_order() {
 #[derive(Debug)]
 struct Panics;
 
-impl Process for Panics {
+impl LineProcessor for Panics {
     fn name(&self) -> &'static str {
         "panics"
     }
@@ -287,9 +287,9 @@ fn a_caller_that_panics_ends_its_round_and_nothing_else() {
             let address = address.to_string();
             let client = Client::connect(&address).await.unwrap();
             let control = Control::new(&client, address.clone(), Duration::from_secs(60));
-            let wanted = Open { first: 0, callers: 20, step: LineStep::Unchanged };
+            let wanted = OpenRequest { first: 0, callers: 20, step: LineStep::Unchanged };
             let session = control.open(wanted).await.unwrap().session;
-            let from = callers::Source {
+            let from = callers::RoundSource {
                 address,
                 config: ClientConfig::default(),
                 patience: Duration::from_secs(60),
@@ -297,7 +297,7 @@ fn a_caller_that_panics_ends_its_round_and_nothing_else() {
                 callers: 20,
                 session,
             };
-            let round = Rc::new(Round::new(from, writer.lane(&Panics)));
+            let round = Rc::new(Round::new(from, writer.sender(&Panics)));
             round.run().await.unwrap_err()
         })
     });

@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use proptest::prelude::*;
 
 use super::*;
-use crate::checksum::Sent;
+use crate::checksum::SentLine;
 use crate::line_step::{Contest, Unchanged};
 
 struct File {
@@ -24,7 +24,7 @@ fn file_of(count: u64) -> File {
 fn totals_of(lines: &[String], first: usize) -> Totals {
     let mut totals = Totals::default();
     for (number, line) in lines.iter().enumerate().skip(first) {
-        totals.add(Sent::of(number as u64, line.as_bytes()));
+        totals.add(SentLine::of(number as u64, line.as_bytes()));
     }
     totals
 }
@@ -42,10 +42,11 @@ fn one_caller_gets_all_lines_in_order() {
     let hand_out = HandOut::new(Arc::clone(&file.source), &Unchanged, 0, 1).unwrap();
     let mut reader = Reader::new(Arc::clone(&file.source));
     for (number, expected) in (0..).zip(&file.lines) {
-        let answer = hand_out.answer(Ask { caller: 0, turn: number + 1 }, &mut reader).unwrap();
+        let answer =
+            hand_out.answer(LineRequest { caller: 0, turn: number + 1 }, &mut reader).unwrap();
         assert_eq!(answer, Handed::Line { number, line: expected.as_bytes() });
     }
-    let end = hand_out.answer(Ask { caller: 0, turn: 30_001 }, &mut reader).unwrap();
+    let end = hand_out.answer(LineRequest { caller: 0, turn: 30_001 }, &mut reader).unwrap();
     assert_eq!(end, Handed::End { count: 30_000 });
     assert_eq!(hand_out.totals(), totals_of(&file.lines, 0));
 }
@@ -55,7 +56,8 @@ fn asking_again_brings_the_same_line() {
     let file = file_of(10);
     let hand_out = HandOut::new(Arc::clone(&file.source), &Contest, 4, 2).unwrap();
     let mut reader = Reader::new(Arc::clone(&file.source));
-    let mut ask = |caller, turn| number_of(hand_out.answer(Ask { caller, turn }, &mut reader));
+    let mut ask =
+        |caller, turn| number_of(hand_out.answer(LineRequest { caller, turn }, &mut reader));
     assert_eq!(ask(0, 1), Some(4));
     assert_eq!(ask(1, 1), Some(5));
     assert_eq!(ask(0, 1), Some(4));
@@ -77,7 +79,7 @@ fn wrong_requests_are_refused() {
     let hand_out = HandOut::new(source(), &Unchanged, 0, 2).unwrap();
     let mut reader = Reader::new(source());
     let mut refused =
-        |caller, turn| hand_out.answer(Ask { caller, turn }, &mut reader).unwrap_err();
+        |caller, turn| hand_out.answer(LineRequest { caller, turn }, &mut reader).unwrap_err();
     assert!(matches!(refused(2, 1), TransferError::UnknownCaller { callers: 2, .. }));
     assert!(matches!(refused(0, 0), TransferError::OutOfTurn { last: 0, .. }));
     assert!(matches!(refused(0, 2), TransferError::OutOfTurn { last: 0, .. }));
@@ -89,7 +91,10 @@ fn wrong_requests_are_refused() {
     assert!(matches!(error, TransferError::TooManyCallers { .. }));
     let nothing_left = HandOut::new(source(), &Unchanged, 10, 1).unwrap();
     let mut reader = Reader::new(source());
-    assert_eq!(number_of(nothing_left.answer(Ask { caller: 0, turn: 1 }, &mut reader)), None);
+    assert_eq!(
+        number_of(nothing_left.answer(LineRequest { caller: 0, turn: 1 }, &mut reader)),
+        None
+    );
     assert_eq!(nothing_left.totals(), Totals::default());
 }
 
@@ -99,9 +104,10 @@ fn a_source_that_changes_ends_the_transfer() {
     let hand_out = HandOut::new(Arc::clone(&file.source), &Unchanged, 0, 1).unwrap();
     let mut reader = Reader::new(Arc::clone(&file.source));
     file._file.as_file().set_len(5).unwrap();
-    let failed = (1..).find_map(|turn| hand_out.answer(Ask { caller: 0, turn }, &mut reader).err());
+    let failed =
+        (1..).find_map(|turn| hand_out.answer(LineRequest { caller: 0, turn }, &mut reader).err());
     assert!(matches!(failed, Some(TransferError::SourceChanged { .. })), "{failed:?}");
-    let again = hand_out.answer(Ask { caller: 0, turn: 1 }, &mut reader).unwrap_err();
+    let again = hand_out.answer(LineRequest { caller: 0, turn: 1 }, &mut reader).unwrap_err();
     assert!(matches!(again, TransferError::SourceChanged { .. }), "{again:?}");
 }
 
@@ -131,7 +137,7 @@ fn many_threads_get_every_line_once() {
             let before = seen.len();
             for caller in thread * CALLERS..(thread + 1) * CALLERS {
                 asked += 1;
-                let ask = Ask { caller, turn };
+                let ask = LineRequest { caller, turn };
                 if asked % 7 == 0 {
                     let _lost = hand_out.answer(ask, &mut reader).unwrap();
                 }
@@ -162,7 +168,7 @@ fn the_same_request_twice_at_once() {
         let mut reader = Reader::new(Arc::clone(&file.source));
         let mut turn = 1;
         while turn < 20_000 {
-            match hand_out.answer(Ask { caller: 0, turn }, &mut reader) {
+            match hand_out.answer(LineRequest { caller: 0, turn }, &mut reader) {
                 Ok(Handed::Line { number, .. }) => {
                     assert_eq!(number, turn - 1);
                     turn += 1;
@@ -194,7 +200,7 @@ proptest! {
         for (caller, ahead) in asks {
             let (turn, line) = &mut last[caller as usize];
             let asked = (*turn + ahead).saturating_sub(1);
-            let answer = hand_out.answer(Ask { caller, turn: asked }, &mut reader);
+            let answer = hand_out.answer(LineRequest { caller, turn: asked }, &mut reader);
             if asked == *turn && asked != 0 {
                 prop_assert_eq!(number_of(answer), *line);
             } else if asked == *turn + 1 {

@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::BytesMut;
 
 use crate::checksum::Totals;
-use crate::handout::{Ask, HandOut};
-use crate::messages::{Message, Next, Refusal};
+use crate::handout::{HandOut, LineRequest};
+use crate::messages::{Message, NextRequest, Refusal};
 use crate::{Reader, Source, TransferError};
 
 /// How many transfers a thread keeps to itself; each has a reader, which holds two blocks of 256
@@ -31,7 +31,7 @@ const MAX_CLOSED: usize = 4096;
 
 /// How many a server takes, and how long it remembers those that nobody uses.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct ServeLimits {
     pub(crate) transfers: usize,
     pub(crate) callers: usize,
     /// In ticks.
@@ -42,7 +42,7 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 pub(crate) struct Sessions {
     source: Arc<Source>,
-    limits: Limits,
+    limits: ServeLimits,
     /// A clock that is cheap to read; see [`Sessions::tick`].
     now: AtomicU64,
     /// Makes numbers that cannot be guessed, so that no client ends another one's transfer.
@@ -88,7 +88,7 @@ thread_local! {
 }
 
 impl Sessions {
-    pub(crate) fn new(source: Arc<Source>, limits: Limits) -> Arc<Self> {
+    pub(crate) fn new(source: Arc<Source>, limits: ServeLimits) -> Arc<Self> {
         let (now, random) = (AtomicU64::new(0), RandomState::new());
         Arc::new(Self { source, limits, now, random, table: Mutex::default() })
     }
@@ -125,7 +125,7 @@ impl Sessions {
     }
 
     fn check_room(&self, table: &Table, n_callers: usize) -> Result<(), TransferError> {
-        let Limits { transfers, callers, .. } = self.limits;
+        let ServeLimits { transfers, callers, .. } = self.limits;
         if transfers <= table.open.len() {
             return Err(TransferError::TooManyTransfers { what: "transfers", max: transfers });
         }
@@ -186,7 +186,7 @@ impl Sessions {
     /// Answers a request for a line, straight into its reply.
     #[inline]
     pub(crate) fn answer(&self, wanted: &[u8], reply: &mut BytesMut) {
-        let answered = Next::decode(wanted).and_then(|next| {
+        let answered = NextRequest::decode(wanted).and_then(|next| {
             HELD_HERE.with_borrow_mut(|held| {
                 let is_in_front = held.first().is_some_and(|held| held.is(next.session));
                 if !is_in_front && !self.bring_to_front(held, next.session) {
@@ -269,7 +269,7 @@ fn let_go() {
 
 impl Held {
     #[inline]
-    fn answer(&mut self, ask: Ask, out: &mut BytesMut) -> Result<(), TransferError> {
+    fn answer(&mut self, ask: LineRequest, out: &mut BytesMut) -> Result<(), TransferError> {
         self.session.hand_out.answer(ask, &mut self.reader)?.encode(out);
         Ok(())
     }
@@ -283,7 +283,7 @@ mod tests {
     fn sessions(folder: &tempfile::TempDir, transfers: usize) -> Arc<Sessions> {
         let path = folder.path().join("source");
         std::fs::write(&path, "a\r\nb\r\n").unwrap();
-        let limits = Limits { transfers, callers: 10, idle: 5 };
+        let limits = ServeLimits { transfers, callers: 10, idle: 5 };
         Sessions::new(Source::open(&path).unwrap(), limits)
     }
 

@@ -7,7 +7,7 @@ use crate::lines::LineEnds;
 
 /// What makes a file the same file, for someone who comes back to it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Identity {
+pub struct SourceIdentity {
     /// Its length in bytes.
     pub len: u64,
     /// When its content was last changed, in nanoseconds since 1970.
@@ -16,7 +16,7 @@ pub struct Identity {
     pub ends: LineEnds,
 }
 
-impl Identity {
+impl SourceIdentity {
     pub(crate) fn of(metadata: &Metadata, ends: LineEnds) -> Self {
         let seconds = i128::from(metadata.mtime());
         Self {

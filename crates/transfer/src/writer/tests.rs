@@ -7,9 +7,9 @@ use std::thread::Thread;
 use proptest::prelude::*;
 
 use super::*;
-use crate::Identity;
-use crate::checksum::Sent;
-use crate::journal::Journal;
+use crate::SourceIdentity;
+use crate::checkpoint::Checkpoint;
+use crate::checksum::SentLine;
 use crate::line_step::{Contest, Unchanged};
 use crate::lines::LineEnds;
 
@@ -70,7 +70,7 @@ impl OutputFolder {
 
 fn subject(step: &str) -> Subject {
     Subject {
-        source: Identity { len: 9, modified_ns: 5, ends: LineEnds::Crlf },
+        source: SourceIdentity { len: 9, modified_ns: 5, ends: LineEnds::Crlf },
         step: step.to_owned(),
     }
 }
@@ -81,7 +81,7 @@ fn line(number: u64) -> String {
 
 fn totals_of(numbers: impl Iterator<Item = u64>) -> Totals {
     let mut totals = Totals::default();
-    numbers.for_each(|number| totals.add(Sent::of(number, line(number).as_bytes())));
+    numbers.for_each(|number| totals.add(SentLine::of(number, line(number).as_bytes())));
     totals
 }
 
@@ -89,9 +89,9 @@ fn text_of(numbers: std::ops::Range<u64>) -> String {
     numbers.map(line).collect()
 }
 
-fn push(lane: &mut Lane, number: u64) -> Result<(), TransferError> {
-    block_on(poll_fn(|cx| lane.poll_room(number, cx)))?;
-    lane.push(number, line(number).as_bytes());
+fn push(sender: &mut LineSender, number: u64) -> Result<(), TransferError> {
+    block_on(poll_fn(|cx| sender.poll_room(number, cx)))?;
+    sender.push(number, line(number).as_bytes());
     Ok(())
 }
 
@@ -99,12 +99,12 @@ fn push(lane: &mut Lane, number: u64) -> Result<(), TransferError> {
 fn a_whole_output_gets_its_name() {
     let folder = OutputFolder::new();
     let writer = folder.open(folder.options()).unwrap();
-    let mut lane = writer.lane(&Unchanged);
+    let mut sender = writer.sender(&Unchanged);
     for number in (0..1000).rev() {
-        push(&mut lane, number).unwrap();
+        push(&mut sender, number).unwrap();
     }
-    push(&mut lane, 7).unwrap();
-    drop(lane);
+    push(&mut sender, 7).unwrap();
+    drop(sender);
     // The journal is there first, so that the file is known to be a transfer's own.
     assert_eq!(folder.names(), ["out.partial", "out.partial.journal"]);
     let written = writer.finish(totals_of(0..1000)).unwrap();
@@ -130,9 +130,9 @@ fn what_differs_stays_partial() {
     ] {
         let folder = OutputFolder::new();
         let writer = folder.open(folder.options()).unwrap();
-        let mut lane = writer.lane(&Unchanged);
-        (0..10).for_each(|number| push(&mut lane, number).unwrap());
-        lane.flush();
+        let mut sender = writer.sender(&Unchanged);
+        (0..10).for_each(|number| push(&mut sender, number).unwrap());
+        sender.flush();
         let error = writer.finish(expected).unwrap_err();
         assert!(error.to_string().starts_with(what), "{error}");
         assert_eq!(folder.names(), ["out.partial", "out.partial.journal"]);
@@ -168,11 +168,11 @@ fn files_that_exist_are_kept() {
 fn a_transfer_is_resumed() {
     let folder = OutputFolder::new();
     let writer = folder.resume().unwrap(); // there is nothing to resume yet
-    let mut lane = writer.lane(&Unchanged);
+    let mut sender = writer.sender(&Unchanged);
     for number in (0..500).chain(501..700) {
-        push(&mut lane, number).unwrap();
+        push(&mut sender, number).unwrap();
     }
-    drop(lane);
+    drop(sender);
     writer.leave().unwrap();
     assert_eq!(folder.read("out.partial"), text_of(0..500));
 
@@ -180,11 +180,11 @@ fn a_transfer_is_resumed() {
     std::fs::write(folder.path("out.partial"), text_of(0..510)).unwrap();
     let writer = folder.resume().unwrap();
     assert_eq!(writer.totals(), totals_of(0..500));
-    let mut lane = writer.lane(&Unchanged);
+    let mut sender = writer.sender(&Unchanged);
     for number in 490..1000 {
-        push(&mut lane, number).unwrap();
+        push(&mut sender, number).unwrap();
     }
-    drop(lane);
+    drop(sender);
     writer.finish(totals_of(0..500).plus(totals_of(500..1000))).unwrap();
     assert_eq!(folder.read("out"), text_of(0..1000));
     assert_eq!(folder.names(), ["out"]);
@@ -194,9 +194,9 @@ fn a_transfer_is_resumed() {
 fn only_the_same_transfer_is_resumed() {
     let folder = OutputFolder::new();
     let writer = folder.open(folder.options()).unwrap();
-    let mut lane = writer.lane(&Unchanged);
-    (0..500).for_each(|number| push(&mut lane, number).unwrap());
-    drop(lane);
+    let mut sender = writer.sender(&Unchanged);
+    (0..500).for_each(|number| push(&mut sender, number).unwrap());
+    drop(sender);
     writer.leave().unwrap();
     let resume = |subject| {
         let options = OutputOptions { resume: true, ..folder.options() };
@@ -208,9 +208,9 @@ fn only_the_same_transfer_is_resumed() {
         "{error}"
     );
     let (source, ends) = (subject("none").source, LineEnds::Lf);
-    let error = resume(Subject { source: Identity { ends, ..source }, ..subject("none") });
+    let error = resume(Subject { source: SourceIdentity { ends, ..source }, ..subject("none") });
     assert!(error.to_string().ends_with("--lines lf; start over with --force"), "{error}");
-    let source = Identity { len: 10, ..source };
+    let source = SourceIdentity { len: 10, ..source };
     let error = resume(Subject { source, ..subject("none") });
     assert!(matches!(error, TransferError::OtherTransfer { what: "a source", .. }), "{error}");
 
@@ -289,12 +289,12 @@ fn progress_is_on_the_disk_before_the_end() {
     let folder = OutputFolder::new();
     let options = OutputOptions { checkpoint: Some(Duration::ZERO), ..folder.options() };
     let writer = folder.open(options).unwrap();
-    let mut lane = writer.lane(&Unchanged);
+    let mut sender = writer.sender(&Unchanged);
     let journal = folder.path("out.partial.journal");
     let mut number = 0;
     // The first journal vouches for nothing.
-    while Journal::load(&journal).unwrap().unwrap().totals.lines == 0 {
-        push(&mut lane, number).unwrap();
+    while Checkpoint::load(&journal).unwrap().unwrap().totals.lines == 0 {
+        push(&mut sender, number).unwrap();
         number += 1;
     }
     // As if killed: the copies are what is found after it.
@@ -315,22 +315,22 @@ fn a_full_disk_ends_the_transfer_and_wakes_those_who_wait() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let small = WriterOptions { window: 1 << 14, budget: 1 << 20 };
     let writer = Writer::start(output.onto(full), totals, LineEnds::Crlf, small).unwrap();
-    let mut lane = writer.lane(&Unchanged);
-    let mut waits = writer.lane(&Unchanged);
+    let mut sender = writer.sender(&Unchanged);
+    let mut waits = writer.sender(&Unchanged);
     let error = std::thread::scope(|scope| {
         let waiter = scope.spawn(|| push(&mut waits, 10_000_000).unwrap_err());
-        let error = (0..).find_map(|number| push(&mut lane, number).err()).unwrap();
+        let error = (0..).find_map(|number| push(&mut sender, number).err()).unwrap();
         assert_eq!(waiter.join().unwrap().to_string(), error.to_string());
         error
     });
     assert!(error.to_string().contains("No space left on device"), "{error}");
     assert_eq!(writer.failure().unwrap().to_string(), error.to_string());
-    drop((lane, waits));
+    drop((sender, waits));
     assert_eq!(writer.finish(Totals::default()).unwrap_err().to_string(), error.to_string());
     assert!(!Path::new(&folder.path("out")).exists());
 }
 
-/// Four lanes that each have every fourth line, run far apart, with little room: they wait for
+/// Four senders that each have every fourth line, run far apart, with little room: they wait for
 /// each other, never for ever, and the memory held stays bounded.
 #[test]
 fn lanes_wait_for_the_oldest_line() {
@@ -346,10 +346,10 @@ fn lanes_wait_for_the_oldest_line() {
         let writer = Writer::open(options, subject("contest"), small).unwrap();
         std::thread::scope(|scope| {
             for first in 0..4 {
-                let mut lane = writer.lane(&Contest);
+                let mut sender = writer.sender(&Contest);
                 scope.spawn(move || {
                     for number in (first..count).step_by(4) {
-                        push(&mut lane, number).unwrap();
+                        push(&mut sender, number).unwrap();
                     }
                 });
             }
@@ -375,12 +375,12 @@ proptest! {
         for piece in pieces {
             let writer = folder.open(fast.clone()).unwrap();
             prop_assert_eq!(writer.totals(), totals_of(0..end));
-            let mut lane = writer.lane(&Unchanged);
+            let mut sender = writer.sender(&Unchanged);
             for number in end..end + piece {
-                push(&mut lane, number).unwrap();
+                push(&mut sender, number).unwrap();
             }
-            push(&mut lane, end + piece + 3).unwrap(); // lost: it is not in order
-            drop(lane);
+            push(&mut sender, end + piece + 3).unwrap(); // lost: it is not in order
+            drop(sender);
             writer.leave().unwrap();
             end += piece;
         }

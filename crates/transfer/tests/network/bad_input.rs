@@ -7,8 +7,10 @@ use crate::support::{PATIENCE, Proxy, TransferFolder, TransferServer, fetch};
 use bytes::Bytes;
 use link::codec::Raw;
 use link::{Client, ClientConfig, Connections, Method};
-use transfer::messages::{Message, Next, Open, Opened};
-use transfer::{Ask, FetchOptions, LineStep, OutputOptions, ServeOptions, Side, TransferError};
+use transfer::messages::{Message, NextRequest, OpenReply, OpenRequest};
+use transfer::{
+    FetchOptions, LineRequest, LineStep, OutputOptions, ServeOptions, StepSide, TransferError,
+};
 
 const OPEN: Method<Bytes, Bytes> = Method::new::<(Raw,)>("dubmesh.Transfer", "open");
 const NEXT: Method<Bytes, Bytes> = Method::new::<(Raw,)>("dubmesh.Transfer", "next");
@@ -24,9 +26,9 @@ fn one_connection() -> ClientConfig {
 }
 
 async fn open(client: &Client, callers: u32) -> Result<u64, String> {
-    let wanted = Open { first: 0, callers, step: LineStep::Unchanged };
+    let wanted = OpenRequest { first: 0, callers, step: LineStep::Unchanged };
     let answer = client.call(&OPEN, bytes_of(&wanted)).await.map_err(|error| error.to_string())?;
-    Ok(Opened::decode(&answer).unwrap().session)
+    Ok(OpenReply::decode(&answer).unwrap().session)
 }
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
@@ -54,7 +56,7 @@ fn sources_that_are_none() {
 fn an_output_that_exists_is_kept() {
     let folder = TransferFolder::with_lines(1000);
     let server = folder.serve();
-    let options = folder.options(server.address, LineStep::Contest, Side::Server);
+    let options = folder.options(server.address, LineStep::Contest, StepSide::Server);
     std::fs::write(folder.path("output"), "old").unwrap();
     let error = fetch(&options).unwrap_err();
     assert!(matches!(error, TransferError::OutputExists { .. }), "{error}");
@@ -80,7 +82,7 @@ fn a_source_that_changes_is_told() {
     let server = folder.serve();
     let proxy = Proxy::start(server.address);
     proxy.end_after(300_000);
-    let options = folder.options(proxy.address, LineStep::Contest, Side::Server);
+    let options = folder.options(proxy.address, LineStep::Contest, StepSide::Server);
     let error = std::thread::scope(|scope| {
         let fetching = scope.spawn(|| fetch(&options));
         proxy.wait_until_ended();
@@ -106,13 +108,13 @@ fn requests_that_make_no_sense_are_refused() {
             let told = String::from_utf8_lossy(&answer[8..]);
             assert!(told.contains("bytes as the transfer message \"next\""), "{told}");
         }
-        let unknown = Next { session: 5, ask: Ask { caller: 0, turn: 1 } };
+        let unknown = NextRequest { session: 5, ask: LineRequest { caller: 0, turn: 1 } };
         let answer = client.call(&NEXT, bytes_of(&unknown)).await.unwrap();
         let told = String::from_utf8_lossy(&answer[8..]);
         assert!(told.contains("transfer 0000000000000005 is unknown"), "{told}");
         assert!(open(&client, 100_000).await.is_err());
     });
-    fetch(&folder.options(server.address, LineStep::Contest, Side::Server)).unwrap();
+    fetch(&folder.options(server.address, LineStep::Contest, StepSide::Server)).unwrap();
     folder.check(LineStep::Contest);
 }
 
@@ -129,11 +131,12 @@ fn a_client_that_never_reads_holds_up_nobody() {
         let next = client.bind(&NEXT);
         let mut asking = tokio::task::JoinSet::new();
         for caller in 0..4096 {
-            let (next, ask) = (next.clone(), Next { session, ask: Ask { caller, turn: 1 } });
+            let (next, ask) =
+                (next.clone(), NextRequest { session, ask: LineRequest { caller, turn: 1 } });
             asking.spawn(async move { next.call(bytes_of(&ask)).no_timeout().await.is_ok() });
         }
         tokio::task::yield_now().await;
-        let options = folder.options(server.address, LineStep::Contest, Side::Server);
+        let options = folder.options(server.address, LineStep::Contest, StepSide::Server);
         let fetching = tokio::task::spawn_blocking(move || fetch(&options).map(|_| ()));
         fetching.await.unwrap().unwrap();
         folder.check(LineStep::Contest);
@@ -161,7 +164,7 @@ fn a_thousand_clients() {
         for turn in 1..4 {
             for (client, session) in &clients {
                 for caller in 0..2 {
-                    let next = Next { session: *session, ask: Ask { caller, turn } };
+                    let next = NextRequest { session: *session, ask: LineRequest { caller, turn } };
                     let answer = client.call(&NEXT, bytes_of(&next)).await.unwrap();
                     let number = u64::from_be_bytes(*answer.first_chunk().unwrap());
                     assert_eq!(number, (turn - 1) * 2 + u64::from(caller));
@@ -188,7 +191,7 @@ fn transfers_that_nobody_uses_make_room() {
             }
         };
         assert_ne!(first, second);
-        let next = Next { session: first, ask: Ask { caller: 0, turn: 1 } };
+        let next = NextRequest { session: first, ask: LineRequest { caller: 0, turn: 1 } };
         let answer = client.call(&NEXT, bytes_of(&next)).await.unwrap();
         assert!(String::from_utf8_lossy(&answer[8..]).contains("is unknown"));
     });

@@ -6,11 +6,11 @@ use std::time::Duration;
 use crate::support::{Proxy, TransferFolder, fetch, fetch_until};
 use transfer::generate::Lines;
 use transfer::{
-    Compression, FetchOptions, LineEnds, LineStep, OutputOptions, Side, TransferError,
+    Compression, FetchOptions, LineEnds, LineStep, OutputOptions, StepSide, TransferError,
     WriterOptions,
 };
 
-const BOTH: [Side; 2] = [Side::Server, Side::Client];
+const BOTH: [StepSide; 2] = [StepSide::Server, StepSide::Client];
 const STEPS: [LineStep; 2] = [LineStep::Contest, LineStep::Unchanged];
 
 #[test]
@@ -66,7 +66,7 @@ fn one_caller_and_thousands() {
     let folder = TransferFolder::with_lines(300_000);
     let server = folder.serve();
     for (connections, callers) in [(1, 1), (2, 1), (12, 1000)] {
-        let options = folder.options(server.address, LineStep::Contest, Side::Server);
+        let options = folder.options(server.address, LineStep::Contest, StepSide::Server);
         fetch(&FetchOptions { connections, callers, ..options }).unwrap();
         folder.check(LineStep::Contest);
         std::fs::remove_file(folder.path("output")).unwrap();
@@ -130,7 +130,7 @@ fn lines_that_end_otherwise() {
     }
 }
 
-fn stopped_and_resumed(folder: &TransferFolder, ends: LineEnds, side: Side) {
+fn stopped_and_resumed(folder: &TransferFolder, ends: LineEnds, side: StepSide) {
     let server = folder.serve_by(ends);
     let proxy = Proxy::start(server.address);
     let options = folder.options(proxy.address, LineStep::Contest, side);
@@ -167,7 +167,7 @@ fn stopped_and_resumed(folder: &TransferFolder, ends: LineEnds, side: Side) {
 fn a_line_that_is_too_long_ends_the_transfer() {
     let folder = TransferFolder::with_source(&[&b"ok\r\n"[..], &b"x\n".repeat(1 << 20)].concat());
     let server = folder.serve();
-    let options = folder.options(server.address, LineStep::Contest, Side::Server);
+    let options = folder.options(server.address, LineStep::Contest, StepSide::Server);
     let error = fetch(&options).unwrap_err().to_string();
     assert!(error.contains("line 1 at offset 4 is over the limit"), "{error}");
     assert!(error.contains("use --lines lf for \\n"), "{error}");
@@ -196,7 +196,7 @@ fn a_server_that_restarts_is_waited_for() {
     let folder = TransferFolder::with_lines(4_000_000);
     let mut server = folder.serve();
     let proxy = Proxy::start(server.address);
-    let options = folder.options(proxy.address, LineStep::Contest, Side::Server);
+    let options = folder.options(proxy.address, LineStep::Contest, StepSide::Server);
     proxy.end_after(1_000_000);
     let fetched = std::thread::scope(|scope| {
         let fetching = scope.spawn(|| fetch(&options));
@@ -222,7 +222,7 @@ fn a_server_that_stays_away_is_given_up() {
     let proxy = Proxy::start(server.address);
     proxy.end_after(1_000_000);
     let patience = Duration::from_millis(1500);
-    let options = folder.options(proxy.address, LineStep::Contest, Side::Server);
+    let options = folder.options(proxy.address, LineStep::Contest, StepSide::Server);
     let error = fetch(&FetchOptions { patience, ..options.clone() }).unwrap_err();
     assert!(matches!(error, TransferError::NoAnswer { .. }), "{error}");
     assert!(!folder.path("output").exists());
@@ -238,7 +238,7 @@ fn a_server_that_stays_away_is_given_up() {
 fn nobody_there_is_told_at_once() {
     let folder = TransferFolder::with_lines(1000);
     let address = folder.serve().address;
-    let error = fetch(&folder.options(address, LineStep::Contest, Side::Server)).unwrap_err();
+    let error = fetch(&folder.options(address, LineStep::Contest, StepSide::Server)).unwrap_err();
     assert!(error.to_string().contains("cannot connect to 127.0.0.1"), "{error}");
 }
 
@@ -283,7 +283,7 @@ fn little_room_is_enough() {
     let folder = TransferFolder::with_lines(400_000);
     let server = folder.serve();
     for (window, budget) in [(1, 1), (64, 1 << 16), (1 << 16, 200)] {
-        let options = folder.options(server.address, LineStep::Contest, Side::Client);
+        let options = folder.options(server.address, LineStep::Contest, StepSide::Client);
         let writer = WriterOptions { window, budget };
         fetch(&FetchOptions { writer, ..options }).unwrap();
         folder.check(LineStep::Contest);

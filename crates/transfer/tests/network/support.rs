@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use transfer::generate::generate;
 use transfer::{
-    FetchOptions, Fetched, LineEnds, LineStep, OutputOptions, Progress, ServeOptions, Serving,
-    Side, TransferError,
+    FetchOptions, FetchProgress, Fetched, LineEnds, LineStep, OutputOptions, ServeOptions, Serving,
+    StepSide, TransferError,
 };
 
 /// No test waits longer for anything.
@@ -54,7 +54,12 @@ impl TransferFolder {
     }
 
     /// Small, so that tests on a busy machine end soon, and eager to come back.
-    pub(crate) fn options(&self, address: SocketAddr, step: LineStep, side: Side) -> FetchOptions {
+    pub(crate) fn options(
+        &self,
+        address: SocketAddr,
+        step: LineStep,
+        side: StepSide,
+    ) -> FetchOptions {
         let output = OutputOptions { sync: false, ..OutputOptions::new(self.path("output")) };
         FetchOptions {
             connections: 3,
@@ -94,7 +99,7 @@ pub(crate) fn fetch_until(
     options: &FetchOptions,
     stop: impl AsyncFnMut(),
 ) -> Result<Fetched, TransferError> {
-    transfer::fetch(options, stop, &mut |_: &Progress| {})
+    transfer::fetch(options, stop, &mut |_: &FetchProgress| {})
 }
 
 /// A server on a thread of its own, which is killed without a word when this is dropped.

@@ -14,10 +14,10 @@ use super::Ended;
 /// Where the connections of one event loop go when they end. A clone is another handle to the
 /// same.
 #[derive(Clone, Debug, Default)]
-pub struct Departures(Arc<Inner>);
+pub struct Departures(Arc<DepartureQueue>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct DepartureQueue {
     /// As many as were open at most.
     waiting: Mutex<VecDeque<Ended>>,
     added: Notify,

@@ -21,7 +21,7 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 fn listener(max_connections: usize, files: Files) -> (Listener, Arc<ConnectionCounts>, SocketAddr) {
     let socket = socket::listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let counts = Arc::<ConnectionCounts>::default();
-    let limits = Limits { max_connections, key: "test.max_connections", files };
+    let limits = ListenerLimits { max_connections, key: "test.max_connections", files };
     let listener = Listener::new(socket, "test", limits, Arc::clone(&counts)).unwrap();
     let addr = listener.address().tcp().unwrap();
     (listener, counts, addr)
@@ -123,7 +123,7 @@ fn refusals_are_told_seldom_and_with_their_number() {
 
 #[test]
 fn a_refusal_says_which_limit_and_what_to_do() {
-    let limits = Limits {
+    let limits = ListenerLimits {
         max_connections: 20,
         key: "ingress.max_connections",
         files: Files::of_process().reserve(7),

@@ -9,13 +9,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 /// How a driver reaches its machine.
-pub trait Share {
+pub trait SharedMachine {
     /// The machine.
     type Machine;
 
     /// Changes the machine without telling its driver.
     fn lock<R>(&self, change: impl FnOnce(&mut Self::Machine) -> R) -> R;
-    /// The driver is at work: until [`Share::rest`] nobody needs to wake it.
+    /// The driver is at work: until [`SharedMachine::rest`] nobody needs to wake it.
     fn attend(&self, driver: &Waker);
     /// The driver will look at what is to be written once more, and then sleep.
     fn rest(&self);
@@ -73,7 +73,7 @@ impl<M> Conn<M> {
     }
 }
 
-impl<M> Share for Conn<M> {
+impl<M> SharedMachine for Conn<M> {
     type Machine = M;
 
     fn lock<R>(&self, change: impl FnOnce(&mut M) -> R) -> R {
@@ -129,7 +129,7 @@ impl<M> SyncConn<M> {
     }
 }
 
-impl<M> Share for SyncConn<M> {
+impl<M> SharedMachine for SyncConn<M> {
     type Machine = M;
 
     #[inline]

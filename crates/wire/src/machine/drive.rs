@@ -15,7 +15,7 @@ use bytes::{Buf, BufMut, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::Sleep;
 
-use super::{Ending, Machine, Share};
+use super::{Ending, Machine, SharedMachine};
 
 /// Room for reading that a quiet connection keeps.
 const MIN_READ_LEN: usize = 8 * 1024;
@@ -64,7 +64,7 @@ pub async fn drive<C, M, S>(
     mut on_event: impl FnMut(M::Event),
 ) -> Ending<M::Error>
 where
-    C: Share<Machine = M>,
+    C: SharedMachine<Machine = M>,
     M: Machine,
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -83,7 +83,7 @@ pub async fn drive_slices<C, M, S>(
     mut on_events: impl FnMut(&mut Vec<M::Event>),
 ) -> Ending<M::Error>
 where
-    C: Share<Machine = M>,
+    C: SharedMachine<Machine = M>,
     M: Machine,
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -158,7 +158,7 @@ impl<E> DriveState<E> {
         on_events: &mut impl FnMut(&mut Vec<E>),
     ) -> Poll<Ending<M::Error>>
     where
-        C: Share<Machine = M>,
+        C: SharedMachine<Machine = M>,
         M: Machine<Event = E>,
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -218,7 +218,7 @@ impl<E> DriveState<E> {
         stream: &mut S,
     ) -> Result<Reading, Ending<M::Error>>
     where
-        C: Share<Machine = M>,
+        C: SharedMachine<Machine = M>,
         M: Machine<Event = E>,
         S: AsyncRead + Unpin,
     {
@@ -287,7 +287,7 @@ impl<E> DriveState<E> {
     #[cold]
     fn make_room_for_rest<C, M>(&mut self, conn: &C)
     where
-        C: Share<Machine = M>,
+        C: SharedMachine<Machine = M>,
         M: Machine<Event = E>,
     {
         let whole_len = conn.lock(|machine| machine.room_for(&self.input));
@@ -315,7 +315,7 @@ impl<E> DriveState<E> {
         on_events: &mut impl FnMut(&mut Vec<E>),
         is_last: bool,
     ) where
-        C: Share<Machine = M>,
+        C: SharedMachine<Machine = M>,
         M: Machine<Event = E>,
     {
         loop {
@@ -347,7 +347,7 @@ impl<E> DriveState<E> {
         stream: &mut S,
     ) -> std::io::Result<bool>
     where
-        C: Share<Machine = M>,
+        C: SharedMachine<Machine = M>,
         M: Machine,
         S: AsyncWrite + Unpin,
     {
@@ -428,7 +428,7 @@ fn note_full(machine: &mut impl Machine, has_written: bool) {
 /// call, and an early wake-up is cheaper than arming a timer that often.
 fn poll_timer<C, M>(cx: &mut Context<'_>, conn: &C, mut timer: Pin<&mut Sleep>)
 where
-    C: Share<Machine = M>,
+    C: SharedMachine<Machine = M>,
     M: Machine,
 {
     let Some(due) = conn.lock(|machine| machine.poll_timeout()) else {

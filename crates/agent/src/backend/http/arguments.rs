@@ -17,18 +17,18 @@ use crate::route::unsupported;
 
 /// Arguments as JSON texts.
 #[derive(Debug, Default)]
-pub struct Arguments(JsonTexts);
+pub struct JsonArguments(JsonTexts);
 
 /// How values are read and written.
 #[derive(Clone, Copy, Debug)]
-pub struct Style<'a> {
+pub struct JsonStyle<'a> {
     /// The choices for JSON.
     pub json: &'a JsonOptions,
     /// The types of fields.
     pub classes: &'a Classes,
 }
 
-impl Arguments {
+impl JsonArguments {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -53,7 +53,7 @@ impl Arguments {
         serialization: Serialization,
         args: &[u8],
         types: &[JavaType],
-        style: Style<'_>,
+        style: JsonStyle<'_>,
     ) -> Result<Self, CallError> {
         let options = ReadOptions { json: style.json, schema: Some(style.classes) };
         let texts = Self::checked(serialization, args, types.len(), Some(types), options)?;
@@ -71,7 +71,7 @@ impl Arguments {
     /// Reads `n` arguments as what they look like, with the names of classes.
     ///
     /// # Errors
-    /// As [`Arguments::read`].
+    /// As [`JsonArguments::read`].
     pub fn raw(serialization: Serialization, args: &[u8], n: usize) -> Result<Self, CallError> {
         let json = JsonOptions { class_name: true, ..JsonOptions::default() };
         let options = ReadOptions { json: &json, schema: None };
@@ -107,7 +107,7 @@ impl Arguments {
     pub fn of_array<'a>(
         array: &'a [u8],
         types: Option<&[JavaType]>,
-        style: Style<'_>,
+        style: JsonStyle<'_>,
         inner: impl Fn(&'a [u8]) -> Result<std::borrow::Cow<'a, [u8]>, CallError>,
     ) -> Result<Self, CallError> {
         let mut arguments = JsonTexts::default();
@@ -185,7 +185,7 @@ fn again(
     index: usize,
     text: &[u8],
     ty: Option<&JavaType>,
-    style: Style<'_>,
+    style: JsonStyle<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), CallError> {
     let mut reader = JsonReader::new(text, Limits::of_whole());
@@ -197,7 +197,7 @@ fn again(
 fn rewrite(
     reader: &mut JsonReader<'_>,
     ty: Option<&JavaType>,
-    style: Style<'_>,
+    style: JsonStyle<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), TranscodeError> {
     match (reader.peek()?, ty) {
@@ -237,7 +237,7 @@ fn rewrite(
 fn object(
     reader: &mut JsonReader<'_>,
     ty: Option<&JavaType>,
-    style: Style<'_>,
+    style: JsonStyle<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), TranscodeError> {
     let (class, value_ty) = match ty {
@@ -310,7 +310,7 @@ mod tests {
             vec!["\"aaaaaaaaaaaa\",{\"class\":\"a.B\",\"i\":1}"; 150_000].join(",")
         );
         let (json, classes) = (JsonOptions::default(), Classes::default());
-        let style = Style { json: &json, classes: &classes };
+        let style = JsonStyle { json: &json, classes: &classes };
         let start = std::time::Instant::now();
         let mut out = Vec::new();
         again(0, text.as_bytes(), None, style, &mut out).unwrap();
@@ -339,7 +339,7 @@ mod tests {
             });
             pushed.unwrap();
         }
-        let arguments = Arguments(texts);
+        let arguments = JsonArguments(texts);
         let mut out = Vec::new();
         arguments.write_array(|index| index != 1, &mut out);
         assert_eq!(out, b"[1,null]");

@@ -22,7 +22,7 @@ use super::HttpApp;
 use super::bean;
 use super::generic::Mode;
 use super::pool::WholeResponse;
-use super::reply::{ATTACHMENT, EXCEPTION, Form};
+use super::reply::{ATTACHMENT, EXCEPTION, ReplyForm};
 use crate::backend::{AppCall, AppMethod};
 use crate::call::{Encoded, Times};
 use crate::config::{AppConfig, ClusterPolicy};
@@ -192,7 +192,7 @@ pub fn answer(data: &[u8]) {
     let Ok(mode) = pick(&MODES, how >> 4).fitting(b"[]", serialization) else { return };
     APP.with(|one| {
         let app = &one.0;
-        let form = Form {
+        let form = ReplyForm {
             serialization,
             takes_attachments: flags & 2 == 0,
             mode,
@@ -205,7 +205,7 @@ pub fn answer(data: &[u8]) {
     });
 }
 
-fn reply(form: &Form<'_>, answer: &WholeResponse) {
+fn reply(form: &ReplyForm<'_>, answer: &WholeResponse) {
     let reply = match form.reply(answer) {
         Ok(reply) => reply,
         Err(error) => return assert!(error.message.len() <= 2 * super::reply::MAX_MESSAGE_LEN),
@@ -224,7 +224,7 @@ fn reply(form: &Form<'_>, answer: &WholeResponse) {
     }
 }
 
-fn check_attachments(form: &Form<'_>, answer: &WholeResponse, outcome: &Outcome<'_>) {
+fn check_attachments(form: &ReplyForm<'_>, answer: &WholeResponse, outcome: &Outcome<'_>) {
     let found = outcome.attachments(&BodyLimits::default()).expect("we wrote them");
     let name = format!("{ATTACHMENT}key");
     let sent = answer.headers.get(&name).filter(|_| form.takes_attachments);
@@ -233,7 +233,7 @@ fn check_attachments(form: &Form<'_>, answer: &WholeResponse, outcome: &Outcome<
 }
 
 /// Without a type, a value comes back as it was, unless something in it names a class.
-fn check_value(form: &Form<'_>, answer: &WholeResponse, json: &[u8]) {
+fn check_value(form: &ReplyForm<'_>, answer: &WholeResponse, json: &[u8]) {
     let is_named = |text: &[u8]| {
         [b"class".as_slice(), b"@type", b"\\u"]
             .iter()

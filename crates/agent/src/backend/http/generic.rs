@@ -8,7 +8,7 @@ use dubbo_proto::{ObjectWriter, Serialization, Status as DubboStatus, text_of};
 use hessian::json::JsonReader;
 use hessian::{Decoder, HessianError, Limits, Value};
 
-use super::arguments::{Arguments, elements};
+use super::arguments::{JsonArguments, elements};
 use super::bean;
 use crate::config::http_app::method::Classes;
 use crate::error::{CallError, Code};
@@ -121,7 +121,7 @@ impl<'a> GenericCall<'a> {
     ///
     /// # Errors
     /// [`Code::BadArguments`] if they are not a name, names of types or null, and an array.
-    pub fn read(arguments: &'a Arguments) -> Result<Self, CallError> {
+    pub fn read(arguments: &'a JsonArguments) -> Result<Self, CallError> {
         let bad = |what: &dyn std::fmt::Display| {
             CallError::new(Code::BadArguments, format!("a generic call's arguments: {what}"))
         };

@@ -159,7 +159,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::backend::{App, Backend, Backends, GateSetup, Gates};
+    use crate::backend::{App, Backend, Backends, GateSetup, WorkerGates};
     use crate::error::Code;
     use crate::gate::SharedGate;
     use crate::metrics::Hub;
@@ -170,7 +170,7 @@ mod tests {
         let config = exporting("http://127.0.0.1:1");
         let [export] = &config.exports[..] else { panic!("there is one") };
         let shared = Arc::new(SharedGate::new(export.app.address(), export.capacity, 1));
-        let gate = GateSetup { shared: &shared, worker: 0, gates: &Gates::default() };
+        let gate = GateSetup { shared: &shared, worker: 0, gates: &WorkerGates::default() };
         let hub = Hub::new(&Code::NAMES);
         let backend = Backend::start(export, &pool(), &config.clusters, &hub, &gate);
         let App::Http(app) = &backend.app else { panic!("it speaks HTTP") };

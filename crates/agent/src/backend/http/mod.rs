@@ -34,11 +34,11 @@ use http::Request;
 use http_body_util::Full;
 use tokio::task::AbortHandle;
 
-use self::arguments::{Arguments, Style};
+use self::arguments::{JsonArguments, JsonStyle};
 use self::generic::Mode;
 use self::health::Health;
 use self::pool::{HttpPool, PoolLimits, WorkerResources};
-use self::reply::Form;
+use self::reply::ReplyForm;
 use self::request::Fixed;
 use super::AppCall;
 use crate::call::{Outcome, Times};
@@ -172,7 +172,7 @@ impl HttpApp {
         {
             self.health.check_soon();
         }
-        let form = Form {
+        let form = ReplyForm {
             serialization: prepared.serialization,
             takes_attachments: prepared.takes_attachments,
             mode: prepared.mode,
@@ -197,7 +197,7 @@ impl HttpApp {
             let message = format!("{ECHO} takes 1 argument, the request has {n_arguments}");
             return Err(CallError::new(Code::BadArguments, message));
         }
-        let form = Form {
+        let form = ReplyForm {
             serialization: call.payload.serialization,
             takes_attachments: call.method.takes_attachments,
             mode: Mode::Plain,
@@ -213,12 +213,12 @@ impl HttpApp {
     }
 
     fn prepare(&self, call: &AppCall<'_>) -> Result<Prepared, CallError> {
-        let style = Style { json: &self.config.json, classes: &self.config.classes };
+        let style = JsonStyle { json: &self.config.json, classes: &self.config.classes };
         let (method, types, arguments, mode) =
             if generic::is_generic(call.method.name, call.method.descriptor) {
                 let generic = call.attachments.iter().rev().find(|(name, _)| *name == "generic");
                 let mode = Mode::of_attachment(generic.map(|(_, value)| *value))?;
-                let raw = Arguments::raw(call.payload.serialization, call.payload.bytes, 3)?;
+                let raw = JsonArguments::raw(call.payload.serialization, call.payload.bytes, 3)?;
                 let target = generic::GenericCall::read(&raw)?;
                 let mode = mode.fitting(target.array, call.payload.serialization)?;
                 let method = self.method(&target.method, target.descriptor.as_deref())?;
@@ -227,9 +227,10 @@ impl HttpApp {
                     (None, Some(descriptor)) => Some(parse(descriptor)?),
                     (None, None) => None,
                 };
-                let arguments = Arguments::of_array(target.array, types.as_deref(), style, |it| {
-                    mode.argument(it)
-                })?;
+                let arguments =
+                    JsonArguments::of_array(target.array, types.as_deref(), style, |it| {
+                        mode.argument(it)
+                    })?;
                 (method, types.unwrap_or_default(), arguments, mode)
             } else {
                 let method = self.method(call.method.name, Some(call.method.descriptor))?;
@@ -237,8 +238,12 @@ impl HttpApp {
                     Some(types) => types.clone(),
                     None => parse(call.method.descriptor)?,
                 };
-                let arguments =
-                    Arguments::read(call.payload.serialization, call.payload.bytes, &types, style)?;
+                let arguments = JsonArguments::read(
+                    call.payload.serialization,
+                    call.payload.bytes,
+                    &types,
+                    style,
+                )?;
                 (method, types, arguments, Mode::Plain)
             };
         self.check_count(&method, &types, &arguments)?;
@@ -265,7 +270,7 @@ impl HttpApp {
         &self,
         method: &MappedMethod,
         types: &[JavaType],
-        arguments: &Arguments,
+        arguments: &JsonArguments,
     ) -> Result<(), CallError> {
         let wants = match (&method.types, method.names.len()) {
             (Some(types), _) => types.len(),

@@ -25,7 +25,7 @@ use wire::{Account, Hold, Meter, OverBudget};
 
 use super::interim::{AppStream, InterimCount, TooManyInterimAnswers};
 use crate::config::http_app::origin::AppOrigin;
-use crate::connections::{Activity, Connections, Direction, Session};
+use crate::connections::{Connections, Direction, Session, SessionActivity};
 use crate::error::{CallError, Code};
 use crate::memory::no_room_for_reply;
 
@@ -103,9 +103,9 @@ impl Session for PooledConnection {
     /// A call has a deadline of its own.
     fn check_time(&self, _: Instant) {}
 
-    fn activity(&self) -> Activity {
+    fn activity(&self) -> SessionActivity {
         let is_calling = self.is_calling.get();
-        Activity {
+        SessionActivity {
             doing: if is_calling { "calling" } else { "idle" },
             in_flight: usize::from(is_calling),
             held_bytes: self.request_bytes.get() + self.answer_bytes.get(),

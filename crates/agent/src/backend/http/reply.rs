@@ -54,7 +54,7 @@ const NO_FIELDS: [&str; 8] = [
 
 /// How the reply to one call is to be written.
 #[derive(Debug)]
-pub struct Form<'a> {
+pub struct ReplyForm<'a> {
     /// The serialization of the request.
     pub serialization: Serialization,
     /// Whether the caller understands attachments.
@@ -77,7 +77,7 @@ struct Done {
     value: Vec<u8>,
 }
 
-impl Form<'_> {
+impl ReplyForm<'_> {
     /// The reply that an answer is.
     ///
     /// # Errors
@@ -255,7 +255,7 @@ impl Form<'_> {
             // The caller of a generic call has no class but this one, under the name by which
             // providers of all versions write it, and by which consumers that are not Java know
             // it.
-            true => Thrown {
+            true => AppException {
                 class: "com.alibaba.dubbo.rpc.service.GenericException".into(),
                 message: message.as_str().into(),
                 cause: None,
@@ -264,7 +264,7 @@ impl Form<'_> {
                     ("exceptionMessage".into(), quoted(&message)),
                 ],
             },
-            false => Thrown {
+            false => AppException {
                 fields: self.fields(class, without_mark(&answer.body)),
                 cause: self.cause(without_mark(&answer.body), MAX_CAUSES),
                 class: class.into(),
@@ -285,7 +285,7 @@ impl Form<'_> {
     }
 
     /// What caused an error, if its JSON names the class of that: at most `n_left` in a row.
-    fn cause<'b>(&self, error: &'b [u8], n_left: usize) -> Option<Box<Thrown<'b>>> {
+    fn cause<'b>(&self, error: &'b [u8], n_left: usize) -> Option<Box<AppException<'b>>> {
         let of = |text, wanted| members(text).into_iter().find(|(name, _)| name == wanted);
         let (_, cause) = of(error, "cause").filter(|_| 0 < n_left)?;
         let text = |name| {
@@ -296,7 +296,7 @@ impl Form<'_> {
         let fields = self.fields(&class, cause);
         let message = text("message").unwrap_or_default();
         let cause = self.cause(cause, n_left - 1);
-        Some(Box::new(Thrown { class, message, cause, fields }))
+        Some(Box::new(AppException { class, message, cause, fields }))
     }
 
     /// Those members of an error's JSON that may be fields of its class.
@@ -320,15 +320,15 @@ impl Form<'_> {
 }
 
 /// An exception.
-struct Thrown<'a> {
+struct AppException<'a> {
     class: Cow<'a, str>,
     message: Cow<'a, str>,
-    cause: Option<Box<Thrown<'a>>>,
+    cause: Option<Box<AppException<'a>>>,
     /// JSON texts that were found to fit.
     fields: Vec<(Cow<'a, str>, Cow<'a, [u8]>)>,
 }
 
-impl Thrown<'_> {
+impl AppException<'_> {
     fn write(&self, out: &mut dyn ObjectWriter, classes: &Classes) -> Result<(), ValueError> {
         let names: Vec<&str> = std::iter::once("detailMessage")
             .chain(self.cause.as_ref().map(|_| "cause"))

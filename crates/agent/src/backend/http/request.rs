@@ -8,7 +8,7 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use http_body_util::Full;
 
-use super::arguments::Arguments;
+use super::arguments::JsonArguments;
 use super::reply::ATTACHMENT;
 use crate::attachments;
 use crate::backend::AppCall;
@@ -59,7 +59,7 @@ impl Fixed {
         &self,
         method: &MappedMethod,
         types: &str,
-        arguments: &Arguments,
+        arguments: &JsonArguments,
         call: &AppCall<'_>,
         left: Duration,
     ) -> Result<Request<Full<Bytes>>, CallError> {
@@ -93,7 +93,7 @@ impl Fixed {
 }
 
 /// The body, of the arguments that have no place in the path.
-fn body(method: &MappedMethod, arguments: &Arguments) -> Result<Option<Vec<u8>>, CallError> {
+fn body(method: &MappedMethod, arguments: &JsonArguments) -> Result<Option<Vec<u8>>, CallError> {
     let is_left = |index: usize| !method.path.uses(index);
     let mut out = Vec::new();
     match method.body {

@@ -232,7 +232,7 @@ impl Schema for Classes {
 
 /// The methods of one app, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Methods(HashMap<Box<str>, Vec<MappedMethod>>);
+pub struct MappedMethods(HashMap<Box<str>, Vec<MappedMethod>>);
 
 /// Which method a call means.
 #[derive(Debug)]
@@ -245,7 +245,7 @@ pub enum MethodMatch<'a> {
     Several(&'a [MappedMethod]),
 }
 
-impl Methods {
+impl MappedMethods {
     /// Adds a method.
     pub fn add(&mut self, method: MappedMethod) {
         self.0.entry(method.name.clone()).or_default().push(method);
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn overloads_are_told_apart_by_their_types() {
-        let mut methods = Methods::default();
+        let mut methods = MappedMethods::default();
         methods.add(method("find", None));
         methods.add(method("find", Some("J")));
         methods.add(method("find", Some("Ljava/util/List;Z")));

@@ -13,14 +13,14 @@ use super::super::TlsClient;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AppOrigin {
     /// How it is connected to.
-    pub way: Way,
+    pub way: AppTransport,
     /// Stands before every path; without a slash at its end.
     pub base: Box<str>,
 }
 
 /// How an app is connected to.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Way {
+pub enum AppTransport {
     /// By TCP.
     Tcp {
         /// Host of the app.
@@ -38,13 +38,13 @@ impl AppOrigin {
     /// Where that is.
     pub fn destination(&self) -> Destination {
         match &self.way {
-            Way::Tcp { host, port, tls } => Destination::Tcp {
+            AppTransport::Tcp { host, port, tls } => Destination::Tcp {
                 host: host.clone(),
                 port: *port,
                 options: SocketOptions::default(),
                 tls: tls.as_ref().map(|tls| tls.client.clone()),
             },
-            Way::Unix(path) => Destination::Unix(path.clone()),
+            AppTransport::Unix(path) => Destination::Unix(path.clone()),
         }
     }
 
@@ -55,14 +55,14 @@ impl AppOrigin {
 
     /// Whether it is called by TLS.
     pub fn has_tls(&self) -> bool {
-        matches!(&self.way, Way::Tcp { tls: Some(_), .. })
+        matches!(&self.way, AppTransport::Tcp { tls: Some(_), .. })
     }
 
     /// What the header `host` says.
     pub fn host(&self) -> String {
         match &self.way {
-            Way::Tcp { .. } => self.address(),
-            Way::Unix(_) => "localhost".to_owned(),
+            AppTransport::Tcp { .. } => self.address(),
+            AppTransport::Unix(_) => "localhost".to_owned(),
         }
     }
 
@@ -76,8 +76,10 @@ impl AppOrigin {
 
     /// Uses the certificates that `new` has read from the same files.
     pub fn renew(&self, new: &Self) {
-        if let (Way::Tcp { tls: Some(own), .. }, Way::Tcp { tls: Some(new), .. }) =
-            (&self.way, &new.way)
+        if let (
+            AppTransport::Tcp { tls: Some(own), .. },
+            AppTransport::Tcp { tls: Some(new), .. },
+        ) = (&self.way, &new.way)
         {
             own.renew(new);
         }

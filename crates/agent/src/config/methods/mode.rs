@@ -5,7 +5,7 @@ use flow::fault::FaultPolicy;
 use super::{CallMode, FailbackPolicy, FaultSettings, HedgeDelay};
 use crate::config::defaults;
 use crate::config::section::Section;
-use crate::error::{Code, Fault};
+use crate::error::{Code, FaultOrigin};
 
 /// Keys that belong to one mode.
 const OF_MODES: [(&str, &str); 5] = [
@@ -60,7 +60,7 @@ pub(super) fn fault(section: &mut Section<'_>) -> Option<FaultSettings> {
     let delay = section.optional_ms("fault_delay_ms", defaults::LONGEST);
     let delay_percent = section.optional_number("fault_delay_percent", 1..=100);
     let abort_percent = section.optional_number("fault_abort_percent", 1..=100);
-    let codes = Code::ALL.into_iter().filter(|code| code.row().fault != Fault::Downstream);
+    let codes = Code::ALL.into_iter().filter(|code| code.row().fault != FaultOrigin::Downstream);
     let codes: Vec<(&str, Code)> = codes.map(|code| (code.row().name, code)).collect();
     let code = section.choice("fault_abort_code", &codes);
     if delay_percent.is_some() && !section.has("fault_delay_ms") {

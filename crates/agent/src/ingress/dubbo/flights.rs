@@ -17,7 +17,7 @@ use crate::cluster::Attempt;
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
 use crate::gate::Admitted;
-use crate::journal::{Entry, RecordedAnswer};
+use crate::journal::{JournalEntry, RecordedAnswer};
 use crate::metrics::CallStats;
 use crate::routes::ClusterRoute;
 use crate::stages::{Stage, StageClock};
@@ -35,13 +35,13 @@ pub(super) struct Flight {
     /// Who counts it.
     pub(super) counted: CallCounter,
     /// Where it is, to give it up there.
-    pub(super) sent: Sent,
+    pub(super) sent: CallLocation,
     /// What it takes to offer it again.
     pub(super) again: Option<Box<Again>>,
     /// What is learnt of its method's replies, if it was sent to a Dubbo provider.
     pub(super) reply_len: Option<Rc<ExpectedLen>>,
     /// What is to be told of it, if anybody wants to know.
-    pub(super) entry: Option<Box<Entry>>,
+    pub(super) entry: Option<Box<JournalEntry>>,
 }
 
 /// Who counts a call besides its listener.
@@ -55,7 +55,7 @@ pub(super) enum CallCounter {
 }
 
 /// Where a call is.
-pub(super) enum Sent {
+pub(super) enum CallLocation {
     /// On a connection to a Dubbo provider.
     Dubbo(Conn<DubboClient>, RequestId),
     /// On a link.
@@ -83,7 +83,7 @@ impl Flight {
     }
 }
 
-impl Sent {
+impl CallLocation {
     /// Gives the call up where it is.
     pub(super) fn cancel(&self) {
         match self {
@@ -118,7 +118,7 @@ impl CallCounter {
     #[cold]
     pub(super) fn tell_answer(
         &self,
-        entry: Box<Entry>,
+        entry: Box<JournalEntry>,
         len: usize,
         failure: Option<Code>,
         endpoint: Option<&str>,
@@ -129,7 +129,7 @@ impl CallCounter {
 
     /// Tells that the call has failed.
     #[cold]
-    pub(super) fn tell_failure(&self, entry: Box<Entry>, error: &CallError) {
+    pub(super) fn tell_failure(&self, entry: Box<JournalEntry>, error: &CallError) {
         entry.failed(error, self.endpoint());
     }
 
@@ -202,7 +202,7 @@ impl Flights {
     }
 
     /// Notes where a call is, if it has not ended yet.
-    pub(super) fn moved(&mut self, number: u32, sent: Sent) {
+    pub(super) fn moved(&mut self, number: u32, sent: CallLocation) {
         if let Some(Some(flight)) = self.places.get_mut(number as usize) {
             flight.sent = sent;
         }

@@ -7,7 +7,7 @@ use wire::{Detached, Group};
 
 use super::{DubboListener, DubboSession, Offers};
 use crate::config::{DubboIngressConfig, DubboLimits, DubboListenerConfig};
-use crate::listening::{PlannedListener, Surroundings};
+use crate::listening::{ListenerSetup, PlannedListener};
 use crate::worker::{ListenerProtocol, Worker};
 
 /// An `[[ingress]]` with `protocol = "dubbo"`.
@@ -46,7 +46,7 @@ pub fn planned_exports(config: &DubboListenerConfig) -> PlannedListener {
 fn open(
     offers: Offers,
     limits: DubboLimits,
-    around: &Surroundings<'_>,
+    around: &ListenerSetup<'_>,
 ) -> Arc<dyn ListenerProtocol> {
     Arc::new(DubboListener { offers, limits, stats: around.stats(), memory: Group::new() })
 }

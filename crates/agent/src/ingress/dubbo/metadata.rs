@@ -5,7 +5,7 @@ use dubbo_proto::application::{METADATA_CLASS, METADATA_METHOD, MetadataClasses}
 use dubbo_proto::{BodyLimits, ReplyKind, Request};
 use java_json::JavaType;
 
-use super::received::Received;
+use super::received::DubboRequest;
 use crate::error::{CallError, Code};
 use crate::worker::Worker;
 
@@ -19,7 +19,7 @@ pub(super) struct MetadataResult {
 ///
 /// # Errors
 /// [`Code::BadRequest`] if the request cannot be read, [`Code::MethodNotFound`] for other methods.
-pub(super) fn tell(worker: &Worker, received: &Received) -> Result<MetadataResult, CallError> {
+pub(super) fn tell(worker: &Worker, received: &DubboRequest) -> Result<MetadataResult, CallError> {
     let bad = |error: String| CallError::new(Code::BadRequest, error);
     let body = received.body.clone();
     let request = Request::decode(received.to.serialization, body, &BodyLimits::default());

@@ -7,30 +7,30 @@ use std::time::Instant;
 use bytes::Bytes;
 use dubbo_proto::ReplyTo;
 
-use crate::call::{Call, Times, Whole};
+use crate::call::{Call, Times, WholeBody};
 use crate::facts::WholeFacts;
-use crate::journal::Entry;
+use crate::journal::JournalEntry;
 use crate::stages::StageClock;
 
 /// A request that came: what a [`Call`] borrows, and where the answer goes.
-pub(super) struct Received {
+pub(super) struct DubboRequest {
     pub(super) to: ReplyTo,
     pub(super) two_way: bool,
     pub(super) body: Bytes,
     pub(super) now: Instant,
     /// What is to be told of the call, if anybody wants to know: whoever ends it takes it.
-    pub(super) entry: Cell<Option<Box<Entry>>>,
+    pub(super) entry: Cell<Option<Box<JournalEntry>>>,
     /// What stops the time of its stages, if anything does.
     pub(super) clock: Option<Rc<StageClock>>,
     /// Whether it may insist on a tag, if that is known of a request that looks like it.
     pub(super) may_force_tag: Cell<Option<bool>>,
 }
 
-impl Received {
+impl DubboRequest {
     /// What routing rules can see of it.
     #[inline]
     pub(super) fn facts(&self) -> WholeFacts<'_> {
-        let whole = Whole { serialization: self.to.serialization, body: &self.body };
+        let whole = WholeBody { serialization: self.to.serialization, body: &self.body };
         WholeFacts::new(whole).with_force_tag(self.may_force_tag.get())
     }
 
@@ -43,8 +43,8 @@ impl Received {
 
     /// The request as a call of what `method` says.
     #[inline]
-    pub(super) fn call<M>(&self, method: M, deadline: Instant) -> Call<'_, M, Whole<'_>> {
-        let payload = Whole { serialization: self.to.serialization, body: &self.body };
+    pub(super) fn call<M>(&self, method: M, deadline: Instant) -> Call<'_, M, WholeBody<'_>> {
+        let payload = WholeBody { serialization: self.to.serialization, body: &self.body };
         let times = Times { now: self.now, deadline };
         let (one_way, clock) = (!self.two_way, self.clock.as_ref());
         let (attachments, headers, not_at) = (&[], None, None);

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use flow::queue::{CallerId, Priority};
 
-use super::flights::{Again, CallCounter, Flight, Sent};
-use super::received::Received;
-use super::services::Export;
+use super::flights::{Again, CallCounter, CallLocation, Flight};
+use super::received::DubboRequest;
+use super::services::ExportedApp;
 use super::session::DubboSession;
-use super::waiting::{Kept, Waiting, compact};
+use super::waiting::{CountedRequest, WaitingRequest, compact};
 use crate::backend::{self, App, HttpApp};
 use crate::call::{Consumer, DubboToken, Outcome, ReplyTo, Times, counted_as};
 use crate::cluster::{Attempt, Doubt, MethodRule, request_for};
@@ -37,12 +37,21 @@ use crate::upstream::{
 /// Stands for the number of a call that is not answered.
 const NO_NUMBER: u32 = u32::MAX;
 
+/// A request with the number that its answer finds it by, and until when it counts.
+#[derive(Clone, Copy)]
+struct NumberedRequest<'a> {
+    received: &'a DubboRequest,
+    deadline: Instant,
+    /// [`NO_NUMBER`] if it is not answered.
+    number: u32,
+}
+
 impl DubboSession {
     /// Sends a request to an endpoint that is connected, or has a task wait for one.
     #[inline]
     pub(super) fn send_to_route(
         self: &Rc<Self>,
-        received: &Received,
+        received: &DubboRequest,
         route: Rc<ClusterRoute>,
         timeout: Option<Duration>,
         reply_len: Rc<ExpectedLen>,
@@ -65,15 +74,15 @@ impl DubboSession {
                 self.mirror(received, &route, &rule);
             }
             if rule.is_involved() {
-                return self.wait(received, Waiting::Ruled(route, rule), deadline);
+                return self.wait(received, WaitingRequest::Ruled(route, rule), deadline);
             }
         }
         let Some(attempt) = route.cluster.begin(received.now, &received.facts()) else {
             return self.wait_for_endpoint(received, route, deadline);
         };
         let number = self.reserve(received);
-        let sent = self.send_attempt(&attempt, received, &route, &reply_len, deadline, number);
-        match sent {
+        let request = NumberedRequest { received, deadline, number };
+        match self.send_attempt(&attempt, request, &route, &reply_len) {
             Ok(Some(_)) if number == NO_NUMBER => {
                 attempt.sent_one_way();
                 self.sent_one_way(received);
@@ -107,20 +116,20 @@ impl DubboSession {
     fn send_attempt(
         self: &Rc<Self>,
         attempt: &Attempt,
-        received: &Received,
+        request: NumberedRequest<'_>,
         route: &Rc<ClusterRoute>,
         reply_len: &ExpectedLen,
-        deadline: Instant,
-        number: u32,
-    ) -> Result<Option<Sent>, CallError> {
+    ) -> Result<Option<CallLocation>, CallError> {
+        let NumberedRequest { received, deadline, number } = request;
         attempt.check_limit()?;
         let body = attempt.whole_for(received.call((), deadline).payload)?;
         let named = body.map(|body| received.with_body(body));
         let received = named.as_ref().unwrap_or(received);
+        let request = NumberedRequest { received, ..request };
         match attempt.upstream() {
             AnyUpstream::Dubbo(lanes) => {
                 let may_send = |_: usize| attempt.check_share(self.n_others(number));
-                self.send_dubbo(lanes, received, reply_len, deadline, number, may_send)
+                self.send_dubbo(lanes, request, reply_len, may_send)
             }
             AnyUpstream::Link(lanes) => {
                 let reply = reply_len.get();
@@ -130,7 +139,7 @@ impl DubboSession {
                 let service = &*variant.service;
                 let call = LinkCall { service, credit: attempt.credit(), len };
                 let upstream = lanes.pick_link(&call, received.now);
-                self.send_link(&upstream, route, variant, received, deadline, number)
+                self.send_link(&upstream, request, route, variant)
             }
         }
     }
@@ -139,9 +148,9 @@ impl DubboSession {
     #[cold]
     fn divert(
         &self,
-        received: &Received,
+        received: &DubboRequest,
         route: Rc<ClusterRoute>,
-    ) -> Result<(Option<Received>, Rc<ClusterRoute>), CallError> {
+    ) -> Result<(Option<DubboRequest>, Rc<ClusterRoute>), CallError> {
         let Some(registry) = self.services.registry() else { return Ok((None, route)) };
         let outbound = &self.services.worker().outbound;
         let facts = received.facts();
@@ -159,7 +168,7 @@ impl DubboSession {
 
     /// Copies a request whose method says so.
     #[cold]
-    fn mirror(&self, received: &Received, route: &ClusterRoute, rule: &Rc<MethodRule>) {
+    fn mirror(&self, received: &DubboRequest, route: &ClusterRoute, rule: &Rc<MethodRule>) {
         let worker = self.services.worker();
         if let Some(registry) = self.services.registry() {
             let call = received.call((), received.now);
@@ -171,7 +180,7 @@ impl DubboSession {
     #[cold]
     fn check_method(
         self: &Rc<Self>,
-        received: &Received,
+        received: &DubboRequest,
         route: &ClusterRoute,
         rule: &MethodRule,
     ) -> Result<(), CallError> {
@@ -184,12 +193,12 @@ impl DubboSession {
     #[inline]
     pub(super) fn send_to_export(
         self: &Rc<Self>,
-        received: &Received,
-        export: Export,
+        received: &DubboRequest,
+        export: ExportedApp,
         timeout: Option<Duration>,
         reply_len: Rc<ExpectedLen>,
     ) {
-        let Export { backend, max_timeout } = &export;
+        let ExportedApp { backend, max_timeout } = &export;
         let deadline =
             received.now + timeout.map_or(*max_timeout, |wanted| wanted.min(*max_timeout));
         let class = || priority::of(&received.facts(), Priority::default());
@@ -198,14 +207,14 @@ impl DubboSession {
                 self.send_to_app(received, export, deadline, reply_len, admitted);
             }
             Admission::Waits(waiting) => {
-                self.wait(received, Waiting::AtGate(export, waiting), deadline);
+                self.wait(received, WaitingRequest::AtGate(export, waiting), deadline);
             }
             Admission::Shed(error) => self.not_admitted(received, &backend.stats, &error),
         }
     }
 
     /// Ends a call that nobody wants an answer to, and that is on its way.
-    fn sent_one_way(&self, received: &Received) {
+    fn sent_one_way(&self, received: &DubboRequest) {
         if let Some(entry) = received.entry.take() {
             entry.answered(RecordedAnswer::default());
         }
@@ -221,8 +230,8 @@ impl DubboSession {
     #[inline]
     fn send_to_app(
         self: &Rc<Self>,
-        received: &Received,
-        export: Export,
+        received: &DubboRequest,
+        export: ExportedApp,
         deadline: Instant,
         reply_len: Rc<ExpectedLen>,
         admitted: Admitted,
@@ -237,17 +246,18 @@ impl DubboSession {
         // A task keeps the request, to offer it again.
         let is_kept = received.two_way && admitted.may_be_rejected();
         if is_kept && self.may_keep(received.body.len()) {
-            return self.wait(received, Waiting::ForApp(export, admitted), deadline);
+            return self.wait(received, WaitingRequest::ForApp(export, admitted), deadline);
         }
         let number = self.reserve(received);
         let may_send = |in_flight| {
             let share = check_share(self.n_others(number), in_flight, app.upstream.max_in_flight());
             share.map_err(|error| error.at(app.upstream.address()))
         };
-        match self.send_dubbo(&app.upstream, received, &reply_len, deadline, number, may_send) {
+        let request = NumberedRequest { received, deadline, number };
+        match self.send_dubbo(&app.upstream, request, &reply_len, may_send) {
             Ok(None) => {
                 self.flights.borrow_mut().release(number);
-                self.wait(received, Waiting::ForApp(export, admitted), deadline);
+                self.wait(received, WaitingRequest::ForApp(export, admitted), deadline);
             }
             Ok(_) if number == NO_NUMBER => {
                 admitted.sent_one_way(received.now);
@@ -274,7 +284,7 @@ impl DubboSession {
 
     /// Ends a call that the app has not seen.
     #[cold]
-    fn not_admitted(&self, received: &Received, stats: &CallStats, error: &CallError) {
+    fn not_admitted(&self, received: &DubboRequest, stats: &CallStats, error: &CallError) {
         stats.started();
         stats.finished(received.now.elapsed(), Some(error.code as u8));
         self.refuse(received, error);
@@ -282,14 +292,14 @@ impl DubboSession {
 
     fn send_to_http_app(
         self: &Rc<Self>,
-        received: &Received,
+        received: &DubboRequest,
         stats: &Arc<CallStats>,
         app: &Rc<HttpApp>,
         deadline: Instant,
         admitted: Admitted,
     ) {
-        let Received { to, two_way, ref body, now, ref entry, .. } = *received;
-        let Some(kept) = Kept::new(self, body.len(), false) else {
+        let DubboRequest { to, two_way, ref body, now, ref entry, .. } = *received;
+        let Some(kept) = CountedRequest::new(self, body.len(), false) else {
             let message = "too many requests of this connection wait for the app";
             let error = CallError::new(Code::Overloaded, message);
             admitted.failed(now, &error);
@@ -301,7 +311,7 @@ impl DubboSession {
         let mut of_one_way = Some(admitted);
         if let Some(admitted) = of_one_way.take_if(|_| two_way) {
             let counted = CallCounter::Export(Arc::clone(stats), admitted);
-            let (sent, started, entry) = (Sent::Nowhere, now, received.entry.take());
+            let (sent, started, entry) = (CallLocation::Nowhere, now, received.entry.take());
             let (again, reply_len) = (None, None);
             let flight = Flight { to, started, deadline, counted, sent, again, reply_len, entry };
             self.flights.borrow_mut().put(number, Box::new(flight));
@@ -317,13 +327,13 @@ impl DubboSession {
         };
         let task = backend::call_whole(app, &received.call((), deadline), done);
         if let (true, Some(task)) = (two_way, task) {
-            self.flights.borrow_mut().moved(number, Sent::Task(task));
+            self.flights.borrow_mut().moved(number, CallLocation::Task(task));
         }
     }
 
     /// A number for the call, if it is to be answered.
     #[inline]
-    pub(super) fn reserve(&self, received: &Received) -> u32 {
+    pub(super) fn reserve(&self, received: &DubboRequest) -> u32 {
         if received.two_way { self.flights.borrow_mut().reserve() } else { NO_NUMBER }
     }
 
@@ -345,19 +355,18 @@ impl DubboSession {
     fn send_dubbo(
         self: &Rc<Self>,
         lanes: &Lanes<DubboPeer>,
-        received: &Received,
+        request: NumberedRequest<'_>,
         reply_len: &ExpectedLen,
-        deadline: Instant,
-        number: u32,
         may_send: impl FnOnce(usize) -> Result<(), CallError>,
-    ) -> Result<Option<Sent>, CallError> {
+    ) -> Result<Option<CallLocation>, CallError> {
+        let NumberedRequest { received, deadline, number } = request;
         let len = MessageLen { request: received.body.len(), reply: reply_len.get() };
         let Some(conn) = lanes.conn(len, received.now)? else { return Ok(None) };
         check_room(&conn, received.body.len())?;
         may_send(conn.look(|app| app.0.in_flight()))?;
         let to = (number != NO_NUMBER).then(|| self.token(number));
         match dubbo::send_whole(&conn, &received.call((), deadline), to) {
-            Ok(id) => Ok(Some(Sent::Dubbo(conn, id))),
+            Ok(id) => Ok(Some(CallLocation::Dubbo(conn, id))),
             Err(unsent) => Err(refused(&unsent.1).at(lanes.address())),
         }
     }
@@ -367,12 +376,11 @@ impl DubboSession {
     fn send_link(
         self: &Rc<Self>,
         upstream: &Upstream<LinkPeer>,
+        request: NumberedRequest<'_>,
         route: &Rc<ClusterRoute>,
         variant: &RouteVariant,
-        received: &Received,
-        deadline: Instant,
-        number: u32,
-    ) -> Result<Option<Sent>, CallError> {
+    ) -> Result<Option<CallLocation>, CallError> {
+        let NumberedRequest { received, deadline, number } = request;
         let conn = match upstream.conn() {
             Err(_) if upstream.standing() == Standing::Connecting => return Ok(None),
             conn => conn?,
@@ -385,7 +393,7 @@ impl DubboSession {
             .map_err(|error| error.at(upstream.address()))?;
         let call = received.call(&route.route, deadline);
         let id = upstream.peer().send_whole(&conn, &call, variant, self.token(number))?;
-        Ok(Some(Sent::Link(conn, id)))
+        Ok(Some(CallLocation::Link(conn, id)))
     }
 
     /// What it takes to offer a call again, if there is anybody else to offer it to.
@@ -417,7 +425,7 @@ impl DubboSession {
     #[cold]
     fn not_sent(
         self: &Rc<Self>,
-        received: &Received,
+        received: &DubboRequest,
         route: Rc<ClusterRoute>,
         attempt: Attempt,
         deadline: Instant,
@@ -429,7 +437,7 @@ impl DubboSession {
         attempt.failed(received.now, error);
         match after {
             Ok(attempts) => {
-                let waiting = Waiting::ForEndpoint(route, attempts, Doubt::of(error));
+                let waiting = WaitingRequest::ForEndpoint(route, attempts, Doubt::of(error));
                 self.wait(received, waiting, deadline);
             }
             Err(_) => self.refuse(received, left.as_ref().unwrap_or(error)),
@@ -440,12 +448,12 @@ impl DubboSession {
     #[cold]
     fn wait_for_endpoint(
         self: &Rc<Self>,
-        received: &Received,
+        received: &DubboRequest,
         route: Rc<ClusterRoute>,
         deadline: Instant,
     ) {
         let attempts = route.cluster.attempts(deadline);
-        let waiting = Waiting::ForEndpoint(route, attempts, Doubt::default());
+        let waiting = WaitingRequest::ForEndpoint(route, attempts, Doubt::default());
         self.wait(received, waiting, deadline);
     }
 }

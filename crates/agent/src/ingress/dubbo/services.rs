@@ -15,7 +15,7 @@ use dubbo_proto::{BodyLimits, Likeness, ProtoError, Routing, Serialization, Serv
 
 use super::{DubboListener, Offers};
 use crate::backend::Backend;
-use crate::call::Whole;
+use crate::call::WholeBody;
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
 use crate::routes::ClusterRoute;
@@ -46,14 +46,14 @@ pub(super) enum ServiceTarget {
     /// The endpoints of a cluster.
     Route(Rc<ClusterRoute>),
     /// The app behind an export of ours.
-    Export(Export),
+    Export(ExportedApp),
     /// This agent, for what it has registered at application level.
     Metadata,
 }
 
 /// The app behind an export.
 #[derive(Clone)]
-pub(super) struct Export {
+pub(super) struct ExportedApp {
     pub(super) backend: Rc<Backend>,
     /// The longest deadline of its calls.
     pub(super) max_timeout: Duration,
@@ -160,7 +160,7 @@ impl Services {
                 let (service, reply_len) = self.find(&routing)?;
                 let timeout = routing.timeout;
                 let found = RequestTarget { service, timeout, reply_len, may_force_tag: None };
-                self.remember(likeness, &found, Whole { serialization, body });
+                self.remember(likeness, &found, WholeBody { serialization, body });
                 Ok(found)
             }
             Err(error) => {
@@ -215,7 +215,7 @@ impl Services {
     }
 
     /// Remembers what was found for a request. Those that look like it have the same attachments.
-    fn remember(&self, likeness: Option<Likeness>, found: &RequestTarget, whole: Whole<'_>) {
+    fn remember(&self, likeness: Option<Likeness>, found: &RequestTarget, whole: WholeBody<'_>) {
         let (n_misses, is_remembered) = one_more_miss(self.n_misses.get());
         self.n_misses.set(n_misses);
         let (Some(likeness), true) = (likeness, is_remembered) else { return };
@@ -270,7 +270,7 @@ impl Services {
         match &self.listener.offers {
             Offers::Exports => match self.worker.backend(key) {
                 Some((backend, max_timeout)) => {
-                    Ok(ServiceTarget::Export(Export { backend, max_timeout }))
+                    Ok(ServiceTarget::Export(ExportedApp { backend, max_timeout }))
                 }
                 None if key.interface == METADATA_SERVICE => Ok(ServiceTarget::Metadata),
                 None => Err(CallError::new(

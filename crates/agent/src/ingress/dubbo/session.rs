@@ -15,23 +15,23 @@ use bytes::Bytes;
 use dubbo_proto::{ProtoError, ReplyTo, ServerConfig, ServerEvent, ServiceKey, Status};
 use flow::GiveUp;
 use tracing::{debug, info};
-use wire::{Account, Conn, Connection, Ending, Peer, Taking, TimedEvent, Watched, drive};
+use wire::{Account, Conn, Connection, Ending, Peer, Taking, TimedEvent, WatchedStream, drive};
 
 use super::flights::{Again, CallCounter, Flight, Flights};
 use super::machine::DubboServer;
 use super::metadata::{self, MetadataResult};
-use super::received::Received;
+use super::received::DubboRequest;
 use super::services::{self, RequestTarget, ServiceTarget, Services};
-use super::waiting::Waiting;
+use super::waiting::WaitingRequest;
 use super::{DubboListener, SOURCE};
 use crate::call::{
-    Consumer, DubboAnswer, Outcome, ProviderReply, Times, Whole, failure_of, note_reply, watch,
+    Consumer, DubboAnswer, Outcome, ProviderReply, Times, WholeBody, failure_of, note_reply, watch,
 };
 use crate::cluster::{Doubt, too_late};
-use crate::connections::{Activity, Session};
+use crate::connections::{Session, SessionActivity};
 use crate::error::{CallError, Code};
 use crate::facts::WholeFacts;
-use crate::journal::{self, Entry};
+use crate::journal::{self, JournalEntry};
 use crate::memory::{Metered, no_room_for_reply, write_timeout};
 use crate::metrics::CallStats;
 use crate::stages::{Stage, enter};
@@ -70,7 +70,7 @@ pub struct DubboSession {
 pub(super) struct Begun {
     pub(super) to: ReplyTo,
     pub(super) started: Instant,
-    pub(super) entry: Option<Box<Entry>>,
+    pub(super) entry: Option<Box<JournalEntry>>,
 }
 
 impl DubboSession {
@@ -111,7 +111,7 @@ impl DubboSession {
     /// Serves the connection until it ends, and gives up then what is under way.
     pub async fn serve(self: &Rc<Self>, stream: Connection) {
         let facts = stream.facts();
-        let stream = Watched::new(stream, Rc::clone(&self.taking));
+        let stream = WatchedStream::new(stream, Rc::clone(&self.taking));
         let ending = drive(stream, &self.conn, |event| self.on_event(event)).await;
         match &ending {
             // The peer is no consumer: somebody has to mend that.
@@ -133,7 +133,7 @@ impl DubboSession {
                 let clock = entry.as_ref().and_then(|entry| entry.clock().cloned());
                 let entry = Cell::new(entry);
                 let may_force_tag = Cell::default();
-                self.request(&Received { to, two_way, body, now, entry, clock, may_force_tag });
+                self.request(&DubboRequest { to, two_way, body, now, entry, clock, may_force_tag });
             }
             ServerEvent::TooLong { len } => self.note_too_long(now, len),
             ServerEvent::Dead(reason) => debug!(?reason, "consumer is gone"),
@@ -142,7 +142,7 @@ impl DubboSession {
     }
 
     #[inline]
-    fn request(self: &Rc<Self>, received: &Received) {
+    fn request(self: &Rc<Self>, received: &DubboRequest) {
         self.stats.started();
         if let Some(mut entry) = received.entry.take() {
             if entry.is_told() {
@@ -170,7 +170,7 @@ impl DubboSession {
 
     /// Answers a consumer that asks what is offered here.
     #[cold]
-    fn tell_metadata(&self, received: &Received) {
+    fn tell_metadata(&self, received: &DubboRequest) {
         match metadata::tell(self.services.worker(), received) {
             Ok(_) if !received.two_way => {
                 self.end_one_way(received.now, received.entry.take(), None);
@@ -189,7 +189,7 @@ impl DubboSession {
 
     /// Ends a call that went nowhere.
     #[cold]
-    pub(super) fn refuse(&self, received: &Received, error: &CallError) {
+    pub(super) fn refuse(&self, received: &DubboRequest, error: &CallError) {
         if received.two_way {
             if let Some(entry) = received.entry.take() {
                 entry.failed(error, None);
@@ -205,7 +205,7 @@ impl DubboSession {
     pub(super) fn end_one_way(
         &self,
         started: Instant,
-        entry: Option<Box<Entry>>,
+        entry: Option<Box<JournalEntry>>,
         error: Option<&CallError>,
     ) {
         if let Some(error) = error {
@@ -295,13 +295,13 @@ impl DubboSession {
         if let (Some(again), CallCounter::Attempt(attempt)) = (flight.again.take(), &flight.counted)
         {
             let Again { route, body, deadline } = *again;
-            let whole = Whole { serialization: flight.to.serialization, body: &body };
+            let whole = WholeBody { serialization: flight.to.serialization, body: &body };
             let facts = WholeFacts::new(whole);
             match route.cluster.after_first(attempt, Times { now, deadline }, error, &facts) {
                 Ok(attempts) => {
                     flight.counted.failed(flight.started, now, error);
                     let (to, started, entry) = (flight.to, flight.started, flight.entry);
-                    let waiting = Waiting::ForEndpoint(route, attempts, Doubt::of(error));
+                    let waiting = WaitingRequest::ForEndpoint(route, attempts, Doubt::of(error));
                     return self.send_again(Begun { to, started, entry }, body, waiting, deadline);
                 }
                 Err(GiveUp::TooLate) => told = Some(too_late(error)),
@@ -337,14 +337,14 @@ impl DubboSession {
         self: &Rc<Self>,
         Begun { to, started, entry }: Begun,
         body: Bytes,
-        waiting: Waiting,
+        waiting: WaitingRequest,
         deadline: Instant,
     ) {
         let clock = entry.as_ref().and_then(|it| it.clock().cloned());
         enter(clock.as_ref(), Stage::Wait);
         let entry = entry.into();
         let (two_way, now, may_force_tag) = (true, started, Cell::default());
-        let received = Received { to, two_way, body, now, entry, clock, may_force_tag };
+        let received = DubboRequest { to, two_way, body, now, entry, clock, may_force_tag };
         self.wait(&received, waiting, deadline);
     }
 
@@ -355,7 +355,7 @@ impl DubboSession {
             let attempts = self.flights.borrow().get(number).and_then(|flight| {
                 let CallCounter::Attempt(attempt) = &flight.counted else { return None };
                 let Again { route, body, deadline } = &**flight.again.as_ref()?;
-                let whole = Whole { serialization: flight.to.serialization, body };
+                let whole = WholeBody { serialization: flight.to.serialization, body };
                 route.cluster.move_stuck(attempt, *deadline, now, &WholeFacts::new(whole))
             });
             let Some(attempts) = attempts else { continue };
@@ -365,7 +365,7 @@ impl DubboSession {
             // What is counted there ends with it.
             drop(counted);
             if let Some(Again { route, body, deadline }) = again.map(|again| *again) {
-                let waiting = Waiting::ForEndpoint(route, attempts, Doubt::default());
+                let waiting = WaitingRequest::ForEndpoint(route, attempts, Doubt::default());
                 self.send_again(Begun { to, started, entry }, body, waiting, deadline);
             }
         }
@@ -445,14 +445,14 @@ impl Session for DubboSession {
         self.is_known.get()
     }
 
-    fn activity(&self) -> Activity {
+    fn activity(&self) -> SessionActivity {
         let in_flight = self.conn.look(|consumer| consumer.in_flight());
         let doing = match in_flight {
             _ if self.is_draining.get() => "draining",
             0 => "idle",
             _ => "answering",
         };
-        Activity { doing, in_flight, held_bytes: self.account.held(), peer_name: None }
+        SessionActivity { doing, in_flight, held_bytes: self.account.held(), peer_name: None }
     }
 }
 

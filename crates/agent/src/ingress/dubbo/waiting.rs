@@ -11,12 +11,12 @@ use flow::queue::CallerId;
 use flow::{Attempts, Repeats};
 use tokio::sync::oneshot;
 
-use super::flights::{CallCounter, Flight, Sent};
-use super::received::Received;
-use super::services::Export;
+use super::flights::{CallCounter, CallLocation, Flight};
+use super::received::DubboRequest;
+use super::services::ExportedApp;
 use super::session::{Begun, DubboSession};
 use crate::backend::{self, App, Backend};
-use crate::call::{Call, Consumer, Outcome, Payload, Times, Whole, counted_as, wait};
+use crate::call::{Call, Consumer, Outcome, Payload, Times, WholeBody, counted_as, wait};
 use crate::cluster::{Attempt, Doubt, Member, MethodRule};
 use crate::error::{CallError, Code};
 use crate::gate::{self, Admitted};
@@ -32,26 +32,32 @@ pub(super) const MAX_COPIED_LEN: usize = 64 << 10;
 impl DubboSession {
     /// Has a task wait.
     #[cold]
-    pub(super) fn wait(self: &Rc<Self>, received: &Received, waiting: Waiting, deadline: Instant) {
-        let Some(kept) = Kept::new(self, received.body.len(), !received.two_way) else {
+    pub(super) fn wait(
+        self: &Rc<Self>,
+        received: &DubboRequest,
+        waiting: WaitingRequest,
+        deadline: Instant,
+    ) {
+        let Some(kept) = CountedRequest::new(self, received.body.len(), !received.two_way) else {
             let message = "too many requests of this connection wait for an endpoint";
             match waiting {
-                Waiting::ForEndpoint(route, attempts, _) if attempts.is_first() => {
+                WaitingRequest::ForEndpoint(route, attempts, _) if attempts.is_first() => {
                     route.cluster.count_without_endpoint(received.now, Code::Overloaded);
                 }
-                Waiting::Rejected(_, attempt, error) => attempt.failed(received.now, &error),
+                WaitingRequest::Rejected(_, attempt, error) => attempt.failed(received.now, &error),
                 _ => {}
             }
             return self.refuse(received, &CallError::new(Code::Overloaded, message));
         };
-        let Received { to, two_way, ref body, now, ref entry, ref clock, ref may_force_tag } =
+        let DubboRequest { to, two_way, ref body, now, ref entry, ref clock, ref may_force_tag } =
             *received;
         let mut entry = entry.take();
         let number = self.reserve(received);
         let session = Rc::clone(self);
         let (body, clock) = (compact(body), clock.clone());
         let (may_force_tag, kept_entry) = (may_force_tag.clone(), Cell::default());
-        let received = Received { to, two_way, body, now, entry: kept_entry, clock, may_force_tag };
+        let received =
+            DubboRequest { to, two_way, body, now, entry: kept_entry, clock, may_force_tag };
         let of_one_way = entry.take_if(|_| !two_way);
         let task = tokio::task::spawn_local(async move {
             let outcome = pass_on(waiting, &received, session.caller(), deadline).await;
@@ -63,7 +69,7 @@ impl DubboSession {
             }
         });
         if two_way {
-            let (counted, sent) = (CallCounter::Elsewhere, Sent::Task(task.abort_handle()));
+            let (counted, sent) = (CallCounter::Elsewhere, CallLocation::Task(task.abort_handle()));
             let flight = Flight {
                 to,
                 started: now,
@@ -90,13 +96,13 @@ impl DubboSession {
         let Flight { to, started, deadline, counted, entry, .. } = *flight;
         // No other call has been at an endpoint.
         let CallCounter::Attempt(attempt) = counted else { return };
-        let waiting = Waiting::Rejected(route, attempt, error.clone());
+        let waiting = WaitingRequest::Rejected(route, attempt, error.clone());
         self.send_again(Begun { to, started, entry }, body, waiting, deadline);
     }
 }
 
 /// What a request waits for.
-pub(super) enum Waiting {
+pub(super) enum WaitingRequest {
     /// For an endpoint that it was not offered to yet.
     ForEndpoint(Rc<ClusterRoute>, Attempts<Member>, Doubt),
     /// For the endpoint that has rejected it so, and may take it a moment later.
@@ -104,21 +110,21 @@ pub(super) enum Waiting {
     /// For what comes of it by what holds for its method.
     Ruled(Rc<ClusterRoute>, Rc<MethodRule>),
     /// For room in the app of an export.
-    AtGate(Export, gate::Waiting),
+    AtGate(ExportedApp, gate::WaitingAtGate),
     /// For the app of an export, which has room: for its first connection, or for a thread that
     /// may be late.
-    ForApp(Export, Admitted),
+    ForApp(ExportedApp, Admitted),
 }
 
 /// Sends a request as soon as what it waits for is there.
 pub(super) async fn pass_on(
-    waiting: Waiting,
-    received: &Received,
+    waiting: WaitingRequest,
+    received: &DubboRequest,
     caller: CallerId,
     deadline: Instant,
 ) -> Outcome {
     match waiting {
-        Waiting::ForEndpoint(route, attempts, doubt) => {
+        WaitingRequest::ForEndpoint(route, attempts, doubt) => {
             let now = if attempts.is_first() { received.now } else { Instant::now() };
             let cluster = &route.cluster;
             let facts = received.facts();
@@ -128,18 +134,18 @@ pub(super) async fn pass_on(
             });
             offer.await.map_err(|error| doubt.told(error))
         }
-        Waiting::Rejected(route, attempt, error) => {
+        WaitingRequest::Rejected(route, attempt, error) => {
             let repeated = attempt.repeat(deadline, error, async |attempt, now| {
                 call_endpoint(attempt, &route, received, Times { now, deadline }).await
             });
             Box::pin(repeated).await
         }
-        Waiting::Ruled(route, rule) => {
+        WaitingRequest::Ruled(route, rule) => {
             let whole = received.call(&route.route, deadline);
             let call = whole.with(whole.method, Payload::Whole(whole.payload));
             Box::pin(route.cluster.call_ruled(&rule, &call, caller)).await
         }
-        Waiting::AtGate(Export { backend, .. }, waiting) => {
+        WaitingRequest::AtGate(ExportedApp { backend, .. }, waiting) => {
             let admitted = waiting.admitted().await;
             let counted = ExportCall::begin(&backend.stats, received.now);
             match admitted {
@@ -150,7 +156,7 @@ pub(super) async fn pass_on(
                 }
             }
         }
-        Waiting::ForApp(Export { backend, .. }, admitted) => {
+        WaitingRequest::ForApp(ExportedApp { backend, .. }, admitted) => {
             let counted = ExportCall::begin(&backend.stats, received.now);
             call_app(&backend, counted, admitted, received, deadline).await
         }
@@ -161,14 +167,14 @@ pub(super) async fn pass_on(
 async fn call_endpoint(
     attempt: &Attempt,
     route: &ClusterRoute,
-    received: &Received,
+    received: &DubboRequest,
     times: Times,
 ) -> Outcome {
     let whole = received.call(&route.route, times.deadline);
     let serialization = whole.payload.serialization;
     let body = attempt.whole_for(whole.payload)?;
     let body = body.as_ref().unwrap_or(whole.payload.body);
-    let payload = Payload::Whole(Whole { serialization, body });
+    let payload = Payload::Whole(WholeBody { serialization, body });
     let call = Call { times, ..whole.with(whole.method, payload) };
     let variant = attempt.variant(&route.route);
     let variant = variant.as_deref().unwrap_or(&route.own);
@@ -218,7 +224,7 @@ async fn call_app(
     backend: &Backend,
     counted: ExportCall<'_>,
     mut admitted: Admitted,
-    received: &Received,
+    received: &DubboRequest,
     deadline: Instant,
 ) -> Outcome {
     let call = received.call((), deadline);
@@ -245,7 +251,7 @@ async fn call_app(
     outcome
 }
 
-async fn send_to_app(app: &App, call: &Call<'_, (), Whole<'_>>) -> Outcome {
+async fn send_to_app(app: &App, call: &Call<'_, (), WholeBody<'_>>) -> Outcome {
     match app {
         App::Dubbo(app) => dubbo::pass_on(&app.upstream, call).await,
         App::Http(app) => {
@@ -267,13 +273,13 @@ pub(super) fn compact(body: &Bytes) -> Bytes {
 }
 
 /// Counts what a waiting request takes, until it is dropped.
-pub(super) struct Kept {
+pub(super) struct CountedRequest {
     session: Rc<DubboSession>,
     len: usize,
     n_one_way: usize,
 }
 
-impl Kept {
+impl CountedRequest {
     /// `None` if there is no room.
     pub(super) fn new(session: &Rc<DubboSession>, len: usize, one_way: bool) -> Option<Self> {
         let n_one_way = usize::from(one_way);
@@ -286,7 +292,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for CountedRequest {
     fn drop(&mut self) {
         let session = &self.session;
         session.forget_bytes(self.len);

@@ -11,10 +11,10 @@ use http::{HeaderMap, Response, StatusCode, Version};
 use wire::Account;
 
 use super::call_headers::ATTACHMENT;
-use super::{HttpAnswer, Style};
+use super::{AnswerStyle, HttpAnswer};
 use crate::attachments::{HEADER, MAX_LEN, Replied};
 use crate::call::ProviderReply;
-use crate::error::{CallError, Code, Fault};
+use crate::error::{CallError, Code, FaultOrigin};
 use crate::memory::no_room_for_reply;
 use crate::offload::{LONG_LEN, Threads};
 use crate::reply::{ReplyReader, read_soon};
@@ -41,11 +41,11 @@ struct Contents {
 }
 
 impl Contents {
-    fn read(style: Style, reader: &ReplyReader<'_>) -> Result<Self, CallError> {
+    fn read(style: AnswerStyle, reader: &ReplyReader<'_>) -> Result<Self, CallError> {
         let json = reader.json()?;
         let body = match style {
-            Style::Json => json,
-            Style::Text => unquote(json),
+            AnswerStyle::Json => json,
+            AnswerStyle::Text => unquote(json),
         };
         let ignored = reader.ignored_options().join("; ");
         Ok(Self { body, ignored, attachments: reader.attachments() })
@@ -58,7 +58,7 @@ impl Contents {
 /// # Errors
 /// The exception that the method threw, or what is wrong with the reply.
 pub(super) async fn value(
-    style: Style,
+    style: AnswerStyle,
     options: &JsonOptions,
     reply: &ProviderReply,
     account: &Rc<Account>,
@@ -71,8 +71,8 @@ pub(super) async fn value(
     };
     let mut response = Response::new(Bytes::from(contents.body));
     let content_type = match style {
-        Style::Json => JSON,
-        Style::Text => TEXT,
+        AnswerStyle::Json => JSON,
+        AnswerStyle::Text => TEXT,
     };
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     let ignored = HeaderValue::from_str(&contents.ignored).ok().filter(|it| !it.is_empty());
@@ -86,7 +86,7 @@ pub(super) async fn value(
 }
 
 async fn read_offloaded(
-    style: Style,
+    style: AnswerStyle,
     options: &JsonOptions,
     reply: &ProviderReply,
     account: &Rc<Account>,
@@ -167,8 +167,8 @@ fn body_of(error: &CallError) -> Vec<u8> {
     member(&mut body, "message");
     let summary = error.summary();
     let max = match error.code.row().fault {
-        Fault::Downstream => MAX_COMPLAINT_LEN,
-        Fault::Local | Fault::Upstream => summary.len(),
+        FaultOrigin::Downstream => MAX_COMPLAINT_LEN,
+        FaultOrigin::Local | FaultOrigin::Upstream => summary.len(),
     };
     json::write_string(
         &mut body,

@@ -55,9 +55,9 @@ pub(super) async fn read_body(
     };
     session.expects_no_more();
     match data {
-        Data::Whole(whole) => Ok((whole, hold)),
+        BodyData::Whole(whole) => Ok((whole, hold)),
         // Long ones are rare: their future need not be a part of every call's.
-        Data::Pieces(pieces) => {
+        BodyData::Pieces(pieces) => {
             let joined = Box::pin(pieces.joined(threads)).await?;
             *started = Instant::now();
             Ok((joined, hold))
@@ -87,22 +87,22 @@ fn late(time: Duration) -> CallError {
 
 /// What a body brought.
 #[derive(Debug)]
-enum Data {
+enum BodyData {
     Whole(Bytes),
     /// It is long.
-    Pieces(Pieces),
+    Pieces(BodyPieces),
 }
 
 /// Data of a body as it comes. To have all of it in one place from the first, it would have to be
 /// moved as it grows, in turns of milliseconds.
 #[derive(Debug, Default)]
-struct Pieces {
+struct BodyPieces {
     /// Each of [`PIECE_LEN`].
     full: Vec<BytesMut>,
     last: BytesMut,
 }
 
-impl Pieces {
+impl BodyPieces {
     fn len(&self) -> usize {
         self.full.len() * PIECE_LEN + self.last.len()
     }
@@ -124,10 +124,10 @@ impl Pieces {
         }
     }
 
-    fn into_data(self) -> Data {
+    fn into_data(self) -> BodyData {
         match self.full.is_empty() {
-            true => Data::Whole(self.last.freeze()),
-            false => Data::Pieces(self),
+            true => BodyData::Whole(self.last.freeze()),
+            false => BodyData::Pieces(self),
         }
     }
 
@@ -152,7 +152,7 @@ async fn collect(
     session: &HttpSession,
     max_len: usize,
     n_read: &Cell<usize>,
-) -> Result<(Data, Hold), CallError> {
+) -> Result<(BodyData, Hold), CallError> {
     let announced_len = match usize::try_from(body.size_hint().lower()) {
         Ok(len) if len <= max_len => len,
         _ => return Err(too_large(max_len)),
@@ -163,7 +163,7 @@ async fn collect(
         session.account().check(announced_len)?;
     }
     let mut hold = session.account().take(0)?;
-    let (mut first, mut pieces) = (Bytes::new(), Pieces::default());
+    let (mut first, mut pieces) = (Bytes::new(), BodyPieces::default());
     while let Some(frame) = next_frame(body, session, max_len).await? {
         let frame = frame.map_err(|error| {
             CallError::new(Code::BadRequest, format!("the body cannot be read: {error}"))
@@ -184,7 +184,7 @@ async fn collect(
         pieces.push(&std::mem::take(&mut first), hold.len());
         pieces.push(&data, hold.len());
     }
-    let data = if first.is_empty() { pieces.into_data() } else { Data::Whole(first) };
+    let data = if first.is_empty() { pieces.into_data() } else { BodyData::Whole(first) };
     Ok((data, hold))
 }
 
@@ -236,10 +236,10 @@ mod tests {
         assert_eq!(room_for(0, 0), 0);
     }
 
-    async fn joined(pieces: Pieces) -> Bytes {
+    async fn joined(pieces: BodyPieces) -> Bytes {
         match pieces.into_data() {
-            Data::Whole(whole) => whole,
-            Data::Pieces(pieces) => pieces.joined(&Threads::one_per_core()).await.unwrap(),
+            BodyData::Whole(whole) => whole,
+            BodyData::Pieces(pieces) => pieces.joined(&Threads::one_per_core()).await.unwrap(),
         }
     }
 
@@ -250,7 +250,7 @@ mod tests {
             lens in vec(prop_oneof![0..9_usize, 1_000_000..2_500_000_usize], 0..5),
         ) {
             let whole: Vec<u8> = (0..=250).cycle().take(lens.iter().sum()).collect();
-            let (mut pieces, mut rest) = (Pieces::default(), &*whole);
+            let (mut pieces, mut rest) = (BodyPieces::default(), &*whole);
             for len in lens {
                 let (data, more) = rest.split_at(len);
                 pieces.push(data, whole.len());
@@ -265,7 +265,7 @@ mod tests {
     /// More room than is needed is not taken, and what is in a short body is in one place.
     #[test]
     fn a_body_takes_the_room_that_is_held() {
-        let mut pieces = Pieces::default();
+        let mut pieces = BodyPieces::default();
         pieces.push(&[1; 10], MIN_ROOM_LEN);
         assert_eq!(pieces.last.capacity(), MIN_ROOM_LEN);
         pieces.push(&vec![2; PIECE_LEN - 10], 4 * PIECE_LEN);

@@ -6,10 +6,10 @@ use hessian::json::JsonReader;
 use hessian::{Decoder, JavaType, Limits};
 
 use super::call_headers::CallHeaders;
-use super::form::Form;
+use super::form::FormFields;
 use super::json::MethodPath;
 use crate::args::{ArgumentList, EncodedMethod, parse_types};
-use crate::route::{Generic, Parameters};
+use crate::route::{Generic, ParameterTypes};
 
 /// Reads `data` in every way in which a caller can write a call: up to the first zero byte
 /// parameter types, up to the second a path, and then a body.
@@ -19,29 +19,29 @@ pub fn mapping(data: &[u8]) {
     let (types, path) = (text(), text());
     let body = parts.next().unwrap_or_default();
     let _ = MethodPath::parse(&path);
-    let parameters = parse_types(&types).map_or(Parameters::Unknown, Parameters::Given);
+    let parameters = parse_types(&types).map_or(ParameterTypes::Unknown, ParameterTypes::Given);
     if let Ok(args) = ArgumentList::json(body) {
         encode(&args, &parameters);
-        encode(&args, &Parameters::Unknown);
+        encode(&args, &ParameterTypes::Unknown);
     }
     let _ = crate::attachments::read(body);
     let head = http::Request::post("/").body(()).map(|request| request.into_parts().0);
-    if let (Ok(form), Ok(head)) = (Form::parse(body), head)
+    if let (Ok(form), Ok(head)) = (FormFields::parse(body), head)
         && let Ok(headers) = CallHeaders::read(&head, false)
     {
         let invocation = form.invocation(headers, &[]);
         encode(&invocation.args, &parameters);
-        encode(&invocation.args, &Parameters::Unknown);
-        if let Parameters::Given(types) = &parameters {
+        encode(&invocation.args, &ParameterTypes::Unknown);
+        if let ParameterTypes::Given(types) = &parameters {
             for mode in [Generic::Map, Generic::Gson] {
-                encode(&invocation.args, &Parameters::Named(types.clone(), mode));
+                encode(&invocation.args, &ParameterTypes::Named(types.clone(), mode));
             }
             rewrite(&invocation.args, types);
         }
     }
 }
 
-fn encode(args: &ArgumentList<'_>, parameters: &Parameters) {
+fn encode(args: &ArgumentList<'_>, parameters: &ParameterTypes) {
     let target = EncodedMethod { method: "method", parameters, plan: None };
     let mut hessian = Vec::new();
     if args.encode_for(target, Serialization::Hessian2, &mut hessian).is_ok() {
@@ -53,8 +53,8 @@ fn encode(args: &ArgumentList<'_>, parameters: &Parameters) {
     let mut lines = Vec::new();
     if args.encode_for(target, Serialization::Fastjson, &mut lines).is_ok() {
         let n_lines = match parameters {
-            Parameters::Given(_) => args.len().max(1),
-            Parameters::Named(..) | Parameters::Asked(_) | Parameters::Unknown => 3,
+            ParameterTypes::Given(_) => args.len().max(1),
+            ParameterTypes::Named(..) | ParameterTypes::Asked(_) | ParameterTypes::Unknown => 3,
         };
         assert_eq!(lines.split(|byte| *byte == b'\n').count(), n_lines, "one line an argument");
     }

@@ -17,7 +17,7 @@ const MAX_PARAMETERS: usize = 255;
 
 /// The fields of a form, decoded.
 #[derive(Default)]
-pub(super) struct Form<'a> {
+pub(super) struct FormFields<'a> {
     interface: Cow<'a, str>,
     method: Cow<'a, str>,
     /// As it is in the body: it is only read when the route is not known yet.
@@ -25,7 +25,7 @@ pub(super) struct Form<'a> {
     parameters: Vec<Cow<'a, str>>,
 }
 
-impl<'a> Form<'a> {
+impl<'a> FormFields<'a> {
     /// Reads the body of a form.
     pub(super) fn parse(body: &'a [u8]) -> Result<Self, CallError> {
         let mut form = Self::default();
@@ -168,12 +168,13 @@ mod tests {
         let plain = format!("{head}&parameter=snow\u{2603}");
         for parameter in ["snow%E2%98%83", "%73now\u{2603}"] {
             let encoded = format!("{head}&parameter={parameter}");
-            let (plain, encoded) = (Form::parse(plain.as_bytes()), Form::parse(encoded.as_bytes()));
+            let (plain, encoded) =
+                (FormFields::parse(plain.as_bytes()), FormFields::parse(encoded.as_bytes()));
             let (plain, encoded) = (plain.unwrap(), encoded.unwrap());
             assert_eq!(plain.parameters, encoded.parameters);
             assert_eq!((&*plain.interface, plain.types), (&*encoded.interface, encoded.types));
         }
         let broken = [head.as_bytes(), b"&parameter=\xff"].concat();
-        assert_eq!(Form::parse(&broken).unwrap().parameters, ["\u{fffd}"]);
+        assert_eq!(FormFields::parse(&broken).unwrap().parameters, ["\u{fffd}"]);
     }
 }

@@ -18,7 +18,7 @@ pub(super) const PREFIX: &str = "x-dubbo-";
 
 /// What the headers say beside the call.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Facts<'a> {
+pub(super) struct HeadFacts<'a> {
     /// Whether there are headers of ours, or of a trace.
     pub has_ours: bool,
     pub content_encoding: Option<&'a HeaderValue>,
@@ -36,7 +36,7 @@ pub(super) struct Facts<'a> {
     pub host: &'a str,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> HeadFacts<'a> {
     /// What the body is, as its sender says.
     pub(super) fn media_type(&self) -> Option<MediaType<'a>> {
         self.content_type.and_then(MediaType::of)

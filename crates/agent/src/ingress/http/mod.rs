@@ -44,7 +44,7 @@ use wire::Group;
 
 use self::body::{discard_rest, read_body};
 use self::call_headers::CallHeaders;
-use self::head::Facts;
+use self::head::HeadFacts;
 pub use self::listener::planned;
 use self::session::Active;
 pub use self::session::HttpSession;
@@ -54,7 +54,7 @@ use crate::content::{Charset, is_identity, without_mark};
 use crate::error::{CallError, Code, clip};
 use crate::invocation::{CallOrigin, Invocation};
 use crate::invoke::{instead_of_unreadable, invoke};
-use crate::journal::{self, CallSource, Entry};
+use crate::journal::{self, CallSource, JournalEntry};
 use crate::metrics::CallStats;
 use crate::route::RouteName;
 use crate::stages::{self, CallSide, Stage};
@@ -76,7 +76,7 @@ pub struct HttpListener {
 
 /// How the caller wants its answer.
 #[derive(Clone, Copy)]
-enum Style {
+enum AnswerStyle {
     /// The bare value as text.
     Text,
     /// The value as JSON.
@@ -97,7 +97,7 @@ async fn handle(
 ) -> HttpAnswer {
     let (session, started) = (active.session(), Instant::now());
     let cors = listener.config.cors.as_ref();
-    let facts = room.and_then(|()| Facts::read(head));
+    let facts = room.and_then(|()| HeadFacts::read(head));
     if facts.as_ref().is_ok_and(|facts| facts.is_chunked) {
         session.watch_chunks(listener.config.max_body_len);
     }
@@ -155,7 +155,7 @@ async fn handle(
 /// A request that asks for a call.
 struct CallRequest<'a> {
     head: &'a Parts,
-    facts: &'a Facts<'a>,
+    facts: &'a HeadFacts<'a>,
     body: &'a mut Incoming,
     session: &'a HttpSession,
 }
@@ -175,7 +175,7 @@ impl Drop for CallStatsGuard<'_> {
 
 /// Tells what a call was answered.
 #[cold]
-fn tell(entry: Box<Entry>, reply: &ProviderReply, error: Option<&CallError>) {
+fn tell(entry: Box<JournalEntry>, reply: &ProviderReply, error: Option<&CallError>) {
     match error {
         None => entry.answered(journal::RecordedAnswer {
             endpoint: Some(&reply.endpoint),
@@ -188,7 +188,7 @@ fn tell(entry: Box<Entry>, reply: &ProviderReply, error: Option<&CallError>) {
 
 /// Notes what a request's head says, which may be all that is ever read of it.
 #[cold]
-fn note_head(entry: &mut Entry, head: &Parts, body: &Incoming) {
+fn note_head(entry: &mut JournalEntry, head: &Parts, body: &Incoming) {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     note_path(entry, head.uri.path(), announced, header);
@@ -196,7 +196,7 @@ fn note_head(entry: &mut Entry, head: &Parts, body: &Incoming) {
 
 /// Notes the path that a request asks for, and what it calls if that is a method.
 fn note_path<'a>(
-    entry: &mut Entry,
+    entry: &mut JournalEntry,
     path: &str,
     announced: usize,
     of: impl Fn(&str) -> Option<&'a str>,
@@ -209,17 +209,17 @@ fn note_path<'a>(
         ServiceKey::new(interface, version.unwrap_or_default(), group.unwrap_or_default());
     let service = service.map_or_else(|_| interface.to_owned(), |service| service.to_string());
     let trace = of(call_headers::TRACE[0]);
-    entry.named(journal::Named { service: &service, method, trace });
+    entry.named(journal::RequestNames { service: &service, method, trace });
 }
 
 /// Notes what is called.
 #[cold]
-fn name(entry: &mut Entry, invocation: &Invocation<'_>, len: usize) {
+fn name(entry: &mut JournalEntry, invocation: &Invocation<'_>, len: usize) {
     let RouteName { interface, version, group, method, .. } = invocation.name;
     let service = ServiceKey::new(interface, version, group);
     let service = service.map_or_else(|_| interface.to_owned(), |service| service.to_string());
     let trace = invocation.attachments.iter().find(|(name, _)| *name == "traceparent");
-    entry.named(journal::Named {
+    entry.named(journal::RequestNames {
         service: &service,
         method,
         trace: trace.map(|(_, value)| *value),
@@ -234,7 +234,7 @@ fn told(listener: &HttpListener, error: &CallError) {
 }
 
 /// Whether this may be a request for a call, by all but its path.
-fn check_request(head: &Parts, facts: &Facts<'_>) -> Result<(), CallError> {
+fn check_request(head: &Parts, facts: &HeadFacts<'_>) -> Result<(), CallError> {
     if head.method != Method::POST {
         let method = clip(head.method.as_str());
         let message = format!("{method} is not allowed here; use POST to call a method");
@@ -256,7 +256,7 @@ fn check_request(head: &Parts, facts: &Facts<'_>) -> Result<(), CallError> {
 }
 
 /// Whether the body may be read as UTF-8, whatever its charset.
-fn check_charset(head: &Parts, facts: &Facts<'_>, body: &[u8]) -> Result<(), CallError> {
+fn check_charset(head: &Parts, facts: &HeadFacts<'_>, body: &[u8]) -> Result<(), CallError> {
     if facts.charset() != Some(Charset::Latin1) {
         return Ok(());
     }
@@ -277,19 +277,24 @@ fn unknown_charset(name: &str) -> CallError {
 /// The same failure to read a call, and where to send the body if it is of the other form by its
 /// content type.
 #[cold]
-fn misplaced(mut error: CallError, style: Style, facts: &Facts<'_>, body: &[u8]) -> CallError {
+fn misplaced(
+    mut error: CallError,
+    style: AnswerStyle,
+    facts: &HeadFacts<'_>,
+    body: &[u8],
+) -> CallError {
     // Some clients, curl among them, say of all bodies that they are forms.
     let begins_with_name = body.first().is_some_and(u8::is_ascii_alphabetic);
     let Some(media_type) = facts.media_type() else { return error };
     let hint = match style {
-        Style::Text if media_type.is_json() => {
+        AnswerStyle::Text if media_type.is_json() => {
             "the content type says JSON, which goes to /INTERFACE/METHOD; the body of / is a form"
         }
-        Style::Json if media_type.is_form() && begins_with_name => {
+        AnswerStyle::Json if media_type.is_form() && begins_with_name => {
             "the content type says that it is a form; forms go to /, and the body of \
              /INTERFACE/METHOD is JSON whatever its content type"
         }
-        Style::Text | Style::Json => return error,
+        AnswerStyle::Text | AnswerStyle::Json => return error,
     };
     error.message = format!("{}; {hint}", error.message).into();
     error
@@ -298,7 +303,7 @@ fn misplaced(mut error: CallError, style: Style, facts: &Facts<'_>, body: &[u8])
 /// What the headers of a request say of its call.
 fn read_headers<'a>(
     head: &'a Parts,
-    facts: &Facts<'_>,
+    facts: &HeadFacts<'_>,
 ) -> Result<(JsonOptions, CallHeaders<'a>), CallError> {
     check_request(head, facts)?;
     let options = options::read(head, facts.has_ours)?;
@@ -311,7 +316,7 @@ async fn answer_request(
     listener: &HttpListener,
     request: CallRequest<'_>,
     mut started: Instant,
-    entry: &mut Option<Box<Entry>>,
+    entry: &mut Option<Box<JournalEntry>>,
 ) -> Result<HttpAnswer, CallError> {
     let CallRequest { head, facts, body, session } = request;
     let refused = |error: &CallError| told(listener, error);
@@ -330,18 +335,18 @@ async fn answer_request(
     let (form, target);
     let (style, mut invocation) = match head.uri.path() {
         "/" => {
-            form = form::Form::parse(&body)
-                .map_err(|error| misplaced(error, Style::Text, facts, &body))
+            form = form::FormFields::parse(&body)
+                .map_err(|error| misplaced(error, AnswerStyle::Text, facts, &body))
                 .inspect_err(refused)?;
-            (Style::Text, form.invocation(headers, &more))
+            (AnswerStyle::Text, form.invocation(headers, &more))
         }
         path => {
             target = json::MethodPath::parse(path).inspect_err(refused)?;
             let invocation = target
                 .invocation(headers, &more, &body)
-                .map_err(|error| misplaced(error, Style::Json, facts, &body))
+                .map_err(|error| misplaced(error, AnswerStyle::Json, facts, &body))
                 .inspect_err(refused)?;
-            (Style::Json, invocation)
+            (AnswerStyle::Json, invocation)
         }
     };
     if options.refs == RefStyle::Path {

@@ -114,11 +114,11 @@ pub(super) struct StreamAnswer {
     n_taken: Cell<u64>,
     /// hyper's task for it.
     task: RefCell<Option<AbortHandle>>,
-    pieces: Arc<Pieces>,
+    pieces: Arc<UnwrittenPieces>,
 }
 
 impl StreamAnswer {
-    pub(super) fn new(pieces: &Arc<Pieces>) -> Rc<Self> {
+    pub(super) fn new(pieces: &Arc<UnwrittenPieces>) -> Rc<Self> {
         Rc::new(Self {
             waits_since: Cell::new(None),
             n_taken: Cell::new(0),
@@ -154,12 +154,12 @@ impl StreamAnswer {
 /// Pieces that a connection of HTTP/2 has been given and not written. They are dropped wherever h2
 /// does so.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub(super) struct UnwrittenPieces {
     waiting_len: AtomicUsize,
     n_dropped: AtomicU64,
 }
 
-impl Pieces {
+impl UnwrittenPieces {
     /// The same piece, counted until its last clone is dropped.
     fn count(self: &Arc<Self>, bytes: Bytes) -> Bytes {
         self.waiting_len.fetch_add(bytes.len(), Relaxed);
@@ -179,7 +179,7 @@ impl Pieces {
 
 struct Piece {
     bytes: Bytes,
-    pieces: Arc<Pieces>,
+    pieces: Arc<UnwrittenPieces>,
 }
 
 impl AsRef<[u8]> for Piece {
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_piece_counts_until_nobody_has_it() {
-        let pieces = Arc::new(Pieces::default());
+        let pieces = Arc::new(UnwrittenPieces::default());
         let first = pieces.count(Bytes::from_static(b"12345"));
         let second = pieces.count(Bytes::from_static(b"678"));
         assert_eq!((pieces.waiting_len(), pieces.n_dropped()), (8, 0));

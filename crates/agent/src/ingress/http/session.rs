@@ -36,7 +36,7 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tracing::{debug, info};
-use wire::{Account, Connection, Peer, Taking, Watched};
+use wire::{Account, Connection, Peer, Taking, WatchedStream};
 
 use self::answering::{AcceptedRequest, Answering};
 use self::body_wakes::BodyWakes;
@@ -45,9 +45,9 @@ use self::io::{LocalExecutor, SessionIo};
 use self::refusal::RefusedHead;
 use super::chunks::Chunks;
 use super::last_read::LAST_READ;
-use super::outgoing_answer::{Leaving, Pieces, StreamAnswer};
+use super::outgoing_answer::{Leaving, StreamAnswer, UnwrittenPieces};
 use super::{HttpAnswer, HttpListener, answer, prepared_answers};
-use crate::connections::{Activity, Session};
+use crate::connections::{Session, SessionActivity};
 use crate::memory::{no_room_for_reply, write_timeout};
 use crate::stages::StageClock;
 use crate::worker::Worker;
@@ -113,7 +113,7 @@ pub struct HttpSession {
     /// yet.
     streams: RefCell<Vec<Weak<StreamAnswer>>>,
     last_stream: RefCell<Option<Rc<StreamAnswer>>>,
-    pieces: Arc<Pieces>,
+    pieces: Arc<UnwrittenPieces>,
     /// Since when pieces wait, how many bytes, and how many had been written by then.
     pieces_mark: Cell<Option<(Instant, u64, u64)>>,
     /// Of HTTP/2.
@@ -290,7 +290,7 @@ impl HttpSession {
         }
         let is_http2 = start.starts_with(HTTP2_START);
         self.read_of_head(start.len());
-        let stream = TokioIo::new(Watched::new(stream, Rc::clone(&self.taking)));
+        let stream = TokioIo::new(WatchedStream::new(stream, Rc::clone(&self.taking)));
         let max_head_len = config.max_head_len;
         let io = SessionIo { stream, start, session: Rc::clone(self), max_head_len };
         let result = match is_http2 {
@@ -416,7 +416,7 @@ impl Session for HttpSession {
         self.is_known.get()
     }
 
-    fn activity(&self) -> Activity {
+    fn activity(&self) -> SessionActivity {
         let doing = match self.phase.get() {
             _ if self.draining.get() => "draining",
             Phase::Idle => "idle",
@@ -425,7 +425,7 @@ impl Session for HttpSession {
             Phase::Leaving => "leaving",
         };
         let in_flight = self.n_active.get() as usize;
-        Activity { doing, in_flight, held_bytes: self.account.held(), peer_name: None }
+        SessionActivity { doing, in_flight, held_bytes: self.account.held(), peer_name: None }
     }
 }
 

@@ -23,7 +23,7 @@ use wire::address::split_authority;
 
 use super::HttpAnswer;
 use super::call_headers::TRACE;
-use super::head::{Facts, PREFIX};
+use super::head::{HeadFacts, PREFIX};
 use crate::config::Cors;
 use crate::error::{CallError, Code, clip};
 
@@ -44,7 +44,7 @@ const TRUE: HeaderValue = HeaderValue::from_static("true");
 /// # Errors
 /// [`Code::CrossSite`] for all other pages.
 pub(super) fn judge<'a>(
-    facts: &Facts<'a>,
+    facts: &HeadFacts<'a>,
     cors: Option<&Cors>,
     hosts: &[String],
 ) -> Result<Option<&'a HeaderValue>, CallError> {
@@ -106,7 +106,7 @@ fn is_origin_of(origin: &[u8], host: &str) -> bool {
 }
 
 /// Whether a browser asks what a page may send, before it sends it.
-pub(super) fn is_preflight(head: &Parts, facts: &Facts<'_>) -> bool {
+pub(super) fn is_preflight(head: &Parts, facts: &HeadFacts<'_>) -> bool {
     head.method == Method::OPTIONS
         && facts.origin.is_some()
         && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Snapshot, merge_reasons, merge_standing};
+use super::{WorkerSnapshot, merge_reasons, merge_standing};
 
 /// What would become of a call.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -82,7 +82,7 @@ pub struct ExplainedEndpoint {
     pub share_percent: f64,
 }
 
-impl Snapshot for ExplanationSnapshot {
+impl WorkerSnapshot for ExplanationSnapshot {
     type Key = (String, String);
     const IS_SHARED: bool = true;
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Snapshot;
+use super::WorkerSnapshot;
 
 /// One method of a service, with one list of parameter types, as callers have used it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -30,7 +30,7 @@ pub struct RouteSnapshot {
     pub workers: usize,
 }
 
-impl Snapshot for RouteSnapshot {
+impl WorkerSnapshot for RouteSnapshot {
     type Key = (String, String, String, String, String);
     const IS_SHARED: bool = true;
 

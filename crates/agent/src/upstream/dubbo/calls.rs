@@ -11,7 +11,7 @@ use wire::Conn;
 use super::{DubboClient, DubboPeer};
 use crate::args::ArgumentList;
 use crate::call::{
-    Call, Encoded, Outcome, Payload, ReplyTo, RoutedCall, Times, UNTOLD, Whole, note_end,
+    Call, Encoded, Outcome, Payload, ReplyTo, RoutedCall, Times, UNTOLD, WholeBody, note_end,
 };
 use crate::error::{CallError, Code};
 use crate::memory::check_room;
@@ -126,7 +126,7 @@ pub async fn call(lanes: &Lanes<DubboPeer>, call: &RoutedCall<'_>, form: CallFor
 }
 
 /// Passes a whole request on and waits for its outcome.
-pub async fn pass_on(lanes: &Lanes<DubboPeer>, call: &Call<'_, (), Whole<'_>>) -> Outcome {
+pub async fn pass_on(lanes: &Lanes<DubboPeer>, call: &Call<'_, (), WholeBody<'_>>) -> Outcome {
     let request = call.payload.body.len();
     let len = MessageLen { request, reply: 0 };
     let ReadyLane { conn, now, .. } =
@@ -200,11 +200,11 @@ pub fn send(
 #[inline]
 pub fn send_whole(
     conn: &Conn<DubboClient>,
-    call: &Call<'_, (), Whole<'_>>,
+    call: &Call<'_, (), WholeBody<'_>>,
     to: Option<ReplyTo>,
 ) -> Result<RequestId, NotSent> {
     debug_assert_eq!(call.one_way, to.is_none());
-    let (Whole { serialization, body }, Times { now, deadline }) = (call.payload, call.times);
+    let (WholeBody { serialization, body }, Times { now, deadline }) = (call.payload, call.times);
     let sent = conn.with(|machine| match to {
         Some(to) => machine
             .0

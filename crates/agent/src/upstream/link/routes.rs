@@ -110,12 +110,12 @@ mod tests {
 
     use super::*;
     use crate::error::Code;
-    use crate::route::{Parameters, Plan, RoutePlace};
+    use crate::route::{ParameterTypes, Plan, RoutePlace};
 
     fn route(generation: u64) -> Route {
         let key = ServiceKey::new("a.B", "*", "").unwrap();
         let place = RoutePlace { index: 3, generation };
-        Route::new(place, &key, "m", Parameters::Given(Vec::new()), Plan::default())
+        Route::new(place, &key, "m", ParameterTypes::Given(Vec::new()), Plan::default())
     }
 
     fn variant(route: &Route, version: &str) -> Rc<RouteVariant> {

@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 
 use super::*;
-use crate::connections::Activity;
+use crate::connections::SessionActivity;
 
 fn here() -> Origin {
     IpAddr::from([127, 0, 0, 1]).into()
@@ -22,8 +22,8 @@ impl Session for AnsweredSession {
     fn is_known(&self) -> bool {
         self.is_known
     }
-    fn activity(&self) -> Activity {
-        Activity { doing: "calling", in_flight: 1, held_bytes: 0, peer_name: None }
+    fn activity(&self) -> SessionActivity {
+        SessionActivity { doing: "calling", in_flight: 1, held_bytes: 0, peer_name: None }
     }
 }
 

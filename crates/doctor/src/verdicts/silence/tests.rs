@@ -13,8 +13,8 @@ fn id() -> SocketId {
 }
 
 /// Ten seconds, looked at every half a second.
-fn watched(at: impl Fn(u64) -> Figures) -> Watched {
-    let mut watched = Watched::default();
+fn watched(at: impl Fn(u64) -> Figures) -> WatchedSocket {
+    let mut watched = WatchedSocket::default();
     for nth in 0..=20 {
         watched.add(Duration::from_millis(500 * nth), at(nth));
     }
@@ -84,7 +84,7 @@ fn requests_that_get_no_answer_are_named() {
     assert_eq!(pause(11), None);
     assert_eq!(pause(13), Some(Cause::NoAnswer));
     // It pauses for all of the two seconds that are watched.
-    let mut brief = Watched::default();
+    let mut brief = WatchedSocket::default();
     (0..5).for_each(|nth| brief.add(Duration::from_millis(500 * nth), talk(300 * nth, 9_000)));
     assert!(of_silence(&brief, peer(), Role::Client).is_none());
 }
@@ -276,7 +276,7 @@ fn a_process_that_is_stopped_is_named() {
 #[test]
 fn connections_that_nothing_answers_are_named() {
     let of = |repeats: &[u64]| {
-        of_attempts(&[Attempts {
+        of_attempts(&[ConnectAttempts {
             owner: Some("java (pid 7)".to_owned()),
             remote: peer(),
             repeats: repeats.to_vec(),

@@ -368,7 +368,7 @@ fn work_is_no_cause_where_messages_do_not_flow() {
 
 /// Ten seconds of a connection to the endpoint.
 fn connection_with(cause: Cause) -> WatchedConnection {
-    let mut watched = Watched::default();
+    let mut watched = WatchedSocket::default();
     for second in 0..=10 {
         let mut figures = Figures { busy_us: Some(second * 1_000_000), ..Figures::default() };
         let limited = Some(second * 900_000);

@@ -12,8 +12,8 @@ fn id() -> SocketId {
 }
 
 /// Of ten seconds, what `at` says of each.
-fn watched(at: impl Fn(u64) -> Figures) -> Watched {
-    let mut watched = Watched::default();
+fn watched(at: impl Fn(u64) -> Figures) -> WatchedSocket {
+    let mut watched = WatchedSocket::default();
     for second in 0..=10 {
         watched.add(Duration::from_secs(second), at(second));
     }
@@ -63,7 +63,7 @@ fn what_is_well_idle_or_unknown_has_no_verdict() {
     assert_eq!(causes(&[client(|_| well(7))]), []);
     assert_eq!(causes(&[client(|_| Figures::default())]), []);
     assert_eq!(causes(&[]), []);
-    let once = WatchedConnection { watched: Watched::default(), ..client(well) };
+    let once = WatchedConnection { watched: WatchedSocket::default(), ..client(well) };
     assert_eq!(causes(&[once]), []);
 }
 
@@ -300,7 +300,7 @@ fn connections_to_the_same_service_are_told_of_together() {
 
 #[test]
 fn a_full_accept_queue_is_named_and_a_burst_is_not() {
-    let listening = |queue: &[(u64, u64)]| Listening {
+    let listening = |queue: &[(u64, u64)]| WatchedListener {
         address: "10.0.0.7:20880".parse().unwrap(),
         owner: Some("java (pid 7)".to_owned()),
         queue: queue.to_vec(),

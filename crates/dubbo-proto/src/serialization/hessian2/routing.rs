@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use hessian::{Decoder, Kind};
+use hessian::{Decoder, ValueKind};
 
 use super::read_field;
 use crate::body::{BodyLimits, Routing, deadline};
-use crate::serialization::codec::{RoutingParts, Surroundings};
+use crate::serialization::codec::{ArgumentSurroundings, RoutingParts};
 use crate::{ProtoError, descriptor};
 
 /// Longest head or tail that is worth comparing.
@@ -31,7 +31,7 @@ pub(super) fn read<'a>(
     let short = |bytes: &&[u8]| bytes.len() <= MAX_LIKENESS_LEN;
     let likeness = match (head.filter(short), tail.filter(short)) {
         (Some(head), Some(tail)) if is_plain => {
-            Some(Surroundings { head: head.into(), n_args, tail: tail.into() })
+            Some(ArgumentSurroundings { head: head.into(), n_args, tail: tail.into() })
         }
         _ => None,
     };
@@ -39,7 +39,7 @@ pub(super) fn read<'a>(
 }
 
 #[inline]
-pub(super) fn is_like(likeness: &Surroundings, body: &[u8], limits: &BodyLimits) -> bool {
+pub(super) fn is_like(likeness: &ArgumentSurroundings, body: &[u8], limits: &BodyLimits) -> bool {
     let Some(rest) = body.strip_prefix(&*likeness.head) else { return false };
     // The arguments show where the tail begins; that it is there at all is seen more cheaply.
     let Some(args) = rest.strip_suffix(&*likeness.tail) else { return false };
@@ -94,7 +94,7 @@ fn read_attachments<'a>(
         if count > max {
             return Err(ProtoError::TooMany { what: "attachments", count, max });
         }
-        if decoder.peek().map_err(wrap)? != Kind::String {
+        if decoder.peek().map_err(wrap)? != ValueKind::String {
             is_plain = false;
             decoder.skip_value().map_err(wrap)?;
             decoder.skip_value().map_err(wrap)?;
@@ -103,7 +103,11 @@ fn read_attachments<'a>(
         let name = decoder.read_string().map_err(wrap)?;
         is_plain &= matches!(
             decoder.peek().map_err(wrap)?,
-            Kind::String | Kind::Int | Kind::Long | Kind::Bool | Kind::Null
+            ValueKind::String
+                | ValueKind::Int
+                | ValueKind::Long
+                | ValueKind::Bool
+                | ValueKind::Null
         );
         let text = match &*name {
             "path" => &mut routing.path,
@@ -123,7 +127,7 @@ fn read_attachments<'a>(
                 continue;
             }
         };
-        if decoder.peek().map_err(wrap)? != Kind::String {
+        if decoder.peek().map_err(wrap)? != ValueKind::String {
             decoder.skip_value().map_err(wrap)?;
             continue;
         }
@@ -136,9 +140,9 @@ fn read_attachments<'a>(
 /// Dubbo writes these as texts, but an attachment may be any object.
 fn read_ms(decoder: &mut Decoder<'_>) -> Result<Option<i64>, hessian::HessianError> {
     Ok(match decoder.peek()? {
-        Kind::String => decoder.read_string()?.parse().ok(),
-        Kind::Int => Some(decoder.read_int()?.into()),
-        Kind::Long => Some(decoder.read_long()?),
+        ValueKind::String => decoder.read_string()?.parse().ok(),
+        ValueKind::Int => Some(decoder.read_int()?.into()),
+        ValueKind::Long => Some(decoder.read_long()?),
         _ => {
             decoder.skip_value()?;
             None

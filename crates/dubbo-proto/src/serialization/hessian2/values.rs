@@ -128,7 +128,7 @@ impl ValueCodec for Hessian2 {
     }
 
     fn objects<'o>(&self, out: &'o mut Vec<u8>) -> Option<Box<dyn ObjectWriter + 'o>> {
-        Some(Box::new(Objects(Encoder::new(out))))
+        Some(Box::new(HessianObjects(Encoder::new(out))))
     }
 
     fn shown(&self, bytes: &[u8], options: &JsonOptions) -> Vec<String> {
@@ -161,9 +161,9 @@ fn read(
     }
 }
 
-struct Objects<'o>(Encoder<'o>);
+struct HessianObjects<'o>(Encoder<'o>);
 
-impl ObjectWriter for Objects<'_> {
+impl ObjectWriter for HessianObjects<'_> {
     fn begin_object(&mut self, class: &str, fields: &[&str]) {
         self.0.object_begin(class, fields);
     }

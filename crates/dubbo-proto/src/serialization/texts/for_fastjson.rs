@@ -20,7 +20,7 @@ use hessian::{Decoder, Encoder};
 use java_json::builtin::Builtin;
 use java_json::declared::DeclaredForm;
 use java_json::json::{self, JsonKind, JsonReader};
-use java_json::named::{Named, ObjectForm, enum_object, field_type};
+use java_json::named::{NamedClass, ObjectForm, enum_object, field_type};
 use java_json::passed::{ObjectSummary, Passed};
 use java_json::scalars::{self, Misfit};
 use java_json::write::write_base64;
@@ -36,7 +36,7 @@ const REF: &str = "$ref";
 
 /// What is known of a text beside its type.
 #[derive(Clone, Copy)]
-pub(super) struct Known<'s> {
+pub(super) struct TextContext<'s> {
     /// The types of fields.
     pub(super) schema: &'s dyn Schema,
     /// Whether `{"$ref":..}` is a reference. Those of the text were checked.
@@ -50,7 +50,7 @@ pub(super) struct Known<'s> {
 pub(super) fn write(
     text: &[u8],
     ty: Option<&JavaType>,
-    known: Known<'_>,
+    known: TextContext<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), ValueError> {
     Writer::new(text, known, None, out).whole(ty)
@@ -62,7 +62,7 @@ pub(super) fn write_generic(
     text: &[u8],
     ty: Option<&JavaType>,
     index: usize,
-    known: Known<'_>,
+    known: TextContext<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), ValueError> {
     Writer::new(text, known, Some(index), out).whole(ty)
@@ -80,7 +80,7 @@ enum ObjectHead<'c> {
 struct Writer<'a, 's, 'o> {
     json: JsonReader<'a>,
     out: &'o mut Vec<u8>,
-    known: Known<'s>,
+    known: TextContext<'s>,
     /// The number of the argument of a generic call.
     generic: Option<usize>,
     /// Up to where the text was written.
@@ -92,7 +92,12 @@ struct Writer<'a, 's, 'o> {
 }
 
 impl<'a, 's, 'o> Writer<'a, 's, 'o> {
-    fn new(text: &'a [u8], known: Known<'s>, generic: Option<usize>, out: &'o mut Vec<u8>) -> Self {
+    fn new(
+        text: &'a [u8],
+        known: TextContext<'s>,
+        generic: Option<usize>,
+        out: &'o mut Vec<u8>,
+    ) -> Self {
         let may_have_class = memmem::find(text, b"\"class\"").is_some();
         let json = JsonReader::new(text, Limits::of_whole());
         let passed = Passed::default();
@@ -323,7 +328,7 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
             }
             return Ok(());
         }
-        let named = Named::of_object(start, class, schema)?;
+        let named = NamedClass::of_object(start, class, schema)?;
         if named.as_ref().is_some_and(|named| named.builtin == Some(Builtin::BitSet)) {
             return Err(self.not_read_at(start, "java.util.BitSet"));
         }
@@ -460,7 +465,7 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
 
     fn names_map(&mut self) -> Result<bool, ValueError> {
         let name = if self.may_have_class { self.passed.look(&self.json)?.class } else { None };
-        Ok(Named::is_of_map(name.as_deref()))
+        Ok(NamedClass::is_of_map(name.as_deref()))
     }
 
     #[cold]

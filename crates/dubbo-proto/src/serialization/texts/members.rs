@@ -23,7 +23,7 @@ pub(super) fn read_string(line: &[u8]) -> Option<Cow<'_, str>> {
 pub(super) fn read_jsonb_string(text: &[u8]) -> Option<Cow<'_, str>> {
     let mut decoder = jsonb::Decoder::new(text, hessian::Limits::of_whole());
     let value = decoder.read_opt_text().ok().filter(|_| decoder.is_at_end())?;
-    Some(value.map_or(Cow::Borrowed(""), jsonb::Text::to_str))
+    Some(value.map_or(Cow::Borrowed(""), jsonb::EncodedText::to_str))
 }
 
 #[cold]

@@ -9,7 +9,7 @@ use java_json::number::InGenericCall;
 use java_json::{InputOptions, JavaType, JsonOptions, Limits, Schema};
 use memchr::memmem;
 
-use super::for_fastjson::{self, Known};
+use super::for_fastjson::{self, TextContext};
 use super::{Framing, Texts};
 use crate::fastjson;
 use crate::values::{
@@ -97,7 +97,7 @@ impl ValueCodec for JsonValues {
         let mut reader = JsonReader::new(text, Limits::of_whole());
         json_to_hessian_with(&mut reader, ty, &mut Encoder::new(&mut unused), schema)?;
         reader.finish()?;
-        for_fastjson::write(text, ty, Known { schema, refs: false }, out)
+        for_fastjson::write(text, ty, TextContext { schema, refs: false }, out)
     }
 
     fn converts_texts(&self) -> bool {
@@ -266,7 +266,7 @@ fn write_arg(
         json_to_hessian_by(&mut reader, ty, &mut Encoder::new(&mut unused), options)
             .map_err(|error| wrong(error.into()))?;
     }
-    let known = Known { schema: options.schema, refs: options.refs };
+    let known = TextContext { schema: options.schema, refs: options.refs };
     match is_generic {
         true => for_fastjson::write_generic(&text, ty, index, known, out),
         false => for_fastjson::write(&text, ty, known, out),

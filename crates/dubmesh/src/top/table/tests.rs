@@ -1,7 +1,7 @@
-use super::super::sample::{Endpoint, Missing, ServiceView};
+use super::super::sample::{EndpointLine, Missing, ServiceView};
 use super::*;
 
-fn figures() -> Figures {
+fn figures() -> AgentFigures {
     let calls = |rate, p99| CallFigures {
         rate,
         p50: Some(50.2),
@@ -9,7 +9,7 @@ fn figures() -> Figures {
         in_flight: 7,
         ..CallFigures::default()
     };
-    let endpoint = |address: &str, calls, state: &str| Endpoint {
+    let endpoint = |address: &str, calls, state: &str| EndpointLine {
         address: address.to_owned(),
         service: "com.acme.orders.api.OrderService:1.0.0".to_owned(),
         calls,
@@ -17,7 +17,7 @@ fn figures() -> Figures {
         state: state.to_owned(),
         is_well: state == "ready",
     };
-    Figures {
+    AgentFigures {
         agent: "shop".to_owned(),
         version: "0.1.0".to_owned(),
         rate: 3512.0,
@@ -34,7 +34,7 @@ fn figures() -> Figures {
             waiting: 0,
             note: String::new(),
         }],
-        ..Figures::default()
+        ..AgentFigures::default()
     }
 }
 
@@ -129,7 +129,7 @@ fn a_reason_is_shown_whole_where_there_is_room_and_cut_at_no_pipe() {
 /// A line of an endpoint has no place for them.
 #[test]
 fn calls_without_an_endpoint_are_told_apart() {
-    let figures = Figures { errors: 4200.0, errors_without_endpoint: 4000.0, ..figures() };
+    let figures = AgentFigures { errors: 4200.0, errors_without_endpoint: 4000.0, ..figures() };
     assert_eq!(
         headline(&figures, &shown("rate", ""), 3),
         "shop 0.1.0: 3512 calls/s, 4200 errors/s (4000 without an endpoint), 0 in flight; \

@@ -2,7 +2,7 @@
 
 use super::ValueReader;
 use crate::serde::error::Failure;
-use crate::{HessianError, Kind, tag};
+use crate::{HessianError, ValueKind, tag};
 
 impl ValueReader<'_, '_> {
     /// An integer that is in the range of the type; `expected` names it. A date is one, too.
@@ -43,7 +43,7 @@ impl ValueReader<'_, '_> {
 
     #[cold]
     fn other_double(&mut self) -> Result<f64, Failure> {
-        if self.kind()? != Kind::Long {
+        if self.kind()? != ValueKind::Long {
             return Ok(self.dec.read_double()?);
         }
         let offset = self.dec.position();

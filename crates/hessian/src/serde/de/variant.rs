@@ -10,7 +10,7 @@ use ::serde::de::{
 use super::ValueReader;
 use crate::serde::Error;
 use crate::serde::error::Failure;
-use crate::{Kind, Name};
+use crate::{Name, ValueKind};
 
 /// The one field of the object that Java writes an enum as.
 const JAVA_ENUM_FIELD: &str = "name";
@@ -22,10 +22,10 @@ impl<'de> ValueReader<'_, 'de> {
         visitor: V,
     ) -> Result<V::Value, Failure> {
         match self.kind()? {
-            Kind::String => self.unit(visitor),
-            Kind::Map => self.map_variant(variants, visitor),
-            Kind::Object => self.object_variant(variants, visitor),
-            Kind::Ref => self.repeat(|reader| reader.variant(variants, visitor)),
+            ValueKind::String => self.unit(visitor),
+            ValueKind::Map => self.map_variant(variants, visitor),
+            ValueKind::Object => self.object_variant(variants, visitor),
+            ValueKind::Ref => self.repeat(|reader| reader.variant(variants, visitor)),
             _ => Err(self.mismatch("a variant's name, a map or an object")),
         }
     }

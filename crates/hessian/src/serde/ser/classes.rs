@@ -15,14 +15,14 @@ const NOT_KNOWN: usize = usize::MAX / 2;
 /// Classes in the order of their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Classes {
-    list: Vec<Class>,
+    list: Vec<WrittenClass>,
     /// The fields of complete classes of which there is more than one object, each with an end
     /// mark behind its last: what objects are held against first, for it is one look.
     known: Vec<Option<&'static str>>,
 }
 
 #[derive(Debug)]
-struct Class {
+struct WrittenClass {
     name: &'static str,
     /// How many fields the first object announced.
     announced: usize,
@@ -33,7 +33,7 @@ struct Class {
     start: usize,
 }
 
-impl Class {
+impl WrittenClass {
     /// Whether an object whose first fields are these, and no more if it `is_complete`, may be of
     /// this class.
     fn fits(&self, name: &str, fields: &[&str], is_complete: bool) -> bool {
@@ -71,7 +71,7 @@ impl Classes {
 
     /// As above, if the last class is not the one, or not seen to be at once.
     fn search(&mut self, name: &'static str, announced: usize) -> (usize, usize) {
-        let fits = |class: &Class| class.announced == announced && same(class.name, name);
+        let fits = |class: &WrittenClass| class.announced == announced && same(class.name, name);
         let class = match self.list.iter().rev().take(SEARCHED).position(fits) {
             Some(from_end) => self.list.len() - 1 - from_end,
             None => self.add(name, announced, Vec::with_capacity(announced.min(SEARCHED)), false),
@@ -144,7 +144,7 @@ impl Classes {
         let mut fields = old.fields.get(..n_fields).unwrap_or_default().to_vec();
         fields.extend(next);
         let is_complete = next.is_none();
-        let fits = |class: &Class| class.fits(name, &fields, is_complete);
+        let fits = |class: &WrittenClass| class.fits(name, &fields, is_complete);
         if let Some(from_end) = self.list.iter().rev().take(SEARCHED).position(fits) {
             let class = self.list.len() - 1 - from_end;
             if let Some(found) = self.list.get_mut(class) {
@@ -164,7 +164,7 @@ impl Classes {
         fields: Vec<&'static str>,
         is_complete: bool,
     ) -> usize {
-        self.list.push(Class { name, announced, fields, is_complete, start: NOT_KNOWN });
+        self.list.push(WrittenClass { name, announced, fields, is_complete, start: NOT_KNOWN });
         self.list.len() - 1
     }
 

@@ -12,7 +12,7 @@ use crate::encode::Mark;
 use java_json::ClassType;
 use java_json::expected;
 use java_json::json;
-use java_json::named::{Named, ObjectForm, field_type, is_own, known_enum};
+use java_json::named::{NamedClass, ObjectForm, field_type, is_own, known_enum};
 use java_json::unknown::is_optional_class;
 
 /// So many classes are remembered in one value; there are seldom more.
@@ -65,7 +65,7 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
         // Nothing comes after the outermost object that could be like it.
         let may_repeat = self.json.is_inside();
         let (name, end) = self.scan_object()?;
-        let named = Named::of_object(offset, name.as_deref(), self.schema)?;
+        let named = NamedClass::of_object(offset, name.as_deref(), self.schema)?;
         let members = self.members.get(base..).unwrap_or_default();
         let only_value = match members {
             [member] if member.name == "value" => Some(member.at),
@@ -120,7 +120,7 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
     /// Whether the object that comes next, where a map is declared, says by its member `class`
     /// which map of java.util it is. Otherwise that is a key like any other.
     pub(super) fn names_map(&mut self) -> Result<bool, TranscodeError> {
-        Ok(Named::is_of_map(self.next_class()?.as_deref()))
+        Ok(NamedClass::is_of_map(self.next_class()?.as_deref()))
     }
 
     /// The class that the object that comes next names.
@@ -180,7 +180,7 @@ impl<'a, 's> JsonToHessian<'_, 'a, '_, '_, 's> {
         let Some(name) = self.next_class()? else {
             return Err(self.wrong_kind(declared.name()));
         };
-        if Named::of(&name).is_some_and(|named| !named.may_stand_for(declared, self.schema)) {
+        if NamedClass::of(&name).is_some_and(|named| !named.may_stand_for(declared, self.schema)) {
             return Err(self.wrong_class(declared.name()));
         }
         self.object_by_look(None, declared.args())

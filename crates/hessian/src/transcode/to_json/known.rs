@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::{HessianToJson, Shape, TranscodeError};
+use super::{HessianToJson, ObjectShape, TranscodeError};
 use crate::transcode::builtin::Builtin;
-use crate::{Kind, Limits, Name, ObjectCursor};
+use crate::{Limits, Name, ObjectCursor, ValueKind};
 use java_json::bigint;
 use java_json::json::{self, JsonReader};
 use java_json::texts;
@@ -176,7 +176,7 @@ impl<'a> HessianToJson<'_, 'a, '_> {
     }
 
     fn words(&mut self, words: &mut Vec<u32>) -> Result<(), TranscodeError> {
-        if self.dec.peek()? == Kind::Ref {
+        if self.dec.peek()? == ValueKind::Ref {
             return self.replay(|writer| writer.words(words));
         }
         let mut list = self.dec.read_list_begin()?;
@@ -231,21 +231,21 @@ impl<'a> HessianToJson<'_, 'a, '_> {
     /// Takes in one field of a java.time value: a number, or a value of java.time itself.
     fn part(&mut self, name: &str, parts: &mut TimeFields<'a>) -> Result<(), TranscodeError> {
         match self.dec.peek()? {
-            Kind::Null => self.dec.skip_value()?,
-            Kind::Int | Kind::Long => {
+            ValueKind::Null => self.dec.skip_value()?,
+            ValueKind::Int | ValueKind::Long => {
                 let value = self.dec.read_long()?;
                 if let Some(slot) = parts.number(name) {
                     *slot = Some(value);
                 }
             }
-            Kind::String => parts.zone = Some(self.dec.read_string()?),
-            Kind::Ref => self.replay(|writer| writer.part(name, parts))?,
-            Kind::Object => {
+            ValueKind::String => parts.zone = Some(self.dec.read_string()?),
+            ValueKind::Ref => self.replay(|writer| writer.part(name, parts))?,
+            ValueKind::Object => {
                 let offset = self.dec.position();
                 let mut object = self.dec.read_object_begin()?;
                 let is_time = matches!(
                     self.shape(object.class()),
-                    Shape::Known(
+                    ObjectShape::Known(
                         Builtin::LocalDate
                             | Builtin::LocalTime
                             | Builtin::LocalDateTime

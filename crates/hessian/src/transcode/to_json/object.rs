@@ -2,7 +2,7 @@
 
 use super::hidden::Hidden;
 use super::throwable::key_of;
-use super::{EnumStyle, HessianToJson, Shape, TranscodeError};
+use super::{EnumStyle, HessianToJson, ObjectShape, TranscodeError};
 use crate::transcode::Schema;
 use crate::{ClassDef, JavaType, Name, ObjectCursor};
 use java_json::builtin::Builtin;
@@ -15,8 +15,8 @@ const MAX_LEADS: usize = 256;
 
 /// What objects of one class have in common.
 #[derive(Default)]
-pub(super) struct Plan {
-    shape: Shape,
+pub(super) struct ObjectPlan {
+    shape: ObjectShape,
     /// Which fields others of the same name hide.
     pub(super) hidden: Hidden,
     /// What stands before the values of the fields, once an object was met.
@@ -27,23 +27,23 @@ pub(super) struct Plan {
     numbers: Vec<Option<Builtin>>,
 }
 
-impl Plan {
-    pub(super) fn shape(&self) -> Shape {
+impl ObjectPlan {
+    pub(super) fn shape(&self) -> ObjectShape {
         self.shape
     }
 
     fn of(class: &ClassDef<'_>, schema: &dyn Schema) -> Self {
-        let shape = match Shape::of(class) {
-            Shape::Enum if schema.is_bean(&class.name) => Shape::Bean,
+        let shape = match ObjectShape::of(class) {
+            ObjectShape::Enum if schema.is_bean(&class.name) => ObjectShape::Bean,
             shape => shape,
         };
         let hidden = match shape {
-            Shape::Bean => Hidden::of(&class.fields, |field| field),
-            Shape::Throwable => Hidden::of(&class.fields, key_of),
+            ObjectShape::Bean => Hidden::of(&class.fields, |field| field),
+            ObjectShape::Throwable => Hidden::of(&class.fields, key_of),
             _ => Hidden::default(),
         };
-        let is_hiding = shape == Shape::Bean && !hidden.is_empty();
-        let shape = if is_hiding { Shape::HidingBean } else { shape };
+        let is_hiding = shape == ObjectShape::Bean && !hidden.is_empty();
+        let shape = if is_hiding { ObjectShape::HidingBean } else { shape };
         let is_float = |field: &Name<'_>| {
             schema.field_type(&class.name, field).is_some_and(super::holds_floats)
         };
@@ -70,34 +70,34 @@ impl HessianToJson<'_, '_, '_> {
         // One whose members are written last is no key.
         self.last_class = None;
         let shape = match self.shape(class) {
-            Shape::Enum if self.style.enums == EnumStyle::Object => Shape::Bean,
+            ObjectShape::Enum if self.style.enums == EnumStyle::Object => ObjectShape::Bean,
             shape => shape,
         };
         match shape {
-            Shape::Bean => {
+            ObjectShape::Bean => {
                 self.enter(start);
                 self.bean(object)?;
                 self.leave();
                 return Ok(());
             }
-            Shape::HidingBean => {
+            ObjectShape::HidingBean => {
                 self.enter(start);
                 self.hiding_bean(object)?;
                 self.leave();
                 return Ok(());
             }
-            Shape::Throwable => {
+            ObjectShape::Throwable => {
                 self.enter(start);
                 self.throwable(object)?;
                 self.leave();
                 return Ok(());
             }
-            Shape::Enum | Shape::Known(_) => {}
+            ObjectShape::Enum | ObjectShape::Known(_) => {}
         }
         // These are no objects in JSON: a reference repeats them.
         self.open.push(start);
         match shape {
-            Shape::Known(builtin) => self.known(builtin, object)?,
+            ObjectShape::Known(builtin) => self.known(builtin, object)?,
             _ => {
                 while object.next(self.dec).is_some() {
                     self.value()?;
@@ -199,17 +199,19 @@ impl HessianToJson<'_, '_, '_> {
         Ok(())
     }
 
-    pub(super) fn shape(&mut self, class: usize) -> Shape {
+    pub(super) fn shape(&mut self, class: usize) -> ObjectShape {
         if let Some(plan) = self.plans.get(class) {
             return plan.shape;
         }
         // All up to this one; those between are of classes that are met later, or never.
         for index in self.plans.len()..=class {
-            let plan =
-                self.dec.class(index).map_or_else(Plan::default, |def| Plan::of(def, self.schema));
+            let plan = self
+                .dec
+                .class(index)
+                .map_or_else(ObjectPlan::default, |def| ObjectPlan::of(def, self.schema));
             self.plans.push(plan);
         }
-        self.plans.get(class).map_or(Shape::Bean, |plan| plan.shape)
+        self.plans.get(class).map_or(ObjectShape::Bean, |plan| plan.shape)
     }
 
     pub(super) fn class_member(&mut self, class: usize) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{HessianToJson, TranscodeError};
-use crate::{Kind, Name, ObjectCursor, json};
+use crate::{Name, ObjectCursor, ValueKind, json};
 
 /// What a field of an exception is called in JSON.
 pub(super) fn key_of(field: &str) -> &str {
@@ -69,7 +69,7 @@ impl<'a> HessianToJson<'_, 'a, '_> {
     }
 
     fn throwable_member(&mut self, key: &str) -> Result<(), TranscodeError> {
-        if key != "cause" || self.dec.peek()? != Kind::Ref {
+        if key != "cause" || self.dec.peek()? != ValueKind::Ref {
             return self.value();
         }
         let offset = self.dec.position();
@@ -109,8 +109,8 @@ impl<'a> HessianToJson<'_, 'a, '_> {
     fn rank(&mut self, key: &str, candidate: &Candidate<'a>) -> Result<Rank, TranscodeError> {
         let back = self.dec.begin_replay_at(candidate.start);
         let rank = match self.dec.peek()? {
-            Kind::Null => Rank::Nothing,
-            Kind::Ref if key == "cause" => {
+            ValueKind::Null => Rank::Nothing,
+            ValueKind::Ref if key == "cause" => {
                 let index = self.dec.read_ref()?;
                 if self.is_innermost(index) { Rank::Nothing } else { Rank::Own }
             }

@@ -7,7 +7,7 @@
 //! - `earliest_due` is not after any of these instants.
 
 use super::{IncomingSlot, IncomingState, ServerSide, refuse, request};
-use crate::assembly::Partial;
+use crate::assembly::PartialMessage;
 use crate::connection::core::Core;
 use crate::header::{Header, flags};
 use crate::message::RequestHead;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// A request of which parts are missing.
 #[derive(Debug)]
 pub(super) struct Inbound {
-    pub(super) partial: Partial<RequestHead>,
+    pub(super) partial: PartialMessage<RequestHead>,
     /// When its last part has to be here.
     due: Instant,
     /// How long that was from its first part on.
@@ -31,7 +31,7 @@ impl ServerSide {
         core: &mut Core<T>,
         slot: usize,
         id: CallId,
-        partial: Partial<RequestHead>,
+        partial: PartialMessage<RequestHead>,
     ) {
         let total = partial.total();
         if !core.budget.reserve(total) {

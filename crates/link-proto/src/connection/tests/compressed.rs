@@ -12,7 +12,7 @@ fn packing() -> Config {
 fn compressed(raw: &[u8]) -> BytesMut {
     let raw_len = u32::try_from(raw.len()).unwrap();
     let body = [&raw_len.to_be_bytes()[..], &lz4_flex::block::compress(raw)].concat();
-    frame(Kind::Compressed, 0, 0, &body)
+    frame(FrameKind::Compressed, 0, 0, &body)
 }
 
 /// Kinds of the frames that wait to be written.
@@ -32,7 +32,7 @@ fn many_frames_leave_as_one() {
     for token in 0..100 {
         pair.send(route, b"much the same every time", token);
     }
-    assert_eq!(kinds(pair.client.transmit()), [Kind::Compressed as u8]);
+    assert_eq!(kinds(pair.client.transmit()), [FrameKind::Compressed as u8]);
     assert!(pair.client.buffered_bytes() < 1500);
     let events = pair.at_server();
     assert_eq!(events.len(), 100);
@@ -41,7 +41,7 @@ fn many_frames_leave_as_one() {
         assert_eq!(payload, "much the same every time");
         pair.server.respond(id, Reply { payload: payload.into(), ..Reply::new(Status::OK) });
     }
-    assert_eq!(kinds(pair.server.transmit()), [Kind::Compressed as u8]);
+    assert_eq!(kinds(pair.server.transmit()), [FrameKind::Compressed as u8]);
     assert_eq!(pair.at_client().len(), 100);
     let (up, down) = (pair.client.compression().unwrap(), pair.server.compression().unwrap());
     assert_eq!((up.raw_out_bytes, up.packed_out_bytes), (down.raw_in_bytes, down.packed_in_bytes));
@@ -58,7 +58,7 @@ fn one_side_alone_does_not_compress() {
         for token in 0..100 {
             pair.send(route, b"much the same every time", token);
         }
-        assert_eq!(kinds(pair.client.transmit()), [Kind::Request as u8; 100]);
+        assert_eq!(kinds(pair.client.transmit()), [FrameKind::Request as u8; 100]);
         assert_eq!(pair.at_server().len(), 100);
         assert_eq!((pair.client.compression(), pair.server.compression()), (None, None));
         let error = fail_server(&mut pair, compressed(&request_frame(200, 0)));
@@ -84,7 +84,7 @@ fn what_was_begun_before_goes_on_as_it_is() {
         input.unsplit(client.transmit().split());
     }
     assert!(client.core.outbox.take_progress() && client.buffered_bytes() == 0);
-    assert_eq!(kinds(&input), [Kind::Hello as u8, Kind::Compressed as u8]);
+    assert_eq!(kinds(&input), [FrameKind::Hello as u8, FrameKind::Compressed as u8]);
     server.handle_bytes(now, &mut input).unwrap();
     assert_eq!(std::iter::from_fn(|| server.poll_event()).count(), 52);
 }
@@ -99,8 +99,8 @@ fn rules_are_named() {
         (compressed(&cut[..23]), "bad COMPRESSED of 23 bytes: it must hold whole frames"),
         (compressed(&cut[..7]), "bad COMPRESSED of 7 bytes: it must hold whole frames"),
         (compressed(&two_and_a_half), "bad COMPRESSED of 68 bytes: it must hold whole frames"),
-        (compressed(&frame(Kind::Hello, 0, 0, b"")), "unexpected frame of kind 0x01"),
-        (compressed(&frame(Kind::Response, 0, 0, b"")), "unexpected frame of kind 0x04"),
+        (compressed(&frame(FrameKind::Hello, 0, 0, b"")), "unexpected frame of kind 0x01"),
+        (compressed(&frame(FrameKind::Response, 0, 0, b"")), "unexpected frame of kind 0x04"),
         (
             compressed(&vec![0; MAX_RAW_LEN + 1]),
             "frame of kind 0x0d: raw length is 131089, over the limit of 131088",
@@ -120,7 +120,7 @@ fn rules_are_named() {
 #[test]
 fn what_unpacks_to_a_lot_waits() {
     let (mut pair, _) = Pair::with_route(packing(), packing());
-    let one_way = frame(Kind::Request, flags::ONE_WAY, 0, &[0; 100]);
+    let one_way = frame(FrameKind::Request, flags::ONE_WAY, 0, &[0; 100]);
     let per_frame = MAX_RAW_LEN / one_way.len();
     let mut input = BytesMut::new();
     for _ in 0..50 {

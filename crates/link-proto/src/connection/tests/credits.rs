@@ -47,12 +47,12 @@ fn clients_hear_that_the_app_of_a_pool_pauses_and_goes_on() {
         let [Event::Pause { pool: POOL, pauses: got }] = events[..] else { panic!("{events:?}") };
         assert_eq!(got, pauses);
     }
-    let error = fail_server(&mut pair, frame(Kind::Pause, 0, 0, &[0; 8]));
+    let error = fail_server(&mut pair, frame(FrameKind::Pause, 0, 0, &[0; 8]));
     assert_eq!(error, LinkError::Unexpected { kind: 0x80 });
     let mut pair = Pair::new(with_credits(), with_credits());
     let none = crate::header::MAX_POOLS;
     let body = [none.to_be_bytes(), [0; 4]].concat();
-    let error = pair.client.handle_bytes(pair.now, &mut frame(Kind::Pause, 0, 0, &body));
+    let error = pair.client.handle_bytes(pair.now, &mut frame(FrameKind::Pause, 0, 0, &body));
     assert_eq!(error, Err(LinkError::BadPool { pool: none, max: none }));
 }
 
@@ -74,9 +74,9 @@ fn a_peer_without_credits_is_served_as_before() {
             pair.at_client()[..],
             [Event::RouteAccepted { codec: 6, pool: None, .. }]
         ));
-        pair.client.handle_bytes(pair.now, &mut frame(Kind::Pause, 0, 0, &[0; 8])).unwrap();
+        pair.client.handle_bytes(pair.now, &mut frame(FrameKind::Pause, 0, 0, &[0; 8])).unwrap();
         assert!(pair.at_client().is_empty());
-        let error = fail_server(&mut pair, frame(Kind::Demand, 0, 0, &[0; 12]));
+        let error = fail_server(&mut pair, frame(FrameKind::Demand, 0, 0, &[0; 12]));
         assert_eq!(error, LinkError::UnknownKind { kind: 14 });
     }
 }
@@ -86,14 +86,14 @@ fn credits_of_no_pool_fail_the_link() {
     let max = crate::header::MAX_POOLS;
     let bad = [&max.to_be_bytes()[..], &[0; 8]].concat();
     let mut pair = Pair::new(with_credits(), with_credits());
-    let error = fail_server(&mut pair, frame(Kind::Demand, 0, 0, &bad));
+    let error = fail_server(&mut pair, frame(FrameKind::Demand, 0, 0, &bad));
     assert_eq!(error, LinkError::BadPool { pool: max, max });
     let mut pair = Pair::new(with_credits(), with_credits());
-    let mut bytes = frame(Kind::Credit, 0, 0, &bad[..8]);
+    let mut bytes = frame(FrameKind::Credit, 0, 0, &bad[..8]);
     let error = pair.client.handle_bytes(pair.now, &mut bytes);
     assert_eq!(error, Err(LinkError::BadPool { pool: max, max }));
     let mut pair = Pair::new(Config::default(), with_credits());
-    let mut bytes = frame(Kind::Credit, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 9]);
+    let mut bytes = frame(FrameKind::Credit, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 9]);
     let error = pair.client.handle_bytes(pair.now, &mut bytes);
     assert_eq!(error, Err(LinkError::BadPool { pool: 3, max: 0 }));
 }

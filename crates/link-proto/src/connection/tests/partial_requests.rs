@@ -76,7 +76,7 @@ fn a_request_that_trickles_in_is_given_up_and_its_late_parts_are_dropped() {
     for n in 1..10 {
         let now = start + n * SECOND;
         let mut part = BytesMut::new();
-        let (kind, flags) = (Kind::Chunk as u8, flags::MORE);
+        let (kind, flags) = (FrameKind::Chunk as u8, flags::MORE);
         let header = Header { body_len: 1, kind, flags, id: id.to_wire(), ..Header::default() };
         part.put_slice(&header.to_bytes());
         part.put_u8(7);
@@ -93,7 +93,7 @@ fn requests_that_are_in_time_are_left_alone_when_others_are_late() {
     for (slot, timeout_ms) in [(0, 3000_u32), (1, 1000), (2, 2000)] {
         let mut frame = BytesMut::new();
         let id = CallId::new(slot, 1).to_wire();
-        let (kind, flags) = (Kind::Request as u8, flags::MORE);
+        let (kind, flags) = (FrameKind::Request as u8, flags::MORE);
         let header = Header { body_len: 16, kind, flags, id, ..Header::default() };
         frame.put_slice(&header.to_bytes());
         for field in [route.0, timeout_ms, 1 << 20, 0x7777_7777] {

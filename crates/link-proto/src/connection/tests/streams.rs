@@ -61,7 +61,7 @@ fn item(len: usize) -> Payload<'static> {
 }
 
 fn item_frame(id: CallId, flags: u8, body: &[u8]) -> BytesMut {
-    frame(Kind::Item, flags, id.to_wire(), body)
+    frame(FrameKind::Item, flags, id.to_wire(), body)
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_side_without_the_feature_sees_nothing_of_it() {
         assert_eq!(error, LinkError::UnknownKind { kind: 11 });
     }
     let (mut pair, _) = Pair::with_route(no_streams(), no_streams());
-    let request = frame(Kind::Request, flags::STREAM_OUT, 0, &[0; 8]);
+    let request = frame(FrameKind::Request, flags::STREAM_OUT, 0, &[0; 8]);
     let error = fail_server(&mut pair, request);
     assert_eq!(error, LinkError::UnknownFlags { kind: 3, flags: 0x10 });
     assert_eq!(pair.server.peer().unwrap().features & features::STREAMS, 0);
@@ -156,7 +156,8 @@ fn one_way_calls_have_no_streams() {
     let request = RequestOut { one_way: true, stream_in: true, ..RequestOut::new(route) };
     let refused = pair.client.send_request(pair.now, request, 5);
     assert_eq!(refused, Err((5, SendError::OneWayStream)));
-    let error = fail_server(&mut pair, frame(Kind::Request, flags::ONE_WAY | 0x18, 0, &[0; 8]));
+    let error =
+        fail_server(&mut pair, frame(FrameKind::Request, flags::ONE_WAY | 0x18, 0, &[0; 8]));
     assert_eq!(error, LinkError::UnknownFlags { kind: 3, flags: 0x18 });
 }
 
@@ -259,7 +260,7 @@ fn an_answer_ends_everything_and_late_frames_are_dropped() {
     assert!(!pair.server.items_unsent(id));
     pair.server.handle_bytes(pair.now, &mut late).unwrap();
     pair.server.handle_bytes(pair.now, &mut item_frame(id, 0, b"x")).unwrap();
-    let credit = frame(Kind::ItemCredit, 0, id.to_wire(), &[0, 0, 0, 1]);
+    let credit = frame(FrameKind::ItemCredit, 0, id.to_wire(), &[0, 0, 0, 1]);
     pair.server.handle_bytes(pair.now, &mut credit.clone()).unwrap();
     let events = pair.at_client();
     assert!(matches!(events[..], [Event::Response { .. }]), "{events:?}");
@@ -287,7 +288,9 @@ fn cancel_expiry_and_drain_free_streams() {
             1 => pair.client.handle_timeout(pair.now + Duration::from_secs(2)),
             2 => assert_eq!(pair.client.drain_pending().count(), 1),
             _ => {
-                pair.server.handle_bytes(pair.now, &mut frame(Kind::Pong, 0, 0, b"")).unwrap_err();
+                pair.server
+                    .handle_bytes(pair.now, &mut frame(FrameKind::Pong, 0, 0, b""))
+                    .unwrap_err();
                 assert!(pair.client.handle_bytes(pair.now, pair.server.transmit()).is_err());
                 assert_eq!(pair.client.drain_pending().count(), 1);
             }
@@ -350,7 +353,7 @@ fn an_item_that_cannot_be_taken_ends_its_call_only() {
 #[test]
 fn frames_that_must_not_come_fail_the_link() {
     let credit =
-        |id: CallId, len: u32| frame(Kind::ItemCredit, 0, id.to_wire(), &len.to_be_bytes());
+        |id: CallId, len: u32| frame(FrameKind::ItemCredit, 0, id.to_wire(), &len.to_be_bytes());
     let (mut pair, id) = Pair::with_stream();
     let window = LinkError::CreditBeyondWindow { credit: 20_001, window: 20_000 };
     assert_eq!(fail_server(&mut pair, credit(id, 1)), window);
@@ -361,7 +364,7 @@ fn frames_that_must_not_come_fail_the_link() {
     let rule = "sent without credit";
     assert_eq!(fail_server(&mut pair, overdrawn), LinkError::BadItem { rule });
 
-    for kind in [Kind::Item, Kind::ItemCredit] {
+    for kind in [FrameKind::Item, FrameKind::ItemCredit] {
         let (mut pair, route) = Pair::with_route(config(), config());
         let unary = pair.send(route, b"", 1);
         pair.at_server();
@@ -378,7 +381,7 @@ fn frames_that_must_not_come_fail_the_link() {
     assert_eq!(error, LinkError::BadItem { rule: "only a client ends its items" });
 
     let (mut pair, id) = Pair::with_stream();
-    let mut answered = frame(Kind::Response, flags::MORE, id.to_wire(), &[0, 0, 0, 9, 1]);
+    let mut answered = frame(FrameKind::Response, flags::MORE, id.to_wire(), &[0, 0, 0, 9, 1]);
     answered.extend_from_slice(&item_frame(id, 0, b""));
     let error = pair.client.handle_bytes(pair.now, &mut answered).unwrap_err();
     assert_eq!(error, LinkError::Unexpected { kind: 11 }, "an item after the answer");

@@ -9,20 +9,20 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 use link_proto::{CallId, Payload, SendError, Status};
 
-use super::{CallEnd, CallSlot, Key, SessionEvent, SessionMachine};
+use super::{CallEnd, CallKey, CallSlot, SessionEvent, SessionMachine};
 use crate::error::Failure;
 
 /// The streams of a session's calls.
 #[derive(Default)]
-pub(super) struct Streams {
-    by_key: HashMap<Key, StreamBuffer>,
+pub(super) struct ClientStreams {
+    by_key: HashMap<CallKey, ClientStreamBuffer>,
     /// Which call has a slot of the connection.
-    by_slot: HashMap<u32, (CallId, Key)>,
+    by_slot: HashMap<u32, (CallId, CallKey)>,
 }
 
 /// The streams of one call, in both directions.
 #[derive(Default)]
-struct StreamBuffer {
+struct ClientStreamBuffer {
     id: Option<CallId>,
     items: VecDeque<(u8, Bytes)>,
     /// The caller has no more items; known before the call is sent.
@@ -31,10 +31,10 @@ struct StreamBuffer {
     sender: Option<Waker>,
 }
 
-impl Streams {
+impl ClientStreams {
     /// Whether the call of this key streams, and its caller has not let go of it.
     #[inline]
-    pub(super) fn has(&self, key: Key) -> bool {
+    pub(super) fn has(&self, key: CallKey) -> bool {
         !self.by_key.is_empty() && self.by_key.contains_key(&key)
     }
 
@@ -43,7 +43,7 @@ impl Streams {
         self.by_key.is_empty() && self.by_slot.is_empty()
     }
 
-    fn find(&mut self, id: CallId) -> Option<&mut StreamBuffer> {
+    fn find(&mut self, id: CallId) -> Option<&mut ClientStreamBuffer> {
         let (known, key) = self.by_slot.get(&id.slot())?;
         if *known != id {
             return None;
@@ -54,12 +54,12 @@ impl Streams {
 
 impl SessionMachine {
     /// The call of this key streams.
-    pub(super) fn open_stream(&mut self, key: Key) {
-        self.streams.by_key.insert(key, StreamBuffer::default());
+    pub(super) fn open_stream(&mut self, key: CallKey) {
+        self.streams.by_key.insert(key, ClientStreamBuffer::default());
     }
 
     /// A streaming call was sent.
-    pub(super) fn stream_sent(&mut self, key: Key, id: CallId) {
+    pub(super) fn stream_sent(&mut self, key: CallKey, id: CallId) {
         let Some(stream) = self.streams.by_key.get_mut(&key) else {
             return;
         };
@@ -76,7 +76,7 @@ impl SessionMachine {
     }
 
     /// The call of this key has ended: whoever waits for its items is to see that.
-    pub(super) fn stream_over(&mut self, key: Key) {
+    pub(super) fn stream_over(&mut self, key: CallKey) {
         if self.streams.by_key.is_empty() {
             return;
         }
@@ -101,7 +101,7 @@ impl SessionMachine {
     }
 
     /// Lets go of a stream.
-    pub(super) fn close_stream(&mut self, key: Key) {
+    pub(super) fn close_stream(&mut self, key: CallKey) {
         if self.streams.by_key.is_empty() {
             return;
         }
@@ -116,7 +116,7 @@ impl SessionMachine {
     /// Takes the next item: its codec and bytes. `None` after the last.
     pub(crate) fn poll_item(
         &mut self,
-        key: Key,
+        key: CallKey,
         waker: &Waker,
     ) -> Poll<Result<Option<(u8, Bytes)>, Failure>> {
         let Some(stream) = self.streams.by_key.get_mut(&key) else {
@@ -145,7 +145,7 @@ impl SessionMachine {
     /// Hands an item over, once there is room.
     pub(crate) fn poll_send(
         &mut self,
-        key: Key,
+        key: CallKey,
         codec: u8,
         payload: &Payload<'_>,
         waker: &Waker,
@@ -175,7 +175,7 @@ impl SessionMachine {
     }
 
     /// Waits until no part of an item is still to be sent.
-    pub(crate) fn poll_flushed(&mut self, key: Key, waker: &Waker) -> Poll<()> {
+    pub(crate) fn poll_flushed(&mut self, key: CallKey, waker: &Waker) -> Poll<()> {
         let Some(stream) = self.streams.by_key.get_mut(&key) else {
             return Poll::Ready(());
         };
@@ -188,7 +188,7 @@ impl SessionMachine {
     }
 
     /// Sends no more items.
-    pub(crate) fn end_items(&mut self, key: Key) {
+    pub(crate) fn end_items(&mut self, key: CallKey) {
         let Some(stream) = self.streams.by_key.get_mut(&key) else {
             return;
         };

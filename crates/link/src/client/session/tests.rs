@@ -21,7 +21,7 @@ use rand::{Rng, SeedableRng};
 
 use self::callers::SimulatedCall;
 use self::server::SimServer;
-use super::{CallEnd, CallSlot, Key, Phase, SessionEvent, SessionMachine};
+use super::{CallEnd, CallKey, CallSlot, Phase, SessionEvent, SessionMachine};
 use crate::client::config::{ClientConfig, WhenDown, WhenFull};
 use wire::Machine;
 
@@ -328,7 +328,7 @@ impl Sim {
         if self.rng.random_bool(0.8) {
             return;
         }
-        let keys: BTreeSet<Key> = self.callers.iter().map(|caller| caller.key).collect();
+        let keys: BTreeSet<CallKey> = self.callers.iter().map(|caller| caller.key).collect();
         assert_eq!(keys.len(), self.callers.len(), "no two calls have one key");
         assert_eq!(keys, session.calls.iter().map(|(key, _)| key).collect());
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use link_proto::{Connection, Payload, RouteDef, SendError};
 
-use super::{CallEnd, CallSlot, Head, Key, NotTaken, SessionMachine};
+use super::{CallEnd, CallHead, CallKey, CallSlot, NotTaken, SessionMachine};
 use crate::client::config::{WhenDown, WhenFull};
 use crate::error::Full;
 
@@ -16,7 +16,7 @@ use crate::error::Full;
 #[derive(Default)]
 pub(super) struct WaitingCalls {
     /// By when they came, so that one that gives up is found among many.
-    pub(super) keys: BTreeMap<u64, Key>,
+    pub(super) keys: BTreeMap<u64, CallKey>,
     next_place: u64,
     pub(super) bytes: usize,
     /// Not after any deadline of those who wait.
@@ -34,7 +34,7 @@ impl WaitingCalls {
 pub(super) struct Parked {
     /// Where it stands among those that wait.
     place: u64,
-    head: Head<Arc<RouteDef>>,
+    head: CallHead<Arc<RouteDef>>,
     meta: Vec<(String, String)>,
     pub(super) payload: Bytes,
     pub(super) waker: Waker,
@@ -75,11 +75,11 @@ impl SessionMachine {
     /// Has a call wait.
     pub(super) fn park(
         &mut self,
-        head: Head<&Arc<RouteDef>>,
+        head: CallHead<&Arc<RouteDef>>,
         meta: &[(&str, &str)],
         payload: Payload<'_>,
         waker: &Waker,
-    ) -> Result<Key, NotTaken> {
+    ) -> Result<CallKey, NotTaken> {
         let n_waiting = self.waiting.keys.len();
         if n_waiting >= self.config.max_waiting_calls {
             return Err(NotTaken::Full(Full::Waiting(n_waiting)));

@@ -40,11 +40,11 @@ impl ClientTlsConfig {
 /// clients that have one, when they connect the next time.
 #[derive(Clone)]
 pub struct ClientTls {
-    loaded: Arc<ArcSwap<Loaded>>,
+    loaded: Arc<ArcSwap<LoadedClientTls>>,
     reload: FileWork,
 }
 
-struct Loaded {
+struct LoadedClientTls {
     rustls: Arc<rustls::ClientConfig>,
     server_name: Option<ServerName<'static>>,
     chain: Arc<[CertificateDer<'static>]>,
@@ -66,10 +66,16 @@ impl ClientTls {
     /// the address.
     pub fn from_rustls(config: Arc<rustls::ClientConfig>) -> Self {
         let (chain, authorities) = (Arc::default(), RootCertStore::empty().into());
-        Self::of(Loaded { rustls: config, server_name: None, chain, authorities, source: None })
+        Self::of(LoadedClientTls {
+            rustls: config,
+            server_name: None,
+            chain,
+            authorities,
+            source: None,
+        })
     }
 
-    fn of(loaded: Loaded) -> Self {
+    fn of(loaded: LoadedClientTls) -> Self {
         Self { loaded: Arc::new(ArcSwap::from_pointee(loaded)), reload: FileWork::default() }
     }
 
@@ -154,7 +160,7 @@ fn parse_name(name: &str) -> Result<ServerName<'static>, TlsError> {
     ServerName::try_from(name.to_owned()).map_err(|_| TlsError::ServerName(name.to_owned()))
 }
 
-fn load(config: ClientTlsConfig, protocols: Protocols) -> Result<Loaded, TlsError> {
+fn load(config: ClientTlsConfig, protocols: Protocols) -> Result<LoadedClientTls, TlsError> {
     let server_name = config.server_name.as_deref().map(parse_name).transpose()?;
     let authorities = config.ca.roots()?;
     let builder = rustls::ClientConfig::builder_with_provider(super::provider())
@@ -172,7 +178,7 @@ fn load(config: ClientTlsConfig, protocols: Protocols) -> Result<Loaded, TlsErro
     rustls.alpn_protocols = names(protocols);
     rustls.resumption = Resumption::disabled();
     let (rustls, source) = (Arc::new(rustls), Some((config, protocols)));
-    Ok(Loaded { rustls, server_name, chain: chain.into(), authorities, source })
+    Ok(LoadedClientTls { rustls, server_name, chain: chain.into(), authorities, source })
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::pem::{Certificate, Pem};
 use super::records::HandshakeInput;
 use super::{Protocols, names};
 use crate::connection::stream::{BufferedSocket, buffered};
-use crate::connection::{Connection, Parts};
+use crate::connection::{Connection, ConnectionParts};
 
 /// A refused client gets so long to read why.
 const LINGER: Duration = Duration::from_secs(1);
@@ -56,9 +56,9 @@ pub enum Clients {
 /// Checked settings of a server. Cheap to clone; a change is seen by all clones, and by the
 /// servers that have one, with the next connection.
 #[derive(Clone)]
-pub struct ServerTls(Arc<ArcSwap<Loaded>>);
+pub struct ServerTls(Arc<ArcSwap<LoadedServerTls>>);
 
-struct Loaded {
+struct LoadedServerTls {
     rustls: Arc<rustls::ServerConfig>,
     chain: Arc<[CertificateDer<'static>]>,
     authorities: Arc<RootCertStore>,
@@ -79,7 +79,7 @@ impl ServerTls {
     /// Takes a ready-made configuration as it is. Clients whose certificates it takes have
     /// identities.
     pub fn from_rustls(config: Arc<rustls::ServerConfig>) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(Loaded {
+        Self(Arc::new(ArcSwap::from_pointee(LoadedServerTls {
             rustls: config,
             chain: Arc::default(),
             authorities: RootCertStore::empty().into(),
@@ -163,7 +163,7 @@ pub struct RefusedHandshake {
     /// Why.
     pub reason: io::Error,
     /// The connection counts as open until the client has been told.
-    rest: Option<(BufferedSocket, Parts)>,
+    rest: Option<(BufferedSocket, ConnectionParts)>,
 }
 
 impl RefusedHandshake {
@@ -191,7 +191,7 @@ impl fmt::Debug for ServerTls {
     }
 }
 
-fn load(config: ServerTlsConfig, protocols: Protocols) -> Result<Loaded, TlsError> {
+fn load(config: ServerTlsConfig, protocols: Protocols) -> Result<LoadedServerTls, TlsError> {
     let builder = rustls::ServerConfig::builder_with_provider(super::provider())
         .with_protocol_versions(super::VERSIONS)
         .map_err(TlsError::Provider)?;
@@ -214,7 +214,7 @@ fn load(config: ServerTlsConfig, protocols: Protocols) -> Result<Loaded, TlsErro
     rustls.session_storage = Arc::new(NoServerSessionStorage {});
     rustls.send_tls13_tickets = 0;
     let source = Some((config, protocols));
-    Ok(Loaded { rustls: Arc::new(rustls), chain: chain.into(), authorities, source })
+    Ok(LoadedServerTls { rustls: Arc::new(rustls), chain: chain.into(), authorities, source })
 }
 
 fn verifier(

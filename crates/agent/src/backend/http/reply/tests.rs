@@ -26,10 +26,10 @@ fn answer(
 fn with_form<T>(
     returns: Option<&str>,
     errors: &StatusTable,
-    test: impl FnOnce(&Form<'_>) -> T,
+    test: impl FnOnce(&ReplyForm<'_>) -> T,
 ) -> T {
     let returns = returns.map(|name| JavaType::parse(name).unwrap());
-    test(&Form {
+    test(&ReplyForm {
         serialization: Serialization::Hessian2,
         takes_attachments: true,
         mode: Mode::Plain,

@@ -11,7 +11,7 @@ fn flight(counted: CallCounter) -> Box<Flight> {
         started: Instant::now(),
         deadline: Instant::now(),
         counted,
-        sent: Sent::Nowhere,
+        sent: CallLocation::Nowhere,
         again: None,
         reply_len: None,
         entry: None,

@@ -15,7 +15,8 @@ use super::super::{DubboListener, Offers};
 use super::*;
 use crate::config::DubboLimits;
 use crate::metrics::CallTotals;
-use crate::route::{Parameters, Plan, RouteName, WHOLE};
+use crate::route::{ParameterTypes, Plan, RouteName, WHOLE};
+use crate::routes::NewRoute;
 use crate::testing::{NOWHERE, account, offer, on_worker, until, worker_setup};
 use crate::worker::Worker;
 
@@ -187,7 +188,7 @@ fn an_exports_call_that_is_given_up_is_counted_as_ended() {
         };
         let (session, deadline) = (&consumer.session, received.now + LONG);
         let admitted = backend.gate.enter(received.now).unwrap();
-        let waiting = Waiting::ForApp(Export { backend, max_timeout }, admitted);
+        let waiting = WaitingRequest::ForApp(ExportedApp { backend, max_timeout }, admitted);
         {
             let mut call = pin!(pass_on(waiting, &received, session.caller(), deadline));
             assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -215,17 +216,17 @@ fn route(worker: &Rc<Worker>, n_endpoints: u16) -> Rc<ClusterRoute> {
         types: None,
         generic: None,
     };
-    let (parameters, plan) = (Parameters::Unknown, Plan::default());
-    worker.outbound.routes.insert(0, &name, 0, cluster, parameters, plan).unwrap()
+    let (parameters, plan) = (ParameterTypes::Unknown, Plan::default());
+    worker.outbound.routes.insert(0, &name, 0, NewRoute { cluster, parameters, plan }).unwrap()
 }
 
-fn received(two_way: bool) -> Received {
+fn received(two_way: bool) -> DubboRequest {
     let to = dubbo_proto::ReplyTo {
         id: 7,
         serialization: Serialization::Hessian2,
         takes_attachments: false,
     };
-    Received {
+    DubboRequest {
         to,
         two_way,
         body: Bytes::from_static(b"body"),

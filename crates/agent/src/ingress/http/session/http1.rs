@@ -24,7 +24,7 @@ use wire::Connection;
 use super::answering::{Answered, Answering};
 use super::io::SessionIo;
 use super::{HTTP2_START, HttpListener, HttpSession, MIN_BUFFER_LEN, Phase};
-use crate::ingress::http::head::Facts;
+use crate::ingress::http::head::HeadFacts;
 use crate::ingress::http::prepared_answers;
 use crate::worker::Worker;
 
@@ -74,7 +74,7 @@ impl HttpSession {
     }
 
     /// The request is read to its end.
-    pub(in crate::ingress::http) fn read_whole(&self, head: &Parts, facts: &Facts<'_>) {
+    pub(in crate::ingress::http) fn read_whole(&self, head: &Parts, facts: &HeadFacts<'_>) {
         self.awaits_hang_up.set(self.tells_hang_up.get());
         self.is_read_whole.set(head.version == Version::HTTP_11 && !facts.has_options);
     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hyper::rt::ReadBufCursor;
 use hyper_util::rt::TokioIo;
 use tracing::warn;
-use wire::{Connection, Watched};
+use wire::{Connection, WatchedStream};
 
 use super::{HttpSession, LAST_READ, Phase, prepared_answers};
 use crate::scratch::Scratch;
@@ -24,7 +24,7 @@ thread_local! {
 
 /// The socket, with what was read to tell the version, watched for the sake of time.
 pub(super) struct SessionIo {
-    pub(super) stream: TokioIo<Watched<Connection>>,
+    pub(super) stream: TokioIo<WatchedStream<Connection>>,
     pub(super) start: Bytes,
     pub(super) session: Rc<HttpSession>,
     /// The longest head that is read.

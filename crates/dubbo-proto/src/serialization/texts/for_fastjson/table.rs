@@ -2,7 +2,7 @@
 //! class of the mapping's table is declared.
 
 use java_json::ClassType;
-use java_json::named::{Named, ObjectForm};
+use java_json::named::{NamedClass, ObjectForm};
 use java_json::number::InGenericCall;
 use java_json::scalars::Misfit;
 
@@ -25,7 +25,7 @@ impl Writer<'_, '_, '_> {
         let start = self.json.position();
         let look = self.passed.look(&self.json)?;
         let (class, args) = (look.class.as_deref(), declared.args());
-        let named = match Named::of_object(start, class, self.known.schema)? {
+        let named = match NamedClass::of_object(start, class, self.known.schema)? {
             Some(named) => named,
             // It is a reference.
             None if self.known.refs => return self.object(None, args),

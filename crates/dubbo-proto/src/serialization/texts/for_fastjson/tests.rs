@@ -360,7 +360,7 @@ fn what_is_no_value_of_its_type_is_refused() {
 /// 60 objects inside one another, each with a class.
 #[test]
 fn nothing_is_looked_through_at_every_level() {
-    let (ty, known) = (JavaType::parse("a.B").unwrap(), Known { schema: &(), refs: false });
+    let (ty, known) = (JavaType::parse("a.B").unwrap(), TextContext { schema: &(), refs: false });
     let text = "{\"class\":\"a.B\",\"x\":".repeat(60) + "7" + &",\"y\":0}".repeat(60);
     let mut out = Vec::new();
     let n_read = items_read_by(|| {
@@ -387,7 +387,7 @@ fn times_have_seconds_and_offsets_a_colon() {
         ("Instant", "2024-02-29T13:05:59+08", "2024-02-29T05:05:59Z"),
     ] {
         let (mut out, ty) = (Vec::new(), JavaType::class(&format!("java.time.{ty}")));
-        let known = Known { schema: &(), refs: false };
+        let known = TextContext { schema: &(), refs: false };
         write(format!("\"{json}\"").as_bytes(), Some(&ty), known, &mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), format!("\"{expected}\""));
     }

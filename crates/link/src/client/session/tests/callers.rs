@@ -10,10 +10,10 @@ use rand::Rng;
 
 use super::server::{EARLY, n_items};
 use super::{
-    CallEnd, CallSlot, EventCounts, Key, Phase, Sim, WhenDown, WhenFull, any_len, item_of,
+    CallEnd, CallKey, CallSlot, EventCounts, Phase, Sim, WhenDown, WhenFull, any_len, item_of,
     payload_of,
 };
-use crate::client::session::{Head, NotTaken, SessionMachine};
+use crate::client::session::{CallHead, NotTaken, SessionMachine};
 use crate::error::{Failure, Full};
 
 /// Whether somebody is to look.
@@ -49,7 +49,7 @@ impl Sleeper {
 pub(super) struct SimulatedCall {
     pub(super) seq: u64,
     pub(super) seed: u64,
-    pub(super) key: Key,
+    pub(super) key: CallKey,
     deadline: Option<Instant>,
     one_way: bool,
     sleeper: Sleeper,
@@ -100,8 +100,16 @@ impl Sim {
         let method = self.rng.random_range(0..5);
         let def = Arc::new(RouteDef { method: method.to_string(), ..RouteDef::default() });
         let timeout = None;
-        let head =
-            Head { method, def: &def, codec: 7, deadline, timeout, one_way, stream_in, stream_out };
+        let head = CallHead {
+            method,
+            def: &def,
+            codec: 7,
+            deadline,
+            timeout,
+            one_way,
+            stream_in,
+            stream_out,
+        };
         let sleeper = Sleeper::new(false);
         let (payload, number) = (payload_of(seed, len), seq.to_string());
         let meta = [("seq", number.as_str())];
@@ -294,7 +302,7 @@ impl Sim {
 }
 
 impl CallerStream {
-    fn send(&mut self, seed: u64, key: Key, session: &mut SessionMachine) {
+    fn send(&mut self, seed: u64, key: CallKey, session: &mut SessionMachine) {
         if self.is_ended || !self.sender.flag.take() {
             return;
         }
@@ -312,7 +320,7 @@ impl CallerStream {
         session.end_items(key);
     }
 
-    fn receive(&mut self, seed: u64, key: Key, session: &mut SessionMachine) {
+    fn receive(&mut self, seed: u64, key: CallKey, session: &mut SessionMachine) {
         if !self.has_down || self.end.is_some() || !self.receiver.flag.take() {
             return;
         }

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::Filter;
 use super::snapshot::{
     ConnectionSnapshot, EndpointSnapshot, ExplanationSnapshot, Page, RouteSnapshot,
-    ServiceSnapshot, Snapshot,
+    ServiceSnapshot, WorkerSnapshot,
 };
 
 /// How long a worker may take for an answer. It answers between two turns of its event loop.
@@ -68,26 +68,26 @@ impl Drop for OpenQuestion {
 }
 
 /// Hands a question to a worker.
-pub type Hand = Box<dyn Fn(Question) + Send + Sync>;
+pub type QuestionSender = Box<dyn Fn(Question) + Send + Sync>;
 
 /// Asks the workers of an agent. A clone asks the same ones.
 #[derive(Clone)]
 pub struct Inspector(Arc<[AskedWorker]>);
 
 struct AskedWorker {
-    hand: Hand,
+    hand: QuestionSender,
     n_open: Arc<AtomicUsize>,
 }
 
 impl Inspector {
     /// For these workers, in the order of their numbers.
-    pub fn new(hands: impl IntoIterator<Item = Hand>) -> Self {
+    pub fn new(hands: impl IntoIterator<Item = QuestionSender>) -> Self {
         let worker = |hand| AskedWorker { hand, n_open: Arc::default() };
         Self(hands.into_iter().map(worker).collect())
     }
 
     /// Asks all workers at once. `question` says what.
-    pub async fn ask<T: Snapshot>(
+    pub async fn ask<T: WorkerSnapshot>(
         &self,
         filter: Filter,
         question: impl Fn(Query<T>) -> Question,
@@ -113,7 +113,7 @@ impl Inspector {
 
 impl AskedWorker {
     /// What comes back by the channel is the answer; nothing is asked of one that owes too many.
-    fn ask<T: Snapshot>(
+    fn ask<T: WorkerSnapshot>(
         &self,
         filter: &Arc<Filter>,
         question: impl Fn(Query<T>) -> Question,
@@ -129,7 +129,7 @@ impl AskedWorker {
 }
 
 /// What has been answered so far.
-struct Gathered<T: Snapshot> {
+struct Gathered<T: WorkerSnapshot> {
     items: BTreeMap<T::Key, T>,
     /// How many things the workers have, all together and at most.
     n_sum: usize,
@@ -138,14 +138,14 @@ struct Gathered<T: Snapshot> {
     silent_workers: Vec<usize>,
 }
 
-impl<T: Snapshot> Default for Gathered<T> {
+impl<T: WorkerSnapshot> Default for Gathered<T> {
     fn default() -> Self {
         let items = BTreeMap::new();
         Self { items, n_sum: 0, n_most: 0, is_cut: false, silent_workers: Vec::new() }
     }
 }
 
-impl<T: Snapshot> Gathered<T> {
+impl<T: WorkerSnapshot> Gathered<T> {
     fn add(&mut self, part: WorkerAnswer<T>) {
         self.n_sum += part.n_all;
         self.n_most = self.n_most.max(part.n_all);
@@ -164,7 +164,8 @@ impl<T: Snapshot> Gathered<T> {
             (true, false) => self.items.len(),
             (true, true) => self.n_most.max(self.items.len()),
         };
-        let items: Vec<T> = self.items.into_values().take(limit).map(Snapshot::finished).collect();
+        let items: Vec<T> =
+            self.items.into_values().take(limit).map(WorkerSnapshot::finished).collect();
         let truncated = items.len() < total;
         Page { total, truncated, silent_workers: self.silent_workers, items }
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::checksum::{Digest, Totals};
 use crate::lines::LineEnds;
-use crate::{Identity, TransferError};
+use crate::{SourceIdentity, TransferError};
 
 const HEADING: &str = "dubmesh transfer 1";
 
@@ -15,14 +15,14 @@ const HEADING: &str = "dubmesh transfer 1";
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Subject {
     /// The server's source.
-    pub source: Identity,
+    pub source: SourceIdentity,
     /// The name of the processing step, and on which side it is done.
     pub step: String,
 }
 
 /// A state of a partial output that is safely on the disk.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Journal {
+pub(crate) struct Checkpoint {
     pub(crate) subject: Subject,
     /// The lines written, from line 0 on, as the server sent them.
     pub(crate) totals: Totals,
@@ -32,7 +32,7 @@ pub(crate) struct Journal {
     pub(crate) digest: u64,
 }
 
-impl Journal {
+impl Checkpoint {
     /// Replaces the journal at `path`. Once this returns, it is on the disk.
     pub(crate) fn store(&self, path: &Path) -> Result<(), TransferError> {
         let new = path.with_added_extension("new");
@@ -108,7 +108,7 @@ impl Journal {
         let hex = |text: &str| u64::from_str_radix(text, 16).map_err(|_| "a checksum is invalid");
         Ok(Self {
             subject: Subject {
-                source: Identity {
+                source: SourceIdentity {
                     len: number(len)?,
                     modified_ns: modified_ns.parse().map_err(|_| "a time is invalid")?,
                     ends: ends.map_or(Ok(LineEnds::Crlf), |name| {
@@ -140,10 +140,10 @@ mod tests {
 
     const ALL_ENDS: [LineEnds; 3] = [LineEnds::Crlf, LineEnds::Lf, LineEnds::Any];
 
-    fn journal(ends: LineEnds) -> Journal {
-        Journal {
+    fn journal(ends: LineEnds) -> Checkpoint {
+        Checkpoint {
             subject: Subject {
-                source: Identity { len: 1 << 40, modified_ns: -5, ends },
+                source: SourceIdentity { len: 1 << 40, modified_ns: -5, ends },
                 step: "contest on the server".to_owned(),
             },
             totals: Totals { lines: 7, bytes: 700, sum: u64::MAX },
@@ -156,12 +156,12 @@ mod tests {
     fn is_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.partial.journal");
-        assert_eq!(Journal::load(&path).unwrap(), None);
+        assert_eq!(Checkpoint::load(&path).unwrap(), None);
         for ends in ALL_ENDS {
             journal(ends).store(&path).unwrap();
-            let later = Journal { len: 651, ..journal(ends) };
+            let later = Checkpoint { len: 651, ..journal(ends) };
             later.store(&path).unwrap();
-            assert_eq!(Journal::load(&path).unwrap(), Some(later));
+            assert_eq!(Checkpoint::load(&path).unwrap(), Some(later));
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
@@ -181,13 +181,13 @@ mod tests {
     fn damage_is_found() {
         for ends in ALL_ENDS {
             let text = journal(ends).to_text();
-            assert_eq!(Journal::from_text(&text), Ok(journal(ends)));
+            assert_eq!(Checkpoint::from_text(&text), Ok(journal(ends)));
             for at in 0..text.len() - 1 {
-                assert!(Journal::from_text(&text[..at]).is_err(), "{at}");
+                assert!(Checkpoint::from_text(&text[..at]).is_err(), "{at}");
                 let mut bytes = text.clone().into_bytes();
                 bytes[at] ^= 1;
                 let bytes = std::str::from_utf8(&bytes).unwrap();
-                assert!(Journal::from_text(bytes).is_err(), "{at}");
+                assert!(Checkpoint::from_text(bytes).is_err(), "{at}");
             }
         }
     }
