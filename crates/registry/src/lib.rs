@@ -38,6 +38,7 @@ pub mod etcd;
 pub mod file;
 mod fixed;
 mod follow;
+mod grpc_words;
 mod index;
 mod kept;
 pub mod kubernetes;

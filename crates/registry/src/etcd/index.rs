@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
 use etcd_client::{EventType, GetOptions, WatchFilterType, WatchOptions};
+use tokio::runtime::Handle;
 use wire::Backoff;
 
 use crate::directory::{Directory, Presence};
@@ -56,7 +57,6 @@ pub(super) struct EtcdReader {
     paths: Paths,
     /// What the keys of mappings begin with, if there are any.
     mappings: Option<String>,
-    connection: SharedConnection,
 }
 
 /// The index of the services below `paths`, and of the `mappings` in that folder.
@@ -64,9 +64,10 @@ pub(super) fn index(
     paths: Paths,
     mappings: Option<String>,
     connection: SharedConnection,
+    runtime: &Handle,
 ) -> EtcdIndex {
-    let (mappings, lent) = (mappings.map(|folder| format!("{folder}/")), connection.lent.clone());
-    ServiceIndex::new(EtcdReader { paths, mappings, connection }, lent)
+    let mappings = mappings.map(|folder| format!("{folder}/"));
+    ServiceIndex::new(EtcdReader { paths, mappings }, connection, runtime)
 }
 
 impl IndexReader<Live> for EtcdReader {
@@ -149,7 +150,7 @@ impl EtcdReader {
                 .with_limit(PAGE_LEN)
                 .with_revision(revision);
             let get = client.get(from, Some(options));
-            let answer = self.connection.request("reading the list of services", get).await?;
+            let answer = live.request("reading the list of services", get).await?;
             revision = answer.header().map_or(revision, |header| match revision {
                 0 => header.revision(),
                 revision => revision,

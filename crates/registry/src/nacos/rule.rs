@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use wire::jitter;
 
 use crate::layout::{Placed, Value};
-use crate::store::{RuleWatch, StoreError, Wait};
+use crate::lent::{LentReader, LentWatch};
 
 use super::connection::{Live, NacosError, SharedConnection};
 use super::hub::Listening;
@@ -96,19 +96,31 @@ async fn change(
 
 pub(super) struct NacosRule {
     key: ConfigKey,
-    connection: SharedConnection,
-    live: Option<Arc<Live>>,
     listening: Option<Listening>,
     /// Of the text that was told last.
     known: Option<String>,
 }
 
 impl NacosRule {
-    pub(super) fn new(key: ConfigKey, connection: SharedConnection) -> Self {
-        Self { key, connection, live: None, listening: None, known: None }
+    pub(super) fn new(key: ConfigKey, connection: SharedConnection) -> LentWatch<Self> {
+        LentWatch::new(connection, Self { key, listening: None, known: None })
     }
 
-    pub(super) async fn advance(&mut self, live: &Arc<Live>) -> Result<Option<String>, NacosError> {
+    /// Listens to the document from now on; whether it differs from what is known of it.
+    async fn has_changed(&self, live: &Live) -> Result<bool, NacosError> {
+        let md5 = self.known.clone().unwrap_or_default();
+        let ask = Ask::Listen(vec![Listened { key: self.key.clone(), md5 }]);
+        let changed = live.ask(&ask).await?.changed().map_err(Live::bad(ask.words()))?;
+        Ok(changed.contains(&self.key))
+    }
+}
+
+impl LentReader for NacosRule {
+    type Live = Live;
+    type News = Option<String>;
+    type Error = NacosError;
+
+    async fn next(&mut self, live: &Arc<Live>) -> Result<Option<String>, NacosError> {
         if let Some(listening) = &self.listening {
             loop {
                 tokio::select! {
@@ -134,32 +146,7 @@ impl NacosRule {
         Ok(document.map(|it| it.content))
     }
 
-    /// Listens to the document from now on; whether it differs from what is known of it.
-    async fn has_changed(&self, live: &Live) -> Result<bool, NacosError> {
-        let md5 = self.known.clone().unwrap_or_default();
-        let ask = Ask::Listen(vec![Listened { key: self.key.clone(), md5 }]);
-        let changed = live.ask(&ask).await?.changed().map_err(Live::bad(ask.words()))?;
-        Ok(changed.contains(&self.key))
-    }
-}
-
-impl RuleWatch for NacosRule {
-    fn ready(&mut self) -> Wait<'_, bool> {
-        Box::pin(async {
-            self.live = self.connection.live().await;
-            self.live.is_some()
-        })
-    }
-
-    fn next(&mut self) -> Wait<'_, Result<Option<String>, StoreError>> {
-        Box::pin(async {
-            let Some(live) = self.live.clone() else { return Err(StoreError::Away) };
-            let connection = self.connection.clone();
-            let outcome = connection.while_live(&live, self.advance(&live)).await;
-            outcome.map_err(|error: NacosError| {
-                (self.live, self.listening) = (None, None);
-                error.into()
-            })
-        })
+    fn begin_again(&mut self) {
+        self.listening = None;
     }
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dubbo_proto::ServiceKey;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::kept::MAX_ENTRIES;
 use crate::layout::Paths;
-use crate::store::{Change, Item, News, StoreError, Wait, Watch};
+use crate::lent::{LentReader, LentWatch};
+use crate::store::{Change, Item, News};
 
 use super::connection::{Live, SharedConnection, ZooKeeperError};
 use super::folder::{Folder, Names};
@@ -19,9 +19,6 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct ZooKeeperWatch {
     paths: Paths,
-    connection: SharedConnection,
-    wanted: ServiceKey,
-    live: Option<Arc<Live>>,
     /// Woken when one of the folders may have changed.
     wake: Arc<Notify>,
     folders: Vec<Folder>,
@@ -46,62 +43,16 @@ impl ZooKeeperWatch {
     pub(super) fn new(
         paths: Paths,
         connection: SharedConnection,
-        wanted: ServiceKey,
+        interface: &str,
         compare_every: Duration,
-    ) -> Self {
+    ) -> LentWatch<Self> {
         let wake = Arc::new(Notify::new());
-        let folders = paths.folders(&wanted.interface).into_iter();
+        let folders = paths.folders(interface).into_iter();
         let folders = folders.map(|path| Folder::new(path, &wake, compare_every)).collect();
-        let (live, next_read_at) = (None, Instant::now());
         let (is_whole, history, is_over) = (false, None, false);
-        Self {
-            paths,
-            connection,
-            wanted,
-            live,
-            wake,
-            folders,
-            is_whole,
-            history,
-            is_over,
-            next_read_at,
-        }
-    }
-
-    /// One step ahead. May be dropped only with the connection: what is half read is read again.
-    async fn advance(&mut self, live: &Arc<Live>) -> Result<News, ZooKeeperError> {
-        if !self.is_whole {
-            return self.read_all(live).await;
-        }
-        loop {
-            let (mut changes, was_refused) = (Vec::new(), self.is_refused());
-            for folder in &mut self.folders {
-                if !folder.is_due(live).await? {
-                    continue;
-                }
-                sleep_until(self.next_read_at).await;
-                let began = Instant::now();
-                let old = folder.read(live).await?;
-                let now = Instant::now();
-                self.next_read_at = now + (now - began).min(MAX_PAUSE);
-                changes.extend(changes_since(&old, folder, &self.paths));
-            }
-            let is_refused = self.is_refused();
-            if !changes.is_empty() || was_refused != is_refused {
-                let was_over = self.is_over;
-                self.is_over = self.is_too_long();
-                return Ok(match was_over || self.is_over || was_refused || is_refused {
-                    true => self.whole(false),
-                    false => News::Changes(changes),
-                });
-            }
-            let next_look = self.folders.iter().map(Folder::next_look_at).min();
-            let next_look = next_look.unwrap_or_else(|| Instant::now() + MAX_PAUSE);
-            tokio::select! {
-                () = self.wake.notified() => {}
-                () = sleep_until(next_look) => {}
-            }
-        }
+        let next_read_at = Instant::now();
+        let reader = Self { paths, wake, folders, is_whole, history, is_over, next_read_at };
+        LentWatch::new(connection, reader)
     }
 
     async fn read_all(&mut self, live: &Arc<Live>) -> Result<News, ZooKeeperError> {
@@ -147,9 +98,6 @@ impl ZooKeeperWatch {
         let items = names.into_iter().take(MAX_PARSED).map(read).collect();
         let refusal = self.folders.iter().find_map(Folder::refusal);
         let refusal = refusal.map(|refusal| refusal.to_error().to_string());
-        if let Some(refusal) = &refusal {
-            self.connection.report(&format!("watching {}: {refusal}", self.wanted));
-        }
         News::Whole { items, n_cut, history_lost, refusal }
     }
 }
@@ -167,27 +115,48 @@ fn item(paths: &Paths, key: Vec<u8>) -> Item {
     Item { key, read }
 }
 
-impl Watch for ZooKeeperWatch {
-    fn ready(&mut self) -> Wait<'_, bool> {
-        Box::pin(async {
-            self.live = self.connection.live().await;
-            self.live.is_some()
-        })
+impl LentReader for ZooKeeperWatch {
+    type Live = Live;
+    type News = News;
+    type Error = ZooKeeperError;
+
+    /// One step ahead. May be dropped only with the connection: what is half read is read again.
+    async fn next(&mut self, live: &Arc<Live>) -> Result<News, ZooKeeperError> {
+        if !self.is_whole {
+            return self.read_all(live).await;
+        }
+        loop {
+            let (mut changes, was_refused) = (Vec::new(), self.is_refused());
+            for folder in &mut self.folders {
+                if !folder.is_due(live).await? {
+                    continue;
+                }
+                sleep_until(self.next_read_at).await;
+                let began = Instant::now();
+                let old = folder.read(live).await?;
+                let now = Instant::now();
+                self.next_read_at = now + (now - began).min(MAX_PAUSE);
+                changes.extend(changes_since(&old, folder, &self.paths));
+            }
+            let is_refused = self.is_refused();
+            if !changes.is_empty() || was_refused != is_refused {
+                let was_over = self.is_over;
+                self.is_over = self.is_too_long();
+                return Ok(match was_over || self.is_over || was_refused || is_refused {
+                    true => self.whole(false),
+                    false => News::Changes(changes),
+                });
+            }
+            let next_look = self.folders.iter().map(Folder::next_look_at).min();
+            let next_look = next_look.unwrap_or_else(|| Instant::now() + MAX_PAUSE);
+            tokio::select! {
+                () = self.wake.notified() => {}
+                () = sleep_until(next_look) => {}
+            }
+        }
     }
 
-    fn next(&mut self) -> Wait<'_, Result<News, StoreError>> {
-        Box::pin(async {
-            let Some(live) = self.live.clone() else { return Err(StoreError::Away) };
-            let connection = self.connection.clone();
-            let outcome = connection.while_live(&live, self.advance(&live)).await;
-            outcome.map_err(|error: ZooKeeperError| {
-                (self.live, self.is_whole) = (None, false);
-                error.into()
-            })
-        })
-    }
-
-    fn report(&mut self, error: &str) -> bool {
-        self.connection.report(error)
+    fn begin_again(&mut self) {
+        self.is_whole = false;
     }
 }
