@@ -26,11 +26,18 @@ mod watching;
 pub(crate) struct Lent<L> {
     live: watch::Receiver<Option<Arc<L>>>,
     status: StatusSender,
-    /// The store's name.
-    store: &'static str,
+    name: ConnectionName,
     request_timeout: Duration,
     /// For watches that begin: each takes one.
     beginnings: Arc<Semaphore>,
+}
+
+/// Which connection it is, for the operator.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnectionName {
+    pub(crate) store: &'static str,
+    /// The part of the store that it is for, if a store has several.
+    pub(crate) module: Option<&'static str>,
 }
 
 /// The connection was given up while somebody used it. The reason is in the status already.
@@ -47,11 +54,11 @@ pub(crate) struct Lender<L> {
 }
 
 /// A connection that there is not yet.
-fn lend<L>(store: &'static str, request_timeout: Duration, max_beginnings: usize) -> Lender<L> {
+fn lend<L>(name: ConnectionName, request_timeout: Duration, max_beginnings: usize) -> Lender<L> {
     let (sender, live) = watch::channel(None);
     let status = watch::Sender::new(RegistryStatus::new(false));
     let beginnings = Arc::new(Semaphore::new(max_beginnings));
-    let lent = Lent { live, status, store, request_timeout, beginnings };
+    let lent = Lent { live, status, name, request_timeout, beginnings };
     Lender { sender, lent, since: None }
 }
 
@@ -129,7 +136,7 @@ impl<L> Lent<L> {
     /// Why the store cannot be asked now.
     pub(crate) fn away(&self) -> Away {
         let said = self.status.borrow().last_error.clone();
-        Away(said.unwrap_or_else(|| format!("{} has not answered", self.store)))
+        Away(said.unwrap_or_else(|| format!("{} has not answered", self.name.store)))
     }
 }
 
@@ -138,7 +145,7 @@ impl<L> Clone for Lent<L> {
         Self {
             live: self.live.clone(),
             status: self.status.clone(),
-            store: self.store,
+            name: self.name,
             request_timeout: self.request_timeout,
             beginnings: Arc::clone(&self.beginnings),
         }
@@ -174,11 +181,11 @@ impl<L> Lender<L> {
 
     /// A connection, or a try to make one, has failed; says so once.
     fn handle_failure(&self, server: impl Display, error: &str) {
-        let store = self.lent.store;
+        let ConnectionName { store, module } = self.lent.name;
         let is_new = self.lent.report(&format!("{store} at {server}: {error}"));
         if note(&self.lent.status, false, None) || is_new {
-            tracing::warn!(%server, %error, "{store} cannot be reached; what was known last stays \
-                                             in use");
+            tracing::warn!(%server, module, %error, "{store} cannot be reached; what is known \
+                                                     stays in use");
         }
     }
 }

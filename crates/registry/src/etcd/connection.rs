@@ -18,7 +18,9 @@ use wire::jitter;
 use crate::error::RegistryError;
 use crate::grpc_words::{with_causes, words_of};
 use crate::layout::Paths;
-use crate::lent::{ConnectionTerms, Connector, ConnectorTask, Lender, Lent, Lost, keep_connected};
+use crate::lent::{
+    ConnectionName, ConnectionTerms, Connector, ConnectorTask, Lender, Lent, Lost, keep_connected,
+};
 use crate::store::StoreError;
 
 use super::settings::EtcdSettings;
@@ -141,7 +143,7 @@ pub(super) fn start(
     runtime: &Handle,
 ) -> (SharedConnection, ConnectorTask) {
     let terms = ConnectionTerms {
-        store: "etcd",
+        name: ConnectionName { store: "etcd", module: None },
         servers: settings.urls.clone(),
         request_timeout: settings.request_timeout,
         max_beginnings: MAX_READS,

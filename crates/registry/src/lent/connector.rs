@@ -10,7 +10,7 @@ use wire::Backoff;
 
 use crate::follow::new_backoff;
 
-use super::{Lender, Lent, lend};
+use super::{ConnectionName, Lender, Lent, lend};
 
 /// A connection that lasted this long was good: the next try need not wait long.
 pub(crate) const GOOD_AFTER: Duration = Duration::from_secs(5);
@@ -31,8 +31,7 @@ pub(crate) trait Connector: Send + 'static {
 
 /// What is common to all connections of a store.
 pub(crate) struct ConnectionTerms<S> {
-    /// The store's name.
-    pub(crate) store: &'static str,
+    pub(crate) name: ConnectionName,
     /// At least one.
     pub(crate) servers: Vec<S>,
     /// What a user of the connection waits for it at most.
@@ -58,7 +57,7 @@ pub(crate) fn keep_connected<C: Connector>(
     terms: ConnectionTerms<C::Server>,
     runtime: &Handle,
 ) -> (Lent<C::Live>, ConnectorTask) {
-    let lender = lend(terms.store, terms.request_timeout, terms.max_beginnings);
+    let lender = lend(terms.name, terms.request_timeout, terms.max_beginnings);
     let lent = lender.lent.clone();
     let task = runtime.spawn(run(connector, terms.servers, lender));
     (lent, ConnectorTask(task.abort_handle()))

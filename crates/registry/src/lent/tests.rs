@@ -9,6 +9,8 @@ use super::*;
 use crate::layout::{Placed, Value};
 use crate::store::{RuleWatch, StoreError, StoreSession};
 
+const NAME: ConnectionName = ConnectionName { store: "the test", module: None };
+
 /// A connection by its number.
 struct Line(usize);
 
@@ -54,7 +56,7 @@ impl LentReader for Gated {
 
 #[tokio::test]
 async fn so_many_watches_begin_at_a_time_and_each_has_its_turn() {
-    let mut lender = lend("the test", Duration::from_secs(5), 3);
+    let mut lender = lend(NAME, Duration::from_secs(5), 3);
     let (n_begun, gate) = (Arc::<AtomicUsize>::default(), Arc::new(Semaphore::new(0)));
     let watch = |_| {
         let reader = Gated { n_begun: Arc::clone(&n_begun), gate: Arc::clone(&gate) };
@@ -91,7 +93,7 @@ async fn so_many_watches_begin_at_a_time_and_each_has_its_turn() {
 
 #[tokio::test]
 async fn who_asks_once_is_told_why_there_is_no_answer() {
-    let mut lender = lend("the test", Duration::from_millis(1), 1);
+    let mut lender = lend(NAME, Duration::from_millis(1), 1);
     let lent = lender.lent.clone();
     let ask = || lent.ask_once(async |live: Arc<Line>| Ok::<_, TestError>(live.0));
     assert_eq!(ask().await.unwrap_err().0, "the test has not answered");
@@ -125,7 +127,7 @@ async fn a_connection_is_made_again_until_its_task_is_dropped() {
     let (orders, script) = mpsc::channel(1);
     let (sender, mut tried) = mpsc::channel(1);
     let (request_timeout, servers) = (Duration::from_secs(5), vec!["a", "b"]);
-    let terms = ConnectionTerms { store: "the test", servers, request_timeout, max_beginnings: 1 };
+    let terms = ConnectionTerms { name: NAME, servers, request_timeout, max_beginnings: 1 };
     let (lent, task) = keep_connected(Scripted(script, sender), terms, &Handle::current());
     let mut last = tried.recv().await.unwrap();
     for _ in 0..4 {
@@ -189,7 +191,7 @@ impl SessionKeeper for Counting {
 
 #[tokio::test]
 async fn a_session_ends_when_the_store_says_so_or_with_a_connection_that_has_another() {
-    let mut lender = lend("the test", Duration::from_secs(5), 1);
+    let mut lender = lend(NAME, Duration::from_secs(5), 1);
     let keeper = Counting::default();
     let n_ended = Arc::clone(&keeper.n_ended);
     let mut session = LentSession::new(lender.lent.clone(), keeper, []);
@@ -207,7 +209,5 @@ async fn a_session_ends_when_the_store_says_so_or_with_a_connection_that_has_ano
     session.keeper.is_over = true;
     assert_eq!(session.put(&entry).await, Err(StoreError::SessionLost));
     assert_eq!(session.put(&entry).await, Ok(()), "a new one");
-    lender.take_back();
-    assert_eq!(session.put(&entry).await, Err(StoreError::Away));
     assert_eq!(n_ended.load(Ordering::Relaxed), 2);
 }

@@ -28,7 +28,8 @@ use wire::jitter;
 
 use crate::grpc_words::words_of;
 use crate::lent::{
-    ConnectionTerms, Connector, ConnectorTask, GOOD_AFTER, Lender, Lent, Lost, keep_connected,
+    ConnectionName, ConnectionTerms, Connector, ConnectorTask, GOOD_AFTER, Lender, Lent, Lost,
+    keep_connected,
 };
 use crate::store::StoreError;
 
@@ -135,10 +136,7 @@ pub(super) fn start(
     runtime: &Handle,
 ) -> (SharedConnection, ConnectorTask) {
     let terms = ConnectionTerms {
-        store: match module {
-            Module::Naming => "Nacos",
-            Module::Config => "Nacos' configuration",
-        },
+        name: ConnectionName { store: "Nacos", module: Some(module.name()) },
         servers: settings.servers.clone(),
         request_timeout: settings.request_timeout,
         max_beginnings: MAX_READS,

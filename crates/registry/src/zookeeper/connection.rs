@@ -9,7 +9,9 @@ use tokio::sync::oneshot;
 use wire::{Destination, Ending, Share, SyncConn, drive};
 use zookeeper_proto::{Answer, Broken, Event, Refusal, Request, Session};
 
-use crate::lent::{ConnectionTerms, Connector, ConnectorTask, Lender, Lent, Lost, keep_connected};
+use crate::lent::{
+    ConnectionName, ConnectionTerms, Connector, ConnectorTask, Lender, Lent, Lost, keep_connected,
+};
 use crate::store::StoreError;
 
 use super::machine::{ChangedWatcher, ClientMachine};
@@ -57,7 +59,7 @@ pub(super) fn start(
     runtime: &Handle,
 ) -> (SharedConnection, ConnectorTask) {
     let terms = ConnectionTerms {
-        store: "ZooKeeper",
+        name: ConnectionName { store: "ZooKeeper", module: None },
         servers: settings.servers.clone(),
         request_timeout: settings.request_timeout,
         max_beginnings: MAX_READS,
