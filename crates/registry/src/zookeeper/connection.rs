@@ -22,8 +22,8 @@ use super::settings::ZooKeeperSettings;
 const MAX_REFUSED_ROUNDS: usize = 3;
 const MIN_REFUSED_TIME: Duration = Duration::from_secs(2);
 
-/// Services and rules that are read at the same time. Answers come in order and each asks little,
-/// and a server stops to read when a thousand requests wait (`globalOutstandingLimit`).
+/// Services and rules that are read at the same time. Each takes a few small requests. A server
+/// stops reading once 1,000 requests of all its clients wait (`globalOutstandingLimit`).
 const MAX_READS: usize = 256;
 
 /// A shared handle on the connection.
