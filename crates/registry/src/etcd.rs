@@ -101,12 +101,15 @@ impl EtcdRegistry {
         let session = EtcdSession { ttl_s: settings.lease_ttl_s, lease: None };
         let session = LentSession::new(connection.clone(), session, []);
         let registrar = Registrar::start(Box::new(session), runtime);
+        let (grace, config) = (settings.grace, settings.applications.clone());
+        let parts = ApplicationParts { grace, config };
         let applications = match &settings.layout {
             Layout::Contest { .. } => None,
             Layout::Dubbo { .. } => Some(Arc::new(EtcdApplications {
                 paths: ApplicationPaths::new("", &settings.applications)?,
                 connection: connection.clone(),
-                parts: ApplicationParts::new(settings.grace, &settings.applications, &registrar),
+                parts,
+                registrar: registrar.clone(),
             })),
         };
         let mappings = applications.as_ref().map(|it| it.paths.mappings());

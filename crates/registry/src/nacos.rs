@@ -89,11 +89,14 @@ impl NacosRegistry {
         let session = NacosSession::new(&documents, settings.keep_every);
         let session = LentSession::new(naming.clone(), session, connectors);
         let registrar = Registrar::start(Box::new(session), runtime);
+        let (grace, config) = (settings.grace, settings.applications.clone());
+        let parts = ApplicationParts { grace, config };
         let applications = Arc::new(NacosApplications {
             settings: Arc::clone(&settings),
             naming: naming.clone(),
             documents: documents.clone(),
-            parts: ApplicationParts::new(settings.grace, &settings.applications, &registrar),
+            parts,
+            registrar: registrar.clone(),
         });
         let index = NacosIndex::new(
             NacosReader { group: settings.group.clone(), documents: documents.clone() },

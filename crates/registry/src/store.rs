@@ -16,13 +16,12 @@ use dubbo_proto::ServiceKey;
 use dubbo_proto::application::{Instance, Metadata};
 use tokio::sync::{oneshot, watch};
 
-use crate::config::ApplicationConfig;
+use crate::application_config::ApplicationConfig;
 use crate::definitions::{Away, Document};
 use crate::directory::Presence;
 use crate::endpoint::{Freshness, RegisterMode, Registration, StaticService};
 use crate::error::RegistryError;
 use crate::layout::{BadEntry, Entry, Placed};
-use crate::registrar::Registrar;
 use crate::status::RegistryStatus;
 
 /// How long endpoints wait for the rules of their registry, unless it is away. Dubbo's default
@@ -167,6 +166,9 @@ pub(crate) trait Applications: fmt::Debug + Send + Sync {
 
     /// Where it is written that an application offers an interface.
     fn place_mapping(&self, interface: &str, application: &str) -> Placed;
+
+    /// Keeps an entry; returns whether it is there, and how to remove it.
+    fn keep(&self, placed: Placed) -> (watch::Receiver<bool>, Withdraw);
 }
 
 /// What all stores with an application level have.
@@ -175,14 +177,6 @@ pub(crate) struct ApplicationParts {
     /// How long instances known before are kept when the store comes back without its history.
     pub(crate) grace: Duration,
     pub(crate) config: ApplicationConfig,
-    /// Keeps what is written.
-    pub(crate) registrar: Registrar,
-}
-
-impl ApplicationParts {
-    pub(crate) fn new(grace: Duration, config: &ApplicationConfig, registrar: &Registrar) -> Self {
-        Self { grace, config: config.clone(), registrar: registrar.clone() }
-    }
 }
 
 /// What identifies an entry of a service in its store. Entries are resolved in the order of these;

@@ -95,10 +95,13 @@ impl ZooKeeperRegistry {
             ZooKeeperSession { acl: settings.acl, wanted_timeout: settings.session_timeout };
         let session = LentSession::new(connection.clone(), session, [connector]);
         let registrar = Registrar::start(Box::new(session), runtime);
+        let (grace, config) = (settings.grace, settings.applications.clone());
+        let parts = ApplicationParts { grace, config };
         let applications = Arc::new(ZooKeeperApplications {
             paths: ApplicationPaths::new(&settings.chroot, &settings.applications)?,
             connection: connection.clone(),
-            parts: ApplicationParts::new(settings.grace, &settings.applications, &registrar),
+            parts,
+            registrar: registrar.clone(),
         });
         let mappings = applications.paths.mappings();
         let reader = ZooKeeperReader { paths: paths.clone(), mappings };

@@ -249,7 +249,7 @@ impl Task {
         for key in wanted {
             let source = &self.source;
             self.mappings.entry(key).or_insert_with_key(|(interface, application)| {
-                source.parts().registrar.add(source.place_mapping(interface, application))
+                source.keep(source.place_mapping(interface, application))
             });
         }
     }
@@ -260,7 +260,7 @@ impl Task {
         let revision = metadata.revision.clone();
         // Before the instance that says that they are there.
         let report = (self.source.parts().config.metadata == Storage::Remote)
-            .then(|| self.source.parts().registrar.add(self.source.place_report(&metadata)));
+            .then(|| self.source.keep(self.source.place_report(&metadata)));
         self.announced.add(Arc::new(metadata));
         let offers = self.offers.values().filter(|offer| offer.place == *place);
         let of_url = offers.map(|offer| &offer.params).next().cloned().unwrap_or_default();
@@ -273,7 +273,7 @@ impl Task {
             instance.metadata = instance.metadata.with(TIMESTAMP, since);
         }
         let placed = self.source.place_instance(&instance);
-        let (established, withdraw) = self.source.parts().registrar.add(placed);
+        let (established, withdraw) = self.source.keep(placed);
         let telling = JoinSet::new();
         let current = Current { revision, established, withdraw, report, telling };
         if let Some(before) = self.instances.insert(place.clone(), current) {

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
 use dubbo_proto::application::{Instance, Metadata};
+use tokio::sync::watch;
 
 use crate::application::item;
 use crate::definitions::Away;
 use crate::layout::Placed;
 use crate::layout::applications::ApplicationPaths;
-use crate::store::{ApplicationParts, Applications, RuleWatch, Wait, Watch};
+use crate::registrar::Registrar;
+use crate::store::{ApplicationParts, Applications, RuleWatch, Wait, Watch, Withdraw};
 
 use super::connection::{EtcdError, Live, SharedConnection};
 use super::rule::EtcdRule;
@@ -23,6 +25,7 @@ pub(super) struct EtcdApplications {
     pub(super) paths: ApplicationPaths,
     pub(super) connection: SharedConnection,
     pub(super) parts: ApplicationParts,
+    pub(super) registrar: Registrar,
 }
 
 impl EtcdApplications {
@@ -78,5 +81,9 @@ impl Applications for EtcdApplications {
 
     fn place_mapping(&self, interface: &str, application: &str) -> Placed {
         self.paths.place_mapping(interface, application)
+    }
+
+    fn keep(&self, placed: Placed) -> (watch::Receiver<bool>, Withdraw) {
+        self.registrar.add(placed)
     }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use dubbo_proto::without_credentials;
 use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 
-use crate::config::{ApplicationConfig, EtcdConfig, RegistryTls};
+use crate::application_config::ApplicationConfig;
+use crate::config::{EtcdConfig, RegistryTls};
 use crate::error::RegistryError;
 use crate::layout::Layout;
 

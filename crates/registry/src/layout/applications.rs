@@ -9,7 +9,7 @@ use std::sync::Arc;
 use dubbo_proto::ServiceKey;
 use dubbo_proto::application::{Instance, Metadata};
 
-use crate::config::ApplicationConfig;
+use crate::application_config::ApplicationConfig;
 use crate::error::RegistryError;
 
 use super::{Placed, Value, check_root};

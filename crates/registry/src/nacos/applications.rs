@@ -6,10 +6,12 @@ use std::sync::Arc;
 use dubbo_proto::ServiceKey;
 use dubbo_proto::application::{Instance as ApplicationInstance, Metadata};
 use nacos_proto::{ConfigKey, Instance};
+use tokio::sync::watch;
 
 use crate::definitions::Away;
 use crate::layout::{Placed, Value};
-use crate::store::{ApplicationParts, Applications, RuleWatch, Wait, Watch};
+use crate::registrar::Registrar;
+use crate::store::{ApplicationParts, Applications, RuleWatch, Wait, Watch, Withdraw};
 
 use super::connection::SharedConnection;
 use super::index::list_names;
@@ -25,6 +27,7 @@ pub(super) struct NacosApplications {
     pub(super) naming: SharedConnection,
     pub(super) documents: SharedConnection,
     pub(super) parts: ApplicationParts,
+    pub(super) registrar: Registrar,
 }
 
 impl NacosApplications {
@@ -108,5 +111,9 @@ impl Applications for NacosApplications {
 
     fn place_mapping(&self, interface: &str, application: &str) -> Placed {
         Placed { path: interface.to_owned(), value: Value::Member(application.into()) }
+    }
+
+    fn keep(&self, placed: Placed) -> (watch::Receiver<bool>, Withdraw) {
+        self.registrar.add(placed)
     }
 }

@@ -7,7 +7,8 @@ use dubbo_proto::without_credentials;
 use nacos_proto::Secret;
 use wire::{Destination, SocketOptions};
 
-use crate::config::{ApplicationConfig, NacosConfig, RegistryTls};
+use crate::application_config::ApplicationConfig;
+use crate::config::{NacosConfig, RegistryTls};
 use crate::error::RegistryError;
 use crate::registry_tls::RenewedTls;
 

@@ -66,7 +66,7 @@ impl DefinitionReport {
                     if reported.as_ref().is_none_or(|it| it.placed != placed) {
                         // The old one first: both have one path.
                         drop(reported.take());
-                        let (_, withdraw) = source.parts().registrar.add(placed.clone());
+                        let (_, withdraw) = source.keep(placed.clone());
                         reported = Some(Reported { placed, withdraw: Some(withdraw) });
                     }
                 }

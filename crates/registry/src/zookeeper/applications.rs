@@ -5,12 +5,14 @@ use std::time::SystemTime;
 
 use dubbo_proto::ServiceKey;
 use dubbo_proto::application::{Instance, Metadata};
+use tokio::sync::watch;
 use zookeeper_proto::{Answer, Refusal, Request};
 
 use crate::definitions::Away;
 use crate::layout::Placed;
 use crate::layout::applications::ApplicationPaths;
-use crate::store::{ApplicationParts, Applications, RuleWatch, Wait, Watch};
+use crate::registrar::Registrar;
+use crate::store::{ApplicationParts, Applications, RuleWatch, Wait, Watch, Withdraw};
 
 use super::connection::{Live, SharedConnection, bounded};
 use super::instances::Instances;
@@ -21,6 +23,7 @@ pub(super) struct ZooKeeperApplications {
     pub(super) paths: ApplicationPaths,
     pub(super) connection: SharedConnection,
     pub(super) parts: ApplicationParts,
+    pub(super) registrar: Registrar,
 }
 
 impl ZooKeeperApplications {
@@ -79,5 +82,9 @@ impl Applications for ZooKeeperApplications {
 
     fn place_mapping(&self, interface: &str, application: &str) -> Placed {
         self.paths.place_mapping(interface, application)
+    }
+
+    fn keep(&self, placed: Placed) -> (watch::Receiver<bool>, Withdraw) {
+        self.registrar.add(placed)
     }
 }

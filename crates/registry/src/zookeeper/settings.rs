@@ -8,7 +8,8 @@ use wire::tls::ClientTls;
 use wire::{Destination, SocketOptions};
 use zookeeper_proto::{Acl, Identity};
 
-use crate::config::{ApplicationConfig, ZooKeeperAcl, ZooKeeperConfig};
+use crate::application_config::ApplicationConfig;
+use crate::config::{ZooKeeperAcl, ZooKeeperConfig};
 use crate::error::RegistryError;
 use crate::layout::Layout;
 use crate::registry_tls::RenewedTls;
