@@ -63,7 +63,7 @@ use crate::store::{ApplicationParts, Applications, RuleWatch, Store, Wait, Watch
 
 use applications::EtcdApplications;
 use connection::SharedConnection;
-use index::EtcdIndex;
+use index::{EtcdIndex, EtcdReader};
 use rule::EtcdRule;
 use session::EtcdSession;
 use settings::EtcdSettings;
@@ -112,8 +112,9 @@ impl EtcdRegistry {
                 registrar: registrar.clone(),
             })),
         };
-        let mappings = applications.as_ref().map(|it| it.paths.mappings());
-        let index = index::index(paths.clone(), mappings, connection.clone(), runtime);
+        let mappings = applications.as_ref().map(|it| it.paths.mappings() + "/");
+        let reader = EtcdReader { paths: paths.clone(), mappings };
+        let index = EtcdIndex::new(reader, connection.clone(), runtime);
         // Watches end with their subscriptions, and the registrar by itself once it has revoked
         // the lease.
         let _connector = connector;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use dubbo_proto::ServiceKey;
 use etcd_client::{EventType, GetOptions, WatchFilterType, WatchOptions};
-use tokio::runtime::Handle;
 use wire::Backoff;
 
 use crate::directory::{Directory, Presence};
@@ -15,7 +14,7 @@ use crate::index::{IndexReader, IndexTask, ServiceIndex, ServiceList};
 use crate::layout::Paths;
 use crate::on_demand::Progress;
 
-use super::connection::{EtcdError, Live, SharedConnection};
+use super::connection::{EtcdError, Live};
 use super::stream::{MAX_MESSAGE_LEN, Range};
 
 /// Keys of one answer; those of Java providers have about a kilobyte.
@@ -54,20 +53,9 @@ impl ServiceList for EtcdServices {
 /// Reads keys.
 #[derive(Clone)]
 pub(super) struct EtcdReader {
-    paths: Paths,
+    pub(super) paths: Paths,
     /// What the keys of mappings begin with, if there are any.
-    mappings: Option<String>,
-}
-
-/// The index of the services below `paths`, and of the `mappings` in that folder.
-pub(super) fn index(
-    paths: Paths,
-    mappings: Option<String>,
-    connection: SharedConnection,
-    runtime: &Handle,
-) -> EtcdIndex {
-    let mappings = mappings.map(|folder| format!("{folder}/"));
-    ServiceIndex::new(EtcdReader { paths, mappings }, connection, runtime)
+    pub(super) mappings: Option<String>,
 }
 
 impl IndexReader<Live> for EtcdReader {

@@ -19,18 +19,6 @@ impl EtcdRule {
     pub(super) fn new(key: String, connection: SharedConnection) -> LentWatch<Self> {
         LentWatch::new(connection, Self { key, open: None })
     }
-
-    /// Reads the document, and begins to watch it.
-    async fn read(&mut self, live: &Live) -> Result<Option<String>, EtcdError> {
-        let mut reader = live.kv_client();
-        let get = reader.get(self.key.as_str(), None);
-        let answer = live.request("reading a rule", get).await?;
-        let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
-        let options = WatchOptions::new().with_start_revision(revision + 1).with_fragment();
-        let range = Range { key: self.key.clone(), options };
-        self.open = Some(live.watches().open(vec![range]).await?);
-        Ok(answer.kvs().first().map(|kv| text(kv.value())))
-    }
 }
 
 /// Whoever wrote another encoding is told by the parser where it stops to make sense.
@@ -43,10 +31,20 @@ impl LentReader for EtcdRule {
     type News = Option<String>;
     type Error = EtcdError;
 
-    /// One step ahead. May be dropped at any time: what is half read is read again.
-    async fn next(&mut self, live: &Arc<Live>) -> Result<Option<String>, EtcdError> {
-        // A request is large, and a watch rests without one: there may be thousands.
-        let Some(open) = &mut self.open else { return Box::pin(self.read(live)).await };
+    /// Reads the document, and begins to watch it.
+    async fn begin(&mut self, live: &Arc<Live>) -> Result<Option<String>, EtcdError> {
+        let mut reader = live.kv_client();
+        let get = reader.get(self.key.as_str(), None);
+        let answer = live.request("reading a rule", get).await?;
+        let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
+        let options = WatchOptions::new().with_start_revision(revision + 1).with_fragment();
+        let range = Range { key: self.key.clone(), options };
+        self.open = Some(live.watches().open(vec![range]).await?);
+        Ok(answer.kvs().first().map(|kv| text(kv.value())))
+    }
+
+    async fn next(&mut self, _: &Arc<Live>) -> Result<Option<String>, EtcdError> {
+        let Some(open) = &mut self.open else { return Err(EtcdError::Compacted) };
         loop {
             let message = open.message().await?;
             if let Some(last) = message.events().last() {
@@ -56,7 +54,7 @@ impl LentReader for EtcdRule {
         }
     }
 
-    fn begin_again(&mut self) {
+    fn handle_end(&mut self) {
         self.open = None;
     }
 }

@@ -22,16 +22,10 @@ pub(super) struct EtcdWatch<E> {
     prefixes: Vec<String>,
     /// Makes an item of a key and its value.
     read: ReadItem<E>,
-    stage: Stage,
+    /// Open from the revision after the one that was read, as soon as there is time for it.
+    open: Option<OpenWatch>,
     /// The revision up to which our reader knows everything.
     revision: i64,
-}
-
-enum Stage {
-    Unread,
-    /// Everything is read up to the revision; no watch is open yet.
-    Read,
-    Watching(OpenWatch),
 }
 
 impl EtcdWatch<Entry> {
@@ -57,25 +51,8 @@ impl<E: Send> EtcdWatch<E> {
         read: impl Fn(&[u8], &[u8]) -> Item<E> + Send + 'static,
         connection: SharedConnection,
     ) -> LentWatch<Self> {
-        let (stage, read) = (Stage::Unread, Box::new(read));
-        LentWatch::new(connection, Self { prefixes, read, stage, revision: 0 })
-    }
-
-    /// Reads all folders at one revision.
-    async fn read(&mut self, live: &Live) -> Result<News<E>, EtcdError> {
-        let get = |prefix: String| TxnOp::get(prefix, Some(GetOptions::new().with_prefix()));
-        let gets: Vec<_> = self.prefixes.iter().cloned().map(get).collect();
-        let mut client = live.kv_client().max_decoding_message_size(MAX_MESSAGE_LEN);
-        let answer = live.request("reading", client.txn(Txn::new().and_then(gets))).await?;
-        let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
-        let mut items = Vec::new();
-        for response in answer.op_responses() {
-            let TxnOpResponse::Get(response) = response else { continue };
-            items.extend(response.kvs().iter().map(|kv| self.item(kv)));
-        }
-        let history_lost = revision < self.revision;
-        self.revision = revision;
-        Ok(News::Whole { items, n_cut: 0, history_lost, refusal: None })
+        let read = Box::new(read);
+        LentWatch::new(connection, Self { prefixes, read, open: None, revision: 0 })
     }
 
     fn item(&self, kv: &KeyValue) -> Item<E> {
@@ -104,22 +81,30 @@ impl<E: Send> LentReader for EtcdWatch<E> {
     type News = News<E>;
     type Error = EtcdError;
 
-    /// One step ahead. May be dropped at any time: what is half read is read again.
+    /// Reads all folders at one revision.
+    async fn begin(&mut self, live: &Arc<Live>) -> Result<News<E>, EtcdError> {
+        self.open = None;
+        let get = |prefix: String| TxnOp::get(prefix, Some(GetOptions::new().with_prefix()));
+        let gets: Vec<_> = self.prefixes.iter().cloned().map(get).collect();
+        let mut client = live.kv_client().max_decoding_message_size(MAX_MESSAGE_LEN);
+        let answer = live.request("reading", client.txn(Txn::new().and_then(gets))).await?;
+        let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
+        let mut items = Vec::new();
+        for response in answer.op_responses() {
+            let TxnOpResponse::Get(response) = response else { continue };
+            items.extend(response.kvs().iter().map(|kv| self.item(kv)));
+        }
+        let history_lost = revision < self.revision;
+        self.revision = revision;
+        Ok(News::Whole { items, n_cut: 0, history_lost, refusal: None })
+    }
+
     async fn next(&mut self, live: &Arc<Live>) -> Result<News<E>, EtcdError> {
-        match self.stage {
-            Stage::Unread => {
-                // A request is large, and a watch rests without one: there may be thousands.
-                let news = Box::pin(self.read(live)).await?;
-                self.stage = Stage::Read;
-                return Ok(news);
-            }
-            Stage::Read => {
-                self.stage = Stage::Watching(Box::pin(live.watches().open(self.ranges())).await?);
-            }
-            Stage::Watching(_) => {}
+        if self.open.is_none() {
+            self.open = Some(Box::pin(live.watches().open(self.ranges())).await?);
         }
         loop {
-            let Stage::Watching(open) = &mut self.stage else { return Err(EtcdError::Compacted) };
+            let Some(open) = &mut self.open else { return Err(EtcdError::Compacted) };
             let message = open.message().await?;
             if let Some(header) = message.header() {
                 self.revision = self.revision.max(header.revision());
@@ -132,8 +117,8 @@ impl<E: Send> LentReader for EtcdWatch<E> {
         }
     }
 
-    fn begin_again(&mut self) {
-        self.stage = Stage::Unread;
+    fn handle_end(&mut self) {
+        self.open = None;
     }
 }
 

@@ -45,13 +45,15 @@ impl LentReader for Gated {
     type News = Option<String>;
     type Error = TestError;
 
-    async fn next(&mut self, live: &Arc<Line>) -> Result<Option<String>, TestError> {
+    async fn begin(&mut self, live: &Arc<Line>) -> Result<Option<String>, TestError> {
         self.n_begun.fetch_add(1, Ordering::Relaxed);
         let _permit = self.gate.acquire().await;
         Ok(Some(live.0.to_string()))
     }
 
-    fn begin_again(&mut self) {}
+    async fn next(&mut self, live: &Arc<Line>) -> Result<Option<String>, TestError> {
+        self.begin(live).await
+    }
 }
 
 #[tokio::test]

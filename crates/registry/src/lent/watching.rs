@@ -12,15 +12,21 @@ pub(crate) trait LentReader: Send {
     type News: Send;
     type Error: From<Lost> + Into<StoreError> + Send;
 
-    /// Reads all at first, and then waits for the next news. Dropped when the connection is lost,
-    /// or when nobody wants to know any more.
+    /// Reads all, on a new connection or after an error. Dropped, as [`next`](Self::next) is, when
+    /// the connection is lost or nobody wants to know any more.
+    fn begin(
+        &mut self,
+        live: &Arc<Self::Live>,
+    ) -> impl Future<Output = Result<Self::News, Self::Error>> + Send;
+
+    /// Waits for what comes after what was read or told last.
     fn next(
         &mut self,
         live: &Arc<Self::Live>,
     ) -> impl Future<Output = Result<Self::News, Self::Error>> + Send;
 
-    /// Forgets how far it was: changes may be missing from now on.
-    fn begin_again(&mut self);
+    /// An error, or the connection is lost.
+    fn handle_end(&mut self) {}
 }
 
 /// A watch of what the reader reads.
@@ -45,17 +51,18 @@ impl<R: LentReader> LentWatch<R> {
     async fn advance(&mut self) -> Result<R::News, StoreError> {
         let Some(live) = &self.live else { return Err(StoreError::Away) };
         let next = async {
-            let _in_turn = match self.has_begun {
-                true => None,
-                false => self.connection.beginnings.acquire().await.ok(),
-            };
-            self.reader.next(live).await
+            if self.has_begun {
+                return self.reader.next(live).await;
+            }
+            let _in_turn = self.connection.beginnings.acquire().await;
+            // It is large, and a watch rests without it: there may be thousands.
+            Box::pin(self.reader.begin(live)).await
         };
         let outcome: Result<_, R::Error> = self.connection.while_live(live, next).await;
         self.has_begun = outcome.is_ok();
         outcome.map_err(|error| {
             self.live = None;
-            self.reader.begin_again();
+            self.reader.handle_end();
             error.into()
         })
     }

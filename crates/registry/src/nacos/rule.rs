@@ -106,6 +106,20 @@ impl NacosRule {
         LentWatch::new(connection, Self { key, listening: None, known: None })
     }
 
+    /// Reads the document, and listens to it from then on.
+    async fn read(&mut self, live: &Arc<Live>) -> Result<Option<String>, NacosError> {
+        let mut document = None;
+        for _ in 0..MAX_TRIES {
+            document = read(live, &self.key).await?;
+            self.known = document.as_ref().map(|it| it.md5.clone());
+            // What changed in between is read again.
+            if !self.has_changed(live).await? {
+                break;
+            }
+        }
+        Ok(document.map(|it| it.content))
+    }
+
     /// Listens to the document from now on; whether it differs from what is known of it.
     async fn has_changed(&self, live: &Live) -> Result<bool, NacosError> {
         let md5 = self.known.clone().unwrap_or_default();
@@ -120,33 +134,27 @@ impl LentReader for NacosRule {
     type News = Option<String>;
     type Error = NacosError;
 
+    async fn begin(&mut self, live: &Arc<Live>) -> Result<Option<String>, NacosError> {
+        self.listening = Some(Listening::new(live, self.key.clone()));
+        self.read(live).await
+    }
+
     async fn next(&mut self, live: &Arc<Live>) -> Result<Option<String>, NacosError> {
-        if let Some(listening) = &self.listening {
-            loop {
+        loop {
+            if let Some(listening) = &self.listening {
                 tokio::select! {
                     () = listening.changed.notified() => break,
                     () = sleep(jitter(COMPARE_EVERY)) => {}
                 }
-                if self.has_changed(live).await? {
-                    break;
-                }
             }
-        } else {
-            self.listening = Some(Listening::new(live, self.key.clone()));
-        }
-        let mut document = None;
-        for _ in 0..MAX_TRIES {
-            document = read(live, &self.key).await?;
-            self.known = document.as_ref().map(|it| it.md5.clone());
-            // What changed in between is read again.
-            if !self.has_changed(live).await? {
+            if self.has_changed(live).await? {
                 break;
             }
         }
-        Ok(document.map(|it| it.content))
+        self.read(live).await
     }
 
-    fn begin_again(&mut self) {
+    fn handle_end(&mut self) {
         self.listening = None;
     }
 }

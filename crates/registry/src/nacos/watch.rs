@@ -48,8 +48,6 @@ pub(super) struct NacosWatch<E> {
     others: Vec<ServiceName>,
     /// Whether a list was ever told.
     is_known: bool,
-    /// Whether one was told on this connection.
-    is_whole: bool,
     look_up_at: Instant,
     ask_again_at: Instant,
 }
@@ -79,7 +77,6 @@ impl<E: Send> NacosWatch<E> {
             subscribed: Vec::new(),
             others: Vec::new(),
             is_known: false,
-            is_whole: false,
             look_up_at: Instant::now(),
             ask_again_at: Instant::now(),
         };
@@ -176,17 +173,16 @@ impl<E: Send> LentReader for NacosWatch<E> {
     type News = News<E>;
     type Error = NacosError;
 
-    /// One step ahead. May be dropped only with the connection: what is half read is read again.
+    async fn begin(&mut self, live: &Arc<Live>) -> Result<News<E>, NacosError> {
+        self.ask_again_at = live.ask_again_at();
+        self.subscribe(live).await?;
+        self.look_around(live).await;
+        let history_lost = std::mem::replace(&mut self.is_known, true);
+        Ok(self.whole(history_lost))
+    }
+
+    /// May be dropped only with the connection: what is half read is read again.
     async fn next(&mut self, live: &Arc<Live>) -> Result<News<E>, NacosError> {
-        if !self.is_whole {
-            self.subscribed.clear();
-            self.ask_again_at = live.ask_again_at();
-            self.subscribe(live).await?;
-            self.look_around(live).await;
-            let history_lost = std::mem::replace(&mut self.is_known, true);
-            self.is_whole = true;
-            return Ok(self.whole(history_lost));
-        }
         while !self.changed().await {
             self.ask_again_at = live.ask_again_at();
             for subscribed in &self.subscribed {
@@ -202,8 +198,7 @@ impl<E: Send> LentReader for NacosWatch<E> {
         Ok(self.whole(false))
     }
 
-    fn begin_again(&mut self) {
-        self.is_whole = false;
+    fn handle_end(&mut self) {
         self.subscribed.clear();
     }
 }

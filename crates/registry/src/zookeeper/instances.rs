@@ -37,7 +37,6 @@ pub(super) struct Instances {
     wake: Arc<Notify>,
     folder: Node,
     nodes: BTreeMap<String, InstanceNode>,
-    is_whole: bool,
     history: Option<u64>,
     /// When something may be read again.
     next_read_at: Instant,
@@ -55,29 +54,10 @@ impl Instances {
     pub(super) fn new(folder: String, connection: SharedConnection) -> LentWatch<Self> {
         let wake = Arc::new(Notify::new());
         let folder = Node::new(folder, &wake);
-        let (nodes, is_whole, history) = (BTreeMap::new(), false, None);
+        let (nodes, history) = (BTreeMap::new(), None);
         let (next_read_at, retry_at) = (Instant::now(), Instant::now());
-        let reader = Self { wake, folder, nodes, is_whole, history, next_read_at, retry_at };
+        let reader = Self { wake, folder, nodes, history, next_read_at, retry_at };
         LentWatch::new(connection, reader)
-    }
-
-    async fn read_whole(
-        &mut self,
-        live: &Arc<Live>,
-    ) -> Result<News<Arc<Instance>>, ZooKeeperError> {
-        self.nodes.clear();
-        let _ = self.folder.has_changed();
-        self.retry_at = Instant::now() + jitter(RETRY_EVERY);
-        let mut changes = Vec::new();
-        let n_cut = self.read_folder(live, &mut changes).await?;
-        let put = |change| match change {
-            Change::Put(item) => Some(item),
-            Change::Gone(_) => None,
-        };
-        let items = changes.into_iter().filter_map(put).collect();
-        let history_lost = self.history.is_some_and(|known| known != live.history);
-        (self.history, self.is_whole) = (Some(live.history), true);
-        Ok(News::Whole { items, n_cut, history_lost, refusal: None })
     }
 
     /// Reads the list of nodes, and those that are new. Returns how many are left out.
@@ -161,11 +141,24 @@ impl LentReader for Instances {
     type News = News<Arc<Instance>>;
     type Error = ZooKeeperError;
 
-    /// One step ahead. May be dropped only with the connection: what is half read is read again.
+    async fn begin(&mut self, live: &Arc<Live>) -> Result<News<Arc<Instance>>, ZooKeeperError> {
+        self.nodes.clear();
+        let _ = self.folder.has_changed();
+        self.retry_at = Instant::now() + jitter(RETRY_EVERY);
+        let mut changes = Vec::new();
+        let n_cut = self.read_folder(live, &mut changes).await?;
+        let put = |change| match change {
+            Change::Put(item) => Some(item),
+            Change::Gone(_) => None,
+        };
+        let items = changes.into_iter().filter_map(put).collect();
+        let history_lost = self.history.is_some_and(|known| known != live.history);
+        self.history = Some(live.history);
+        Ok(News::Whole { items, n_cut, history_lost, refusal: None })
+    }
+
+    /// May be dropped only with the connection: what is half read is read again.
     async fn next(&mut self, live: &Arc<Live>) -> Result<News<Arc<Instance>>, ZooKeeperError> {
-        if !self.is_whole {
-            return self.read_whole(live).await;
-        }
         loop {
             sleep_until(self.next_read_at).await;
             let began = Instant::now();
@@ -185,9 +178,5 @@ impl LentReader for Instances {
                 () = sleep_until(self.retry_at), if any_refused => {}
             }
         }
-    }
-
-    fn begin_again(&mut self) {
-        self.is_whole = false;
     }
 }

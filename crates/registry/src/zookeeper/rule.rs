@@ -12,13 +12,12 @@ use super::node::Node;
 pub(super) struct ZooKeeperRule {
     node: Node,
     wake: Arc<Notify>,
-    is_read: bool,
 }
 
 impl ZooKeeperRule {
     pub(super) fn new(path: String, connection: SharedConnection) -> LentWatch<Self> {
         let wake = Arc::new(Notify::new());
-        let reader = Self { node: Node::new(path, &wake), wake, is_read: false };
+        let reader = Self { node: Node::new(path, &wake), wake };
         LentWatch::new(connection, reader)
     }
 }
@@ -28,17 +27,16 @@ impl LentReader for ZooKeeperRule {
     type News = Option<String>;
     type Error = ZooKeeperError;
 
-    async fn next(&mut self, live: &Arc<Live>) -> Result<Option<String>, ZooKeeperError> {
-        while self.is_read && !self.node.has_changed() {
-            self.wake.notified().await;
-        }
+    async fn begin(&mut self, live: &Arc<Live>) -> Result<Option<String>, ZooKeeperError> {
         let data = self.node.data(live).await?;
-        self.is_read = true;
         // Whoever wrote another encoding is told by the parser where it stops to make sense.
         Ok(data.map(|data| String::from_utf8_lossy(&data).into_owned()))
     }
 
-    fn begin_again(&mut self) {
-        self.is_read = false;
+    async fn next(&mut self, live: &Arc<Live>) -> Result<Option<String>, ZooKeeperError> {
+        while !self.node.has_changed() {
+            self.wake.notified().await;
+        }
+        self.begin(live).await
     }
 }

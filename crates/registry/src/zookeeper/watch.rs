@@ -22,7 +22,6 @@ pub(super) struct ZooKeeperWatch {
     /// Woken when one of the folders may have changed.
     wake: Arc<Notify>,
     folders: Vec<Folder>,
-    is_whole: bool,
     /// What history was read, if any was.
     history: Option<u64>,
     /// Whether there are more names than an agent takes: then each change is a whole list, because
@@ -49,28 +48,10 @@ impl ZooKeeperWatch {
         let wake = Arc::new(Notify::new());
         let folders = paths.folders(interface).into_iter();
         let folders = folders.map(|path| Folder::new(path, &wake, compare_every)).collect();
-        let (is_whole, history, is_over) = (false, None, false);
+        let (history, is_over) = (None, false);
         let next_read_at = Instant::now();
-        let reader = Self { paths, wake, folders, is_whole, history, is_over, next_read_at };
+        let reader = Self { paths, wake, folders, history, is_over, next_read_at };
         LentWatch::new(connection, reader)
-    }
-
-    async fn read_all(&mut self, live: &Arc<Live>) -> Result<News, ZooKeeperError> {
-        let history_lost = self.history.is_some_and(|known| known != live.history);
-        for folder in &mut self.folders {
-            if history_lost {
-                folder.handle_history_lost();
-            }
-            folder.read(live).await?;
-        }
-        // If no folder may be read, nothing is known, and that is not an empty list.
-        let is_unread = self.history.is_none() && !self.folders.iter().any(Folder::is_there);
-        if let Some(refusal) = self.folders.iter().find_map(Folder::refusal).filter(|_| is_unread) {
-            return Err(refusal.to_error());
-        }
-        (self.history, self.is_whole) = (Some(live.history), true);
-        self.is_over = self.is_too_long();
-        Ok(self.whole(history_lost))
     }
 
     fn is_too_long(&self) -> bool {
@@ -120,11 +101,26 @@ impl LentReader for ZooKeeperWatch {
     type News = News;
     type Error = ZooKeeperError;
 
-    /// One step ahead. May be dropped only with the connection: what is half read is read again.
-    async fn next(&mut self, live: &Arc<Live>) -> Result<News, ZooKeeperError> {
-        if !self.is_whole {
-            return self.read_all(live).await;
+    async fn begin(&mut self, live: &Arc<Live>) -> Result<News, ZooKeeperError> {
+        let history_lost = self.history.is_some_and(|known| known != live.history);
+        for folder in &mut self.folders {
+            if history_lost {
+                folder.handle_history_lost();
+            }
+            folder.read(live).await?;
         }
+        // If no folder may be read, nothing is known, and that is not an empty list.
+        let is_unread = self.history.is_none() && !self.folders.iter().any(Folder::is_there);
+        if let Some(refusal) = self.folders.iter().find_map(Folder::refusal).filter(|_| is_unread) {
+            return Err(refusal.to_error());
+        }
+        self.history = Some(live.history);
+        self.is_over = self.is_too_long();
+        Ok(self.whole(history_lost))
+    }
+
+    /// May be dropped only with the connection: what is half read is read again.
+    async fn next(&mut self, live: &Arc<Live>) -> Result<News, ZooKeeperError> {
         loop {
             let (mut changes, was_refused) = (Vec::new(), self.is_refused());
             for folder in &mut self.folders {
@@ -154,9 +150,5 @@ impl LentReader for ZooKeeperWatch {
                 () = sleep_until(next_look) => {}
             }
         }
-    }
-
-    fn begin_again(&mut self) {
-        self.is_whole = false;
     }
 }
