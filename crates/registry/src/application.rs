@@ -97,12 +97,12 @@ impl ApplicationLevel {
 
     /// The interfaces that applications offer by what the configuration says.
     pub(crate) fn provided(&self) -> impl Iterator<Item = &String> {
-        self.source.provided_by().keys()
+        self.source.parts().config.provided_by.keys()
     }
 
     /// Whether the configuration says that some application offers an interface.
     pub(crate) fn is_provided(&self, interface: &str) -> bool {
-        self.source.provided_by().contains_key(interface)
+        self.source.parts().config.provided_by.contains_key(interface)
     }
 
     /// Looks for an interface. Those who look for the same one share it.

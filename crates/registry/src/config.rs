@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
-use dubbo_proto::application::Storage;
 
-use crate::endpoint::{RegisterMode, StaticService};
+use crate::application_config::ApplicationConfig;
+use crate::endpoint::StaticService;
 use crate::layout::Layout;
 use crate::memory::MemoryHub;
 
@@ -141,33 +141,6 @@ pub enum SeveralMode {
     /// Those of the first registry that has any for the service. `preferred` of Dubbo's
     /// `ZoneAwareClusterInvoker`, with an order instead of one flag.
     Failover,
-}
-
-/// Where the application level of a registry is, and which levels we register at.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ApplicationConfig {
-    /// The first part of the paths of instances, which is `services` with Dubbo's own defaults.
-    pub instances_root: String,
-    /// The first part of the paths of mappings and metadata, as of Dubbo's metadata report.
-    pub metadata_root: String,
-    /// The applications that offer an interface, for those that have no mapping.
-    pub provided_by: BTreeMap<String, Vec<String>>,
-    /// Where Dubbo's own consumers are to find us.
-    pub register: RegisterMode,
-    /// Where consumers find our metadata. We tell them to who asks in either case.
-    pub metadata: Storage,
-}
-
-impl Default for ApplicationConfig {
-    fn default() -> Self {
-        Self {
-            instances_root: "services".to_owned(),
-            metadata_root: "dubbo".to_owned(),
-            provided_by: BTreeMap::new(),
-            register: RegisterMode::default(),
-            metadata: Storage::default(),
-        }
-    }
 }
 
 /// How to reach etcd, and where the keys are. Its `Debug` form leaves the password out.

@@ -48,21 +48,22 @@ use std::time::Duration;
 use dubbo_proto::ServiceKey;
 use tokio::runtime::Handle;
 use tokio::sync::watch as watch_channel;
-use tokio::task::AbortHandle;
 
 use crate::config::EtcdConfig;
 use crate::definitions::{Away, Document};
 use crate::directory::Presence;
 use crate::endpoint::{RegisterMode, Registration};
 use crate::error::RegistryError;
+use crate::layout::applications::ApplicationPaths;
 use crate::layout::{Layout, Paths};
+use crate::lent::{ConnectorTask, LentSession};
 use crate::registrar::Registrar;
 use crate::status::RegistryStatus;
-use crate::store::{Applications, RuleWatch, Store, Wait, Watch, Withdraw};
+use crate::store::{ApplicationParts, Applications, RuleWatch, Store, Wait, Watch, Withdraw};
 
 use applications::EtcdApplications;
 use connection::SharedConnection;
-use index::EtcdIndex;
+use index::{EtcdIndex, EtcdReader};
 use rule::EtcdRule;
 use session::EtcdSession;
 use settings::EtcdSettings;
@@ -89,36 +90,41 @@ pub(crate) struct EtcdRegistry {
     index: EtcdIndex,
     /// The contest's layout has none.
     applications: Option<Arc<EtcdApplications>>,
-    runtime: Handle,
-    connector: AbortHandle,
+    _connector: ConnectorTask,
 }
 
 impl EtcdRegistry {
     pub(crate) fn open(config: EtcdConfig, runtime: &Handle) -> Result<Self, RegistryError> {
         let paths = Paths::new(&config.layout)?;
         let settings = Arc::new(EtcdSettings::new(config)?);
-        let (connection, connector) = SharedConnection::start(&settings, &paths, runtime);
-        let session = EtcdSession::new(&settings, &connection);
+        let (connection, connector) = connection::start(&settings, &paths, runtime);
+        let session = EtcdSession { ttl_s: settings.lease_ttl_s, lease: None };
+        let session = LentSession::new(connection.clone(), session, []);
         let registrar = Registrar::start(Box::new(session), runtime);
+        let (grace, config) = (settings.grace, settings.applications.clone());
+        let parts = ApplicationParts { grace, config };
         let applications = match &settings.layout {
             Layout::Contest { .. } => None,
             Layout::Dubbo { .. } => Some(Arc::new(EtcdApplications {
-                paths: settings.application_paths()?,
-                settings: Arc::clone(&settings),
+                paths: ApplicationPaths::new("", &settings.applications)?,
                 connection: connection.clone(),
+                parts,
                 registrar: registrar.clone(),
             })),
         };
-        let mappings = applications.as_ref().map(|it| it.paths.mappings());
-        let index = index::index(paths.clone(), mappings, connection.clone());
-        let runtime = runtime.clone();
-        Ok(Self { paths, settings, connection, registrar, index, applications, runtime, connector })
+        let mappings = applications.as_ref().map(|it| it.paths.mappings() + "/");
+        let reader = EtcdReader { paths: paths.clone(), mappings };
+        let index = EtcdIndex::new(reader, connection.clone(), runtime);
+        // Watches end with their subscriptions, and the registrar by itself once it has revoked
+        // the lease.
+        let _connector = connector;
+        Ok(Self { paths, settings, connection, registrar, index, applications, _connector })
     }
 }
 
 impl Store for EtcdRegistry {
     fn status(&self) -> watch_channel::Receiver<RegistryStatus> {
-        self.connection.lent.status()
+        self.connection.status()
     }
 
     fn grace(&self) -> Duration {
@@ -146,7 +152,7 @@ impl Store for EtcdRegistry {
     }
 
     fn presence(&self, wanted: &ServiceKey) -> Presence {
-        self.index.presence(wanted, &self.runtime)
+        self.index.presence(wanted)
     }
 
     fn settled(&self) -> Wait<'_, ()> {
@@ -168,7 +174,7 @@ impl Store for EtcdRegistry {
     }
 
     fn interfaces(&self) -> Wait<'_, Result<Vec<String>, Away>> {
-        Box::pin(self.index.interfaces(&self.runtime))
+        Box::pin(self.index.interfaces())
     }
 
     fn definitions<'a>(
@@ -177,13 +183,5 @@ impl Store for EtcdRegistry {
         interface: &'a str,
     ) -> Wait<'a, Result<Vec<Document>, Away>> {
         Box::pin(report::read(&self.connection, root, interface))
-    }
-}
-
-impl Drop for EtcdRegistry {
-    fn drop(&mut self) {
-        // Watches end with their subscriptions, and the registrar by itself once it has revoked
-        // the lease.
-        self.connector.abort();
     }
 }

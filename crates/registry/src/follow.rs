@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use wire::Backoff;
 
 use crate::kept::Kept;
-use crate::store::{StoreError, Watch};
+use crate::store::{News, StoreError, Watch};
 
 /// The first wait after something failed. A server that restarts is back in about this time.
 const MIN_BACKOFF: Duration = Duration::from_millis(50);
@@ -91,10 +91,15 @@ async fn until_error<E: Clone + PartialEq, V: FollowedList<E>>(
                 () = sleep_until_option(is_due.then_some(rest_until)) => {}
             }
         };
-        match news {
-            Ok(news) => view.kept().handle_news(news, Instant::now()),
+        drop(next);
+        let news = match news {
+            Ok(news) => news,
             Err(error) => return error,
+        };
+        if let News::Whole { refusal: Some(refusal), .. } = &news {
+            watch.report(&format!("watching {}: {refusal}", view.kept().name()));
         }
+        view.kept().handle_news(news, Instant::now());
         backoff.reset();
         is_due = true;
     }

@@ -61,6 +61,7 @@ pub(crate) struct ServiceIndex<R: IndexReader<L>, L> {
     /// Somebody waits for an interface.
     wanted: Arc<Notify>,
     task: OnDemand,
+    runtime: Handle,
 }
 
 /// What the task reads and keeps.
@@ -102,15 +103,15 @@ impl<S: ServiceList> IndexState<S> {
 }
 
 impl<R: IndexReader<L>, L: Send + Sync + 'static> ServiceIndex<R, L> {
-    pub(crate) fn new(reader: R, connection: Lent<L>) -> Self {
+    pub(crate) fn new(reader: R, connection: Lent<L>, runtime: &Handle) -> Self {
         let state = watch::Sender::new(IndexState::default());
         let (wanted, task) = Default::default();
-        Self { reader, connection, state, wanted, task }
+        Self { reader, connection, state, wanted, task, runtime: runtime.clone() }
     }
 
     /// What is known of a service now.
-    pub(crate) fn presence(&self, wanted: &ServiceKey, runtime: &Handle) -> Presence {
-        self.keep_running(runtime);
+    pub(crate) fn presence(&self, wanted: &ServiceKey) -> Presence {
+        self.keep_running();
         let (presence, is_read) = {
             let state = self.state.borrow();
             (state.presence(wanted, Instant::now()), state.progress != Progress::Reading)
@@ -129,8 +130,8 @@ impl<R: IndexReader<L>, L: Send + Sync + 'static> ServiceIndex<R, L> {
     }
 
     /// All interfaces that the store lists.
-    pub(crate) async fn interfaces(&self, runtime: &Handle) -> Result<Vec<String>, Away> {
-        self.keep_running(runtime);
+    pub(crate) async fn interfaces(&self) -> Result<Vec<String>, Away> {
+        self.keep_running();
         self.settled().await;
         let state = self.state.borrow();
         match state.progress {
@@ -140,8 +141,8 @@ impl<R: IndexReader<L>, L: Send + Sync + 'static> ServiceIndex<R, L> {
         }
     }
 
-    fn keep_running(&self, runtime: &Handle) {
-        self.task.keep_running(runtime, |asked| {
+    fn keep_running(&self) {
+        self.task.keep_running(&self.runtime, |asked| {
             self.state.send_replace(IndexState::default());
             let (state, wanted) = (self.state.clone(), Arc::clone(&self.wanted));
             run(self.reader.clone(), self.connection.clone(), IndexTask { state, wanted, asked })

@@ -1,26 +1,43 @@
 //! A connection to a store that one task keeps, and lends to many. The task is told apart from
 //! its users: they never decide that the connection is broken.
+//!
+//! `connector.rs` has the task, `watching.rs` the watches that begin again with each connection,
+//! and `session.rs` the session that our entries belong to.
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
-use wire::Backoff;
 
 use crate::definitions::Away;
-use crate::follow::new_backoff;
 use crate::status::{RegistryStatus, StatusSender, note};
 
-/// A connection that lasted this long was good: the next try need not wait long.
-const GOOD_AFTER: Duration = Duration::from_secs(5);
+pub(crate) use connector::{ConnectionTerms, Connector, ConnectorTask, GOOD_AFTER, keep_connected};
+pub(crate) use session::{LentSession, SessionKeeper};
+pub(crate) use watching::{LentReader, LentWatch};
+
+mod connector;
+mod session;
+mod watching;
 
 /// What its users hold of a connection. Clones share it.
 pub(crate) struct Lent<L> {
     live: watch::Receiver<Option<Arc<L>>>,
     status: StatusSender,
+    name: ConnectionName,
     request_timeout: Duration,
+    /// For watches that begin: each takes one.
+    beginnings: Arc<Semaphore>,
+}
+
+/// Which connection it is, for the operator.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnectionName {
+    pub(crate) store: &'static str,
+    /// The part of the store that it is for, if a store has several.
+    pub(crate) module: Option<&'static str>,
 }
 
 /// The connection was given up while somebody used it. The reason is in the status already.
@@ -32,14 +49,17 @@ pub(crate) struct Lost;
 pub(crate) struct Lender<L> {
     sender: watch::Sender<Option<Arc<L>>>,
     lent: Lent<L>,
+    /// Since when the connection of now is lent.
+    since: Option<Instant>,
 }
 
-/// A connection that there is not yet. `request_timeout` is what a user waits for it at most.
-pub(crate) fn lend<L>(request_timeout: Duration) -> (Lender<L>, Lent<L>) {
+/// A connection that there is not yet.
+fn lend<L>(name: ConnectionName, request_timeout: Duration, max_beginnings: usize) -> Lender<L> {
     let (sender, live) = watch::channel(None);
     let status = watch::Sender::new(RegistryStatus::new(false));
-    let lent = Lent { live, status, request_timeout };
-    (Lender { sender, lent: lent.clone() }, lent)
+    let beginnings = Arc::new(Semaphore::new(max_beginnings));
+    let lent = Lent { live, status, name, request_timeout, beginnings };
+    Lender { sender, lent, since: None }
 }
 
 impl<L> Lent<L> {
@@ -88,6 +108,20 @@ impl<L> Lent<L> {
         }
     }
 
+    /// Asks something once, for somebody who waits for it.
+    ///
+    /// # Errors
+    /// There was no connection within the time of a request, it was lost meanwhile, or what the
+    /// requests say.
+    pub(crate) async fn ask_once<T, E: From<Lost> + Display>(
+        &self,
+        requests: impl AsyncFnOnce(Arc<L>) -> Result<T, E>,
+    ) -> Result<T, Away> {
+        let live = self.live_within_timeout().await.ok_or_else(|| self.away())?;
+        let outcome = self.while_live(&live, requests(Arc::clone(&live))).await;
+        outcome.map_err(|error| Away(error.to_string()))
+    }
+
     /// Notes an error for the operator; true if it is not the one that was noted last.
     pub(crate) fn report(&self, error: &str) -> bool {
         self.status.send_if_modified(|status| {
@@ -99,17 +133,22 @@ impl<L> Lent<L> {
         })
     }
 
-    /// Why the store's services cannot be listed now.
+    /// Why the store cannot be asked now.
     pub(crate) fn away(&self) -> Away {
         let said = self.status.borrow().last_error.clone();
-        Away(said.unwrap_or_else(|| "its services cannot be listed".to_owned()))
+        Away(said.unwrap_or_else(|| format!("{} has not answered", self.name.store)))
     }
 }
 
 impl<L> Clone for Lent<L> {
     fn clone(&self) -> Self {
-        let Self { live, status, request_timeout } = self;
-        Self { live: live.clone(), status: status.clone(), request_timeout: *request_timeout }
+        Self {
+            live: self.live.clone(),
+            status: self.status.clone(),
+            name: self.name,
+            request_timeout: self.request_timeout,
+            beginnings: Arc::clone(&self.beginnings),
+        }
     }
 }
 
@@ -121,79 +160,35 @@ impl<L> fmt::Debug for Lent<L> {
 
 impl<L> Lender<L> {
     /// Lends a connection that has answered; true if there was none before.
-    pub(crate) fn give(&self, live: L) -> bool {
-        self.give_shared(Arc::new(live))
-    }
-
-    /// The same, where the lender goes on to use it, too.
-    pub(crate) fn give_shared(&self, live: Arc<L>) -> bool {
-        self.sender.send_replace(Some(live));
+    pub(crate) fn give(&mut self, live: impl Into<Arc<L>>) -> bool {
+        self.since = Some(Instant::now());
+        self.sender.send_replace(Some(live.into()));
         note(&self.lent.status, true, None)
     }
 
-    /// Takes the connection back.
-    pub(crate) fn take_back(&self) {
+    /// How long the connection is lent by now, if it is.
+    pub(crate) fn lasted(&self) -> Option<Duration> {
+        self.since.map(|since| since.elapsed())
+    }
+
+    /// Takes the connection back; returns how long it was lent, if it was.
+    pub(crate) fn take_back(&mut self) -> Option<Duration> {
         self.sender.send_replace(None);
+        let lasted = self.lasted();
+        self.since = None;
+        lasted
     }
 
-    /// A connection, or a try to make one, has failed; says so once. `store` is the store's name.
-    pub(crate) fn handle_failure(&self, store: &str, server: impl Display, error: impl Display) {
-        if self.note_failure(store, &server, &error) {
-            tracing::warn!(%server, %error, "{store} cannot be reached; the last known endpoints \
-                                             stay in use");
-        }
-    }
-
-    /// The same, where the caller says so if it is true.
-    pub(crate) fn note_failure(
-        &self,
-        store: &str,
-        server: impl Display,
-        error: impl Display,
-    ) -> bool {
+    /// A connection, or a try to make one, has failed; says so once.
+    fn handle_failure(&self, server: impl Display, error: &str) {
+        let ConnectionName { store, module } = self.lent.name;
         let is_new = self.lent.report(&format!("{store} at {server}: {error}"));
-        note(&self.lent.status, false, None) || is_new
-    }
-}
-
-/// In what order the members of a store are tried, and when.
-pub(crate) struct Rounds<'a, S> {
-    servers: &'a [S],
-    next: usize,
-    n_failed: usize,
-    backoff: Backoff,
-}
-
-impl<'a, S> Rounds<'a, S> {
-    /// Agents that start together spread over the members. There must be at least one.
-    pub(crate) fn new(servers: &'a [S]) -> Self {
-        let next = rand::random_range(0..servers.len());
-        Self { servers, next, n_failed: 0, backoff: new_backoff() }
-    }
-
-    /// Whose turn it is.
-    pub(crate) fn server(&self) -> &'a S {
-        &self.servers[self.next % self.servers.len()]
-    }
-
-    /// A connection is over. Waits before the next try, except for members that have not been
-    /// tried since one could be used. `lasted` is `None` for one that never could be.
-    pub(crate) async fn handle_end(&mut self, lasted: Option<Duration>) {
-        self.next += 1;
-        match lasted {
-            Some(lasted) => {
-                self.n_failed = 0;
-                if GOOD_AFTER <= lasted {
-                    self.backoff.reset();
-                }
-            }
-            None => {
-                self.n_failed += 1;
-                if !self.n_failed.is_multiple_of(self.servers.len()) {
-                    return;
-                }
-            }
+        if note(&self.lent.status, false, None) || is_new {
+            tracing::warn!(%server, module, %error, "{store} cannot be reached; what is known \
+                                                     stays in use");
         }
-        tokio::time::sleep(self.backoff.next_wait()).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

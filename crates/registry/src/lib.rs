@@ -26,6 +26,7 @@
 
 mod address;
 mod application;
+mod application_config;
 mod by_variant;
 mod catalogue;
 mod config;
@@ -38,6 +39,7 @@ pub mod etcd;
 pub mod file;
 mod fixed;
 mod follow;
+mod grpc_words;
 mod index;
 mod kept;
 pub mod kubernetes;
@@ -69,10 +71,11 @@ mod view;
 pub mod zookeeper;
 
 pub use application::Unasked;
+pub use application_config::ApplicationConfig;
 pub use catalogue::{Catalogue, ListedEndpoint, ListedService};
 pub use config::{
-    ApplicationConfig, DEFAULT_SHARE, EtcdConfig, KubernetesConfig, KubernetesService, NacosConfig,
-    RegistryConfig, RegistryTls, SeveralConfig, SeveralMode, ZooKeeperAcl, ZooKeeperConfig,
+    DEFAULT_SHARE, EtcdConfig, KubernetesConfig, KubernetesService, NacosConfig, RegistryConfig,
+    RegistryTls, SeveralConfig, SeveralMode, ZooKeeperAcl, ZooKeeperConfig,
 };
 pub use definitions::{Definition, DefinitionOrigin, DefinitionSources, DefinitionWatch, Lookup};
 pub use directory::Presence;

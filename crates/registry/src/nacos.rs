@@ -38,9 +38,10 @@ use crate::definitions::{Away, Document};
 use crate::directory::Presence;
 use crate::endpoint::{RegisterMode, Registration};
 use crate::error::RegistryError;
+use crate::lent::LentSession;
 use crate::registrar::Registrar;
 use crate::status::RegistryStatus;
-use crate::store::{Applications, RuleWatch, Store, Wait, Watch, Withdraw};
+use crate::store::{ApplicationParts, Applications, RuleWatch, Store, Wait, Watch, Withdraw};
 
 use applications::NacosApplications;
 use connection::SharedConnection;
@@ -74,7 +75,6 @@ pub(crate) struct NacosRegistry {
     registrar: Registrar,
     index: NacosIndex,
     applications: Arc<NacosApplications>,
-    runtime: Handle,
 }
 
 impl NacosRegistry {
@@ -86,20 +86,24 @@ impl NacosRegistry {
             (start(Module::Naming), start(Module::Config));
         // The session lives longer than this handle: it is ended in good order.
         let connectors = [of_naming, of_documents];
-        let session = NacosSession::new(&naming, &documents, settings.keep_every, connectors);
+        let session = NacosSession::new(&documents, settings.keep_every);
+        let session = LentSession::new(naming.clone(), session, connectors);
         let registrar = Registrar::start(Box::new(session), runtime);
+        let (grace, config) = (settings.grace, settings.applications.clone());
+        let parts = ApplicationParts { grace, config };
         let applications = Arc::new(NacosApplications {
             settings: Arc::clone(&settings),
             naming: naming.clone(),
             documents: documents.clone(),
+            parts,
             registrar: registrar.clone(),
         });
         let index = NacosIndex::new(
             NacosReader { group: settings.group.clone(), documents: documents.clone() },
             naming.clone(),
+            runtime,
         );
-        let runtime = runtime.clone();
-        Ok(Self { settings, naming, documents, registrar, index, applications, runtime })
+        Ok(Self { settings, naming, documents, registrar, index, applications })
     }
 }
 
@@ -136,7 +140,7 @@ impl Store for NacosRegistry {
     }
 
     fn presence(&self, wanted: &ServiceKey) -> Presence {
-        self.index.presence(wanted, &self.runtime)
+        self.index.presence(wanted)
     }
 
     fn settled(&self) -> Wait<'_, ()> {
@@ -157,7 +161,7 @@ impl Store for NacosRegistry {
     }
 
     fn interfaces(&self) -> Wait<'_, Result<Vec<String>, Away>> {
-        Box::pin(self.index.interfaces(&self.runtime))
+        Box::pin(self.index.interfaces())
     }
 
     fn definitions<'a>(

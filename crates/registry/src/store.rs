@@ -7,16 +7,16 @@
 //! while a store is away or has lost its history, [`Registrar`](crate::registrar::Registrar)
 //! registers again what gets lost.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
-use dubbo_proto::application::{Instance, Metadata, Storage};
+use dubbo_proto::application::{Instance, Metadata};
 use tokio::sync::{oneshot, watch};
 
+use crate::application_config::ApplicationConfig;
 use crate::definitions::{Away, Document};
 use crate::directory::Presence;
 use crate::endpoint::{Freshness, RegisterMode, Registration, StaticService};
@@ -133,11 +133,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
 /// What a store has of the application level.
 pub(crate) trait Applications: fmt::Debug + Send + Sync {
-    /// How long instances known before are kept when the store comes back without its history.
-    fn grace(&self) -> Duration;
-
-    /// The applications that offer interfaces by what the configuration says.
-    fn provided_by(&self) -> &BTreeMap<String, Vec<String>>;
+    /// What does not depend on the store.
+    fn parts(&self) -> &ApplicationParts;
 
     /// The applications whose interfaces [`Store::interfaces`] leaves out, because the store does
     /// not list mappings.
@@ -158,9 +155,6 @@ pub(crate) trait Applications: fmt::Debug + Send + Sync {
         revision: &'a str,
     ) -> Wait<'a, Result<Option<Vec<u8>>, Away>>;
 
-    /// Whether our own metadata are written into the metadata report.
-    fn storage(&self) -> Storage;
-
     /// Where the metadata of a revision are written.
     fn place_report(&self, metadata: &Metadata) -> Placed;
 
@@ -175,6 +169,14 @@ pub(crate) trait Applications: fmt::Debug + Send + Sync {
 
     /// Keeps an entry; returns whether it is there, and how to remove it.
     fn keep(&self, placed: Placed) -> (watch::Receiver<bool>, Withdraw);
+}
+
+/// What all stores with an application level have.
+#[derive(Debug)]
+pub(crate) struct ApplicationParts {
+    /// How long instances known before are kept when the store comes back without its history.
+    pub(crate) grace: Duration,
+    pub(crate) config: ApplicationConfig,
 }
 
 /// What identifies an entry of a service in its store. Entries are resolved in the order of these;

@@ -47,9 +47,11 @@ use crate::directory::Presence;
 use crate::endpoint::{RegisterMode, Registration};
 use crate::error::RegistryError;
 use crate::layout::Paths;
+use crate::layout::applications::ApplicationPaths;
+use crate::lent::LentSession;
 use crate::registrar::Registrar;
 use crate::status::RegistryStatus;
-use crate::store::{Applications, RuleWatch, Store, Wait, Watch, Withdraw};
+use crate::store::{ApplicationParts, Applications, RuleWatch, Store, Wait, Watch, Withdraw};
 
 use applications::ZooKeeperApplications;
 use connection::SharedConnection;
@@ -81,7 +83,6 @@ pub(crate) struct ZooKeeperRegistry {
     registrar: Registrar,
     index: ZooKeeperIndex,
     applications: Arc<ZooKeeperApplications>,
-    runtime: Handle,
 }
 
 impl ZooKeeperRegistry {
@@ -90,19 +91,22 @@ impl ZooKeeperRegistry {
         let paths = Paths::new(&settings.layout)?;
         let (connection, connector) = connection::start(&settings, runtime);
         // The session lives longer than this handle: it is ended in good order.
-        let session = ZooKeeperSession::new(&settings, &connection, connector);
+        let session =
+            ZooKeeperSession { acl: settings.acl, wanted_timeout: settings.session_timeout };
+        let session = LentSession::new(connection.clone(), session, [connector]);
         let registrar = Registrar::start(Box::new(session), runtime);
+        let (grace, config) = (settings.grace, settings.applications.clone());
+        let parts = ApplicationParts { grace, config };
         let applications = Arc::new(ZooKeeperApplications {
-            paths: settings.application_paths()?,
-            settings: Arc::clone(&settings),
+            paths: ApplicationPaths::new(&settings.chroot, &settings.applications)?,
             connection: connection.clone(),
+            parts,
             registrar: registrar.clone(),
         });
         let mappings = applications.paths.mappings();
         let reader = ZooKeeperReader { paths: paths.clone(), mappings };
-        let index = ZooKeeperIndex::new(reader, connection.clone());
-        let runtime = runtime.clone();
-        Ok(Self { paths, settings, connection, registrar, index, applications, runtime })
+        let index = ZooKeeperIndex::new(reader, connection.clone(), runtime);
+        Ok(Self { paths, settings, connection, registrar, index, applications })
     }
 }
 
@@ -122,7 +126,7 @@ impl Store for ZooKeeperRegistry {
     fn watch(&self, wanted: &ServiceKey) -> Box<dyn Watch> {
         let (paths, connection) = (self.paths.clone(), self.connection.clone());
         let compare_every = self.settings.compare_every;
-        Box::new(ZooKeeperWatch::new(paths, connection, wanted.clone(), compare_every))
+        Box::new(ZooKeeperWatch::new(paths, connection, &wanted.interface, compare_every))
     }
 
     fn register(
@@ -137,7 +141,7 @@ impl Store for ZooKeeperRegistry {
     }
 
     fn presence(&self, wanted: &ServiceKey) -> Presence {
-        self.index.presence(wanted, &self.runtime)
+        self.index.presence(wanted)
     }
 
     fn settled(&self) -> Wait<'_, ()> {
@@ -158,7 +162,7 @@ impl Store for ZooKeeperRegistry {
     }
 
     fn interfaces(&self) -> Wait<'_, Result<Vec<String>, Away>> {
-        Box::pin(self.index.interfaces(&self.runtime))
+        Box::pin(self.index.interfaces())
     }
 
     fn definitions<'a>(

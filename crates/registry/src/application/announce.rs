@@ -259,14 +259,14 @@ impl Task {
         let InstanceAddress { application, host, port } = place;
         let revision = metadata.revision.clone();
         // Before the instance that says that they are there.
-        let report = (self.source.storage() == Storage::Remote)
+        let report = (self.source.parts().config.metadata == Storage::Remote)
             .then(|| self.source.keep(self.source.place_report(&metadata)));
         self.announced.add(Arc::new(metadata));
         let offers = self.offers.values().filter(|offer| offer.place == *place);
         let of_url = offers.map(|offer| &offer.params).next().cloned().unwrap_or_default();
         let told = of_url.iter().filter(|(name, _)| TOLD_PARAMS.contains(name));
         let params = told.chain([("version", METADATA_SERVICE_VERSION)]).collect();
-        let storage = self.source.storage();
+        let storage = self.source.parts().config.metadata;
         let mut instance =
             Instance::offering(application, host, *port, &revision, storage, &params);
         if let Some(since) = of_url.get(TIMESTAMP) {

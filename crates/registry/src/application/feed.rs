@@ -74,7 +74,7 @@ impl InstanceFeed {
         runtime: &Handle,
     ) -> Self {
         let name = format!("the instances of application {application}");
-        let mut kept = Kept::new(name, source.grace(), |_| true);
+        let mut kept = Kept::new(name, source.parts().grace, |_| true);
         kept.count_in(Arc::clone(counts));
         let list = List { kept };
         let (listing, listed) = watch::channel(ListedInstances::default());

@@ -32,7 +32,7 @@ const NEXT_ROUND: Duration = Duration::from_secs(30);
 pub(super) async fn run(level: ApplicationLevel, interface: String, sender: watch::Sender<Found>) {
     // Ends the task with this one.
     let mut mapping_task = JoinSet::new();
-    let mut mapping = match level.source.provided_by().get(&interface) {
+    let mut mapping = match level.source.parts().config.provided_by.get(&interface) {
         Some(names) => watch::channel(RuleDocument::known(Some(names.join(",")))).1,
         None => {
             let (sender, mapping) = watch::channel(RuleDocument::default());

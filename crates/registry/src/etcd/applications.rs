@@ -1,11 +1,9 @@
 //! The application level in etcd.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
-use dubbo_proto::application::{Instance, Metadata, Storage};
+use dubbo_proto::application::{Instance, Metadata};
 use tokio::sync::watch;
 
 use crate::application::item;
@@ -13,11 +11,10 @@ use crate::definitions::Away;
 use crate::layout::Placed;
 use crate::layout::applications::ApplicationPaths;
 use crate::registrar::Registrar;
-use crate::store::{Applications, RuleWatch, Wait, Watch, Withdraw};
+use crate::store::{ApplicationParts, Applications, RuleWatch, Wait, Watch, Withdraw};
 
-use super::connection::SharedConnection;
+use super::connection::{EtcdError, Live, SharedConnection};
 use super::rule::EtcdRule;
-use super::settings::EtcdSettings;
 use super::watch::EtcdWatch;
 
 /// The longest answer: metadata of 4 MiB, and some room.
@@ -26,35 +23,30 @@ const MAX_MESSAGE_LEN: usize = 8 << 20;
 #[derive(Debug)]
 pub(super) struct EtcdApplications {
     pub(super) paths: ApplicationPaths,
-    pub(super) settings: Arc<EtcdSettings>,
     pub(super) connection: SharedConnection,
+    pub(super) parts: ApplicationParts,
     pub(super) registrar: Registrar,
 }
 
 impl EtcdApplications {
     async fn read(&self, application: &str, revision: &str) -> Result<Option<Vec<u8>>, Away> {
-        let away = || Away("etcd cannot be reached".to_owned());
-        let live = self.connection.lent.live_within_timeout().await.ok_or_else(away)?;
-        for path in self.paths.reports(application, revision) {
-            let mut client = live.kv_client().max_decoding_message_size(MAX_MESSAGE_LEN);
-            let get = client.get(path, None);
-            let answer = self.connection.request("reading metadata", get).await;
-            let answer = answer.map_err(|error| Away(error.to_string()))?;
-            if let Some(kv) = answer.kvs().first() {
-                return Ok(Some(kv.value().to_vec()));
+        let read = async |live: Arc<Live>| {
+            for path in self.paths.reports(application, revision) {
+                let mut client = live.kv_client().max_decoding_message_size(MAX_MESSAGE_LEN);
+                let answer = live.request("reading metadata", client.get(path, None)).await?;
+                if let Some(kv) = answer.kvs().first() {
+                    return Ok::<_, EtcdError>(Some(kv.value().to_vec()));
+                }
             }
-        }
-        Ok(None)
+            Ok(None)
+        };
+        self.connection.ask_once(read).await
     }
 }
 
 impl Applications for EtcdApplications {
-    fn grace(&self) -> Duration {
-        self.settings.grace
-    }
-
-    fn provided_by(&self) -> &BTreeMap<String, Vec<String>> {
-        &self.settings.applications.provided_by
+    fn parts(&self) -> &ApplicationParts {
+        &self.parts
     }
 
     fn mapping(&self, interface: &str) -> Box<dyn RuleWatch> {
@@ -73,10 +65,6 @@ impl Applications for EtcdApplications {
         revision: &'a str,
     ) -> Wait<'a, Result<Option<Vec<u8>>, Away>> {
         Box::pin(self.read(application, revision))
-    }
-
-    fn storage(&self) -> Storage {
-        self.settings.applications.metadata
     }
 
     fn place_report(&self, metadata: &Metadata) -> Placed {

@@ -1,9 +1,8 @@
-//! The one connection to etcd, and the task that keeps it.
+//! The one connection to etcd.
 //!
-//! Users of the connection never decide that it is broken: when something fails they call
-//! [`SharedConnection::suspect`], and the task finds out with a request of its own.
+//! Users of the connection never decide that it is broken: what fails has it checked, and the task
+//! that keeps it finds out with a request of its own.
 
-use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -11,15 +10,17 @@ use std::time::Duration;
 
 use etcd_client::{Client, GetOptions, KvClient, LeaseClient};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, Semaphore};
-use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout};
+use tokio::sync::Notify;
+use tokio::time::timeout;
 use wire::file::FileWork;
 use wire::jitter;
 
 use crate::error::RegistryError;
+use crate::grpc_words::{with_causes, words_of};
 use crate::layout::Paths;
-use crate::lent::{Lender, Lent, Lost, Rounds, lend};
+use crate::lent::{
+    ConnectionName, ConnectionTerms, Connector, ConnectorTask, Lender, Lent, Lost, keep_connected,
+};
 use crate::store::StoreError;
 
 use super::settings::EtcdSettings;
@@ -32,16 +33,22 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(3);
 /// Services and rules that are read at the same time.
 const MAX_READS: usize = 32;
 
+/// A shared handle on the connection.
+pub(super) type SharedConnection = Lent<Live>;
+
 /// A connection that has answered.
 pub(super) struct Live {
     client: Client,
     watches: Watches,
+    request_timeout: Duration,
+    suspect: Arc<Notify>,
 }
 
 impl Live {
     fn new(client: Client, request_timeout: Duration) -> Self {
-        let watches = Watches::new(client.clone(), request_timeout);
-        Self { client, watches }
+        let suspect = Arc::new(Notify::new());
+        let watches = Watches::new(client.clone(), request_timeout, Arc::clone(&suspect));
+        Self { client, watches, request_timeout, suspect }
     }
 
     pub(super) fn kv_client(&self) -> KvClient {
@@ -56,14 +63,16 @@ impl Live {
     pub(super) const fn watches(&self) -> &Watches {
         &self.watches
     }
-}
 
-/// A shared handle on the connection.
-#[derive(Clone, Debug)]
-pub(super) struct SharedConnection {
-    pub(super) lent: Lent<Live>,
-    suspect: Arc<Notify>,
-    reads: Arc<Semaphore>,
+    /// Waits for a request, but not for ever. One that fails has the connection checked.
+    pub(super) async fn request<T>(
+        &self,
+        what: &'static str,
+        request: impl Future<Output = Result<T, etcd_client::Error>>,
+    ) -> Result<T, EtcdError> {
+        let outcome = bounded(what, self.request_timeout, request).await;
+        outcome.inspect_err(|_| self.suspect.notify_one())
+    }
 }
 
 /// Why a request failed.
@@ -95,63 +104,29 @@ pub(super) enum EtcdError {
     LeaseLost,
 }
 
-impl SharedConnection {
-    /// Starts the task that connects and reconnects until it is aborted.
-    pub(super) fn start(
-        settings: &Arc<EtcdSettings>,
-        paths: &Paths,
-        runtime: &Handle,
-    ) -> (Self, AbortHandle) {
-        let (lender, lent) = lend(settings.request_timeout);
-        let reads = Arc::new(Semaphore::new(MAX_READS));
-        let connection = Self { lent, suspect: Arc::default(), reads };
-        let connector = Connector {
-            connection: connection.clone(),
-            settings: Arc::clone(settings),
-            probe_key: paths.root().to_owned(),
-            lender,
-            files: FileWork::default(),
-        };
-        (connection, runtime.spawn(connector.run()).abort_handle())
-    }
-
-    /// Asks for a check of the connection, soon.
-    fn suspect(&self) {
-        self.suspect.notify_one();
-    }
-
-    /// What an error means for users of the store. One that may be the connection's has it
-    /// checked.
-    pub(super) fn store_error(&self, error: &EtcdError) -> StoreError {
-        match error {
-            EtcdError::Lost => StoreError::Away,
-            EtcdError::Compacted => StoreError::Gap,
-            error => {
-                self.suspect();
-                StoreError::Failed(error.to_string())
+impl EtcdError {
+    fn is_lease_lost(&self) -> bool {
+        match self {
+            Self::LeaseLost => true,
+            // What the client makes of a lifetime of 0.
+            Self::Client { source: etcd_client::Error::LeaseKeepAliveError(_), .. } => true,
+            Self::Client { source: etcd_client::Error::GRpcStatus(status), .. } => {
+                status.message().contains("lease not found")
             }
+            _ => false,
         }
     }
+}
 
-    /// Waits for a request, but not for ever.
-    pub(super) async fn request<T>(
-        &self,
-        what: &'static str,
-        request: impl Future<Output = Result<T, etcd_client::Error>>,
-    ) -> Result<T, EtcdError> {
-        bounded(what, self.lent.request_timeout(), request).await
-    }
-
-    /// The same for what is read at the beginning of each watch. An agent with hundreds of
-    /// services has thousands of these: etcd is not asked for all of them at once.
-    pub(super) async fn read<T>(
-        &self,
-        what: &'static str,
-        request: impl Future<Output = Result<T, etcd_client::Error>>,
-    ) -> Result<T, EtcdError> {
-        // Whoever holds a permit gives it back within the time of a request.
-        let _permit = self.reads.acquire().await;
-        self.request(what, request).await
+/// What an error means for users of the store.
+impl From<EtcdError> for StoreError {
+    fn from(error: EtcdError) -> Self {
+        match error {
+            EtcdError::Lost => Self::Away,
+            EtcdError::Compacted => Self::Gap,
+            error if error.is_lease_lost() => Self::SessionLost,
+            error => Self::Failed(error.to_string()),
+        }
     }
 }
 
@@ -159,6 +134,23 @@ impl From<Lost> for EtcdError {
     fn from(Lost: Lost) -> Self {
         Self::Lost
     }
+}
+
+/// Starts the task that connects, and connects again.
+pub(super) fn start(
+    settings: &Arc<EtcdSettings>,
+    paths: &Paths,
+    runtime: &Handle,
+) -> (SharedConnection, ConnectorTask) {
+    let terms = ConnectionTerms {
+        name: ConnectionName { store: "etcd", module: None },
+        servers: settings.urls.clone(),
+        request_timeout: settings.request_timeout,
+        max_beginnings: MAX_READS,
+    };
+    let (settings, probe_key) = (Arc::clone(settings), paths.root().to_owned());
+    let connector = EtcdConnector { settings, probe_key, files: FileWork::default() };
+    keep_connected(connector, terms, runtime)
 }
 
 async fn bounded<T>(
@@ -172,32 +164,27 @@ async fn bounded<T>(
     }
 }
 
-struct Connector {
-    connection: SharedConnection,
+struct EtcdConnector {
     settings: Arc<EtcdSettings>,
     probe_key: String,
-    lender: Lender<Live>,
     /// Reads the certificates.
     files: FileWork,
 }
 
-impl Connector {
-    async fn run(self) {
-        let mut rounds = Rounds::new(&self.settings.urls);
-        loop {
-            let url = rounds.server();
-            let (error, lasted) = match self.connect(url).await {
-                Ok(client) => {
-                    let began = Instant::now();
-                    (self.serve(url, client).await, Some(began.elapsed()))
-                }
-                Err(error) => (error, None),
-            };
-            self.lender.handle_failure("etcd", url, &error);
-            rounds.handle_end(lasted).await;
-        }
-    }
+impl Connector for EtcdConnector {
+    type Server = String;
+    type Live = Live;
 
+    async fn attempt(&mut self, url: &String, lender: &mut Lender<Live>) -> String {
+        let error = match self.connect(url).await {
+            Ok(client) => self.serve(url, client, lender).await,
+            Err(error) => error,
+        };
+        error.to_string()
+    }
+}
+
+impl EtcdConnector {
     /// Connects to one member and makes sure that it answers.
     async fn connect(&self, url: &str) -> Result<Client, EtcdError> {
         let (settings, after) = (Arc::clone(&self.settings), self.settings.connect_timeout);
@@ -216,21 +203,22 @@ impl Connector {
     }
 
     /// Lends the connection out until it no longer answers; returns why.
-    async fn serve(&self, url: &str, client: Client) -> EtcdError {
+    async fn serve(&self, url: &str, client: Client, lender: &mut Lender<Live>) -> EtcdError {
         let request_timeout = self.settings.request_timeout;
-        if self.lender.give(Live::new(client.clone(), request_timeout)) {
+        let live = Live::new(client.clone(), request_timeout);
+        let suspect = Arc::clone(&live.suspect);
+        if lender.give(live) {
             tracing::info!(%url, "connected to etcd");
         }
-        let error = loop {
+        loop {
             let wait = jitter(PROBE_INTERVAL);
-            let _either_way = timeout(wait, self.connection.suspect.notified()).await;
+            let _either_way = timeout(wait, suspect.notified()).await;
             let probe = probe(&client, &self.probe_key);
-            if let Err(error) = self.connection.request("asking whether it is alive", probe).await {
-                break error;
+            if let Err(error) = bounded("asking whether it is alive", request_timeout, probe).await
+            {
+                return error;
             }
-        };
-        self.lender.take_back();
-        error
+        }
     }
 }
 
@@ -260,10 +248,7 @@ impl fmt::Display for EtcdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Timeout { what, after } => write!(f, "{what}: no answer within {after:?}"),
-            Self::Client { what, source } => {
-                write!(f, "{what}: ")?;
-                write_source(f, source)
-            }
+            Self::Client { what, source } => write!(f, "{what}: {}", words(source)),
             Self::CutOff(error) => write!(
                 f,
                 "{error}; perhaps the server requires a certificate, and none is shown: set \
@@ -279,85 +264,11 @@ impl fmt::Display for EtcdError {
     }
 }
 
-/// The message of a gRPC status, and whatever caused it: `transport error` alone helps nobody.
-fn write_source(f: &mut fmt::Formatter<'_>, error: &etcd_client::Error) -> fmt::Result {
-    let inner: Option<&(dyn Error + 'static)> = match error {
-        etcd_client::Error::GRpcStatus(status) => Some(status),
-        etcd_client::Error::TransportError(error) => Some(error),
-        _ => None,
-    };
-    if let Some(words) = inner.and_then(|inner| wire::tls::words_of_cause(inner, "server")) {
-        return f.write_str(&words);
-    }
-    let mut cause: Option<&dyn Error> = match error {
-        etcd_client::Error::GRpcStatus(status) => {
-            f.write_str(status.message())?;
-            status.source()
-        }
-        etcd_client::Error::TransportError(error) => {
-            write!(f, "{error}")?;
-            error.source()
-        }
-        other => return write!(f, "{other}"),
-    };
-    let mut said = String::new();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if let Some(alert) = refused_certificate(&text) {
-            return write!(
-                f,
-                ": the server refused our certificate, or requires one, but none was shown \
-                 ({alert})"
-            );
-        }
-        if !said.contains(&text) {
-            write!(f, ": {text}")?;
-            said.push_str(&text);
-        }
-        cause = error.source();
-    }
-    Ok(())
-}
-
-/// The alert by which a server refuses a client's certificate. HTTP/2's errors keep the text alone
-/// of what comes after the handshake, which is where TLS 1.3 has this alert.
-fn refused_certificate(text: &str) -> Option<&str> {
-    let (_, alert) = text.split_once("received fatal alert: ")?;
-    (alert.contains("Certificate") || alert == "UnknownCA").then_some(alert)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use futures_util::FutureExt;
-    use futures_util::future::join_all;
-
-    use super::*;
-    use crate::config::EtcdConfig;
-    use crate::layout::Layout;
-
-    #[tokio::test]
-    async fn so_many_are_read_at_a_time_and_each_has_its_turn() {
-        let config = EtcdConfig::new(["http://127.0.0.1:1".to_owned()], Layout::contest());
-        let settings = Arc::new(EtcdSettings::new(config).unwrap());
-        let paths = Paths::new(&Layout::contest()).unwrap();
-        let (connection, connector) =
-            SharedConnection::start(&settings, &paths, &Handle::current());
-        connector.abort();
-        let (n_begun, gate) = (AtomicUsize::new(0), Semaphore::new(0));
-        let read = |_| {
-            connection.read("reading", async {
-                n_begun.fetch_add(1, Ordering::Relaxed);
-                let _permit = gate.acquire().await;
-                Ok(())
-            })
-        };
-        let mut all = Box::pin(join_all((0..3 * MAX_READS).map(read)));
-        assert!(all.as_mut().now_or_never().is_none());
-        assert_eq!(n_begun.load(Ordering::Relaxed), MAX_READS);
-        gate.close();
-        assert!(all.await.iter().all(Result::is_ok));
-        assert_eq!(n_begun.load(Ordering::Relaxed), 3 * MAX_READS);
+/// What the server says, and whatever caused it: `transport error` alone helps nobody.
+fn words(error: &etcd_client::Error) -> String {
+    match error {
+        etcd_client::Error::GRpcStatus(status) => with_causes(status.message(), status),
+        etcd_client::Error::TransportError(error) => words_of(error),
+        other => other.to_string(),
     }
 }

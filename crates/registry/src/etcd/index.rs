@@ -14,7 +14,7 @@ use crate::index::{IndexReader, IndexTask, ServiceIndex, ServiceList};
 use crate::layout::Paths;
 use crate::on_demand::Progress;
 
-use super::connection::{EtcdError, Live, SharedConnection};
+use super::connection::{EtcdError, Live};
 use super::stream::{MAX_MESSAGE_LEN, Range};
 
 /// Keys of one answer; those of Java providers have about a kilobyte.
@@ -53,20 +53,9 @@ impl ServiceList for EtcdServices {
 /// Reads keys.
 #[derive(Clone)]
 pub(super) struct EtcdReader {
-    paths: Paths,
+    pub(super) paths: Paths,
     /// What the keys of mappings begin with, if there are any.
-    mappings: Option<String>,
-    connection: SharedConnection,
-}
-
-/// The index of the services below `paths`, and of the `mappings` in that folder.
-pub(super) fn index(
-    paths: Paths,
-    mappings: Option<String>,
-    connection: SharedConnection,
-) -> EtcdIndex {
-    let (mappings, lent) = (mappings.map(|folder| format!("{folder}/")), connection.lent.clone());
-    ServiceIndex::new(EtcdReader { paths, mappings, connection }, lent)
+    pub(super) mappings: Option<String>,
 }
 
 impl IndexReader<Live> for EtcdReader {
@@ -149,7 +138,7 @@ impl EtcdReader {
                 .with_limit(PAGE_LEN)
                 .with_revision(revision);
             let get = client.get(from, Some(options));
-            let answer = self.connection.request("reading the list of services", get).await?;
+            let answer = live.request("reading the list of services", get).await?;
             revision = answer.header().map_or(revision, |header| match revision {
                 0 => header.revision(),
                 revision => revision,

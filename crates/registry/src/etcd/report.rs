@@ -9,13 +9,14 @@
 //! one away, be it a document or a key.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use dubbo_proto::definition::MAX_DOCUMENT_LEN;
 use dubbo_proto::url::encode_key;
 use etcd_client::{Error, GetOptions, GetResponse, KvClient, SortOrder, SortTarget};
 use tonic::Code;
 
-use super::connection::SharedConnection;
+use super::connection::{Live, SharedConnection};
 use crate::definitions::{Away, DefinitionOrigin, Document, ReadAllowance, Unread};
 
 /// The most documents of one interface: its variants, and the applications that offer them.
@@ -44,17 +45,14 @@ pub(super) async fn read(
     root: &str,
     interface: &str,
 ) -> Result<Vec<Document>, Away> {
-    let away = || Away("etcd cannot be reached".to_owned());
-    let live = connection.lent.live_within_timeout().await.ok_or_else(away)?;
     let prefix = format!("/{root}/metadata/{}/", encode_key(interface));
-    let documents = async {
+    let read = async |live: Arc<Live>| {
         let of_keys = live.kv_client().max_decoding_message_size(MAX_ANSWER_LEN);
-        let keys = keys(of_keys, &prefix).await?;
         let one = live.kv_client().max_decoding_message_size(MAX_DOCUMENT_LEN + MAX_KEY_LEN);
-        documents(one, keys).await
+        let documents = async { documents(one, keys(of_keys, &prefix).await?).await };
+        live.request("reading the metadata report", documents).await
     };
-    let documents = connection.request("reading the metadata report", documents).await;
-    documents.map_err(|error| Away(error.to_string()))
+    connection.ask_once(read).await
 }
 
 /// The keys of documents, that of the newest first. Long keys cost more answers, and are left out.

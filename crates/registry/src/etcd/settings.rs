@@ -7,10 +7,10 @@ use std::time::Duration;
 use dubbo_proto::without_credentials;
 use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 
-use crate::config::{ApplicationConfig, EtcdConfig, RegistryTls};
+use crate::application_config::ApplicationConfig;
+use crate::config::{EtcdConfig, RegistryTls};
 use crate::error::RegistryError;
 use crate::layout::Layout;
-use crate::layout::applications::ApplicationPaths;
 
 /// Shorter leases would be lost by a pause of a second; etcd itself does not go lower either.
 const MIN_LEASE: Duration = Duration::from_secs(1);
@@ -39,12 +39,6 @@ impl fmt::Debug for EtcdSettings {
 }
 
 impl EtcdSettings {
-    /// Where the application level is.
-    pub(super) fn application_paths(&self) -> Result<ApplicationPaths, RegistryError> {
-        let ApplicationConfig { instances_root, metadata_root, .. } = &self.applications;
-        ApplicationPaths::new("", instances_root, metadata_root)
-    }
-
     pub(super) fn new(config: EtcdConfig) -> Result<Self, RegistryError> {
         if config.endpoints.is_empty() {
             return Err(RegistryError::NoEtcdEndpoint);

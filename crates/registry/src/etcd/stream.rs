@@ -10,13 +10,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use etcd_client::{
     Client, WatchOptions, WatchRequestSender, WatchResponse, WatchResponseStream, WatchStream,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout};
 
 use super::connection::EtcdError;
@@ -61,15 +61,17 @@ type StreamCommands = mpsc::UnboundedSender<StreamCommand>;
 pub(super) struct Watches {
     client: Client,
     request_timeout: Duration,
+    /// Has the connection checked: a stream has failed, or does not begin.
+    suspect: Arc<Notify>,
     current: Mutex<Option<StreamCommands>>,
     n_watchers: AtomicU64,
 }
 
 impl Watches {
     /// Of the connection that `client` has.
-    pub(super) fn new(client: Client, request_timeout: Duration) -> Self {
+    pub(super) fn new(client: Client, request_timeout: Duration, suspect: Arc<Notify>) -> Self {
         let (current, n_watchers) = Default::default();
-        Self { client, request_timeout, current, n_watchers }
+        Self { client, request_timeout, suspect, current, n_watchers }
     }
 
     /// Watches some ranges of keys. Comes back when etcd has all of the watches.
@@ -78,13 +80,14 @@ impl Watches {
     /// When etcd refuses one, or does not answer.
     pub(super) async fn open(&self, ranges: Vec<Range>) -> Result<OpenWatch, EtcdError> {
         let (orders, is_new) = self.stream(None);
-        match self.open_on(orders.clone(), ranges.clone()).await {
+        let opened = match self.open_on(orders.clone(), ranges.clone()).await {
             // The stream has the rights of the moment at which it began.
             Err(EtcdError::Ended { .. }) if !is_new => {
                 self.open_on(self.stream(Some(&orders)).0, ranges).await
             }
             outcome => outcome,
-        }
+        };
+        opened.inspect_err(|_| self.suspect.notify_one())
     }
 
     /// The stream that takes further watches, and whether it begins with this; not `refused`.
@@ -97,7 +100,12 @@ impl Watches {
         }
         let (orders, receiver) = mpsc::unbounded_channel();
         *current = Some(orders.clone());
-        tokio::spawn(run(self.client.clone(), self.request_timeout, receiver));
+        let (client, suspect) = (self.client.clone(), Arc::clone(&self.suspect));
+        let run = run(client, self.request_timeout, receiver);
+        tokio::spawn(async move {
+            run.await;
+            suspect.notify_one();
+        });
         (orders, true)
     }
 

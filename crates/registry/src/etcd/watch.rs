@@ -8,7 +8,8 @@ use etcd_client::{
 };
 
 use crate::layout::{Entry, Paths};
-use crate::store::{Change, Item, News, StoreError, Wait, Watch};
+use crate::lent::{LentReader, LentWatch};
+use crate::store::{Change, Item, News};
 
 use super::connection::{EtcdError, Live, SharedConnection};
 use super::stream::{MAX_MESSAGE_LEN, OpenWatch, Range};
@@ -21,23 +22,19 @@ pub(super) struct EtcdWatch<E> {
     prefixes: Vec<String>,
     /// Makes an item of a key and its value.
     read: ReadItem<E>,
-    connection: SharedConnection,
-    live: Option<Arc<Live>>,
-    stage: Stage,
+    /// Open from the revision after the one that was read, as soon as there is time for it.
+    open: Option<OpenWatch>,
     /// The revision up to which our reader knows everything.
     revision: i64,
 }
 
-enum Stage {
-    Unread,
-    /// Everything is read up to the revision; no watch is open yet.
-    Read,
-    Watching(OpenWatch),
-}
-
 impl EtcdWatch<Entry> {
     /// That of an interface.
-    pub(super) fn of_service(paths: Paths, connection: SharedConnection, interface: &str) -> Self {
+    pub(super) fn of_service(
+        paths: Paths,
+        connection: SharedConnection,
+        interface: &str,
+    ) -> LentWatch<Self> {
         let folders = paths.folders(interface).into_iter();
         let prefixes = folders.map(|folder| folder + "/").collect();
         let read = move |key: &[u8], value: &[u8]| Item {
@@ -53,55 +50,9 @@ impl<E: Send> EtcdWatch<E> {
         prefixes: Vec<String>,
         read: impl Fn(&[u8], &[u8]) -> Item<E> + Send + 'static,
         connection: SharedConnection,
-    ) -> Self {
-        let (live, stage, read) = (None, Stage::Unread, Box::new(read));
-        Self { prefixes, read, connection, live, stage, revision: 0 }
-    }
-
-    /// One step ahead. May be dropped at any time: what is half read is read again.
-    async fn advance(&mut self, live: &Live) -> Result<News<E>, EtcdError> {
-        match self.stage {
-            Stage::Unread => {
-                // A request is large, and a watch rests without one: there may be thousands.
-                let news = Box::pin(self.read(live)).await?;
-                self.stage = Stage::Read;
-                return Ok(news);
-            }
-            Stage::Read => {
-                self.stage = Stage::Watching(Box::pin(live.watches().open(self.ranges())).await?);
-            }
-            Stage::Watching(_) => {}
-        }
-        loop {
-            let Stage::Watching(open) = &mut self.stage else { return Err(EtcdError::Compacted) };
-            let message = open.message().await?;
-            if let Some(header) = message.header() {
-                self.revision = self.revision.max(header.revision());
-            }
-            let changes: Vec<_> =
-                message.events().iter().filter_map(|event| self.change(event)).collect();
-            if !changes.is_empty() {
-                return Ok(News::Changes(changes));
-            }
-        }
-    }
-
-    /// Reads all folders at one revision.
-    async fn read(&mut self, live: &Live) -> Result<News<E>, EtcdError> {
-        let get = |prefix: String| TxnOp::get(prefix, Some(GetOptions::new().with_prefix()));
-        let gets: Vec<_> = self.prefixes.iter().cloned().map(get).collect();
-        let mut client = live.kv_client().max_decoding_message_size(MAX_MESSAGE_LEN);
-        let read = client.txn(Txn::new().and_then(gets));
-        let answer = self.connection.read("reading", read).await?;
-        let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
-        let mut items = Vec::new();
-        for response in answer.op_responses() {
-            let TxnOpResponse::Get(response) = response else { continue };
-            items.extend(response.kvs().iter().map(|kv| self.item(kv)));
-        }
-        let history_lost = revision < self.revision;
-        self.revision = revision;
-        Ok(News::Whole { items, n_cut: 0, history_lost, refusal: None })
+    ) -> LentWatch<Self> {
+        let read = Box::new(read);
+        LentWatch::new(connection, Self { prefixes, read, open: None, revision: 0 })
     }
 
     fn item(&self, kv: &KeyValue) -> Item<E> {
@@ -125,28 +76,49 @@ impl<E: Send> EtcdWatch<E> {
     }
 }
 
-impl<E: Send> Watch<E> for EtcdWatch<E> {
-    fn ready(&mut self) -> Wait<'_, bool> {
-        Box::pin(async {
-            self.live = self.connection.lent.live().await;
-            self.live.is_some()
-        })
+impl<E: Send> LentReader for EtcdWatch<E> {
+    type Live = Live;
+    type News = News<E>;
+    type Error = EtcdError;
+
+    /// Reads all folders at one revision.
+    async fn begin(&mut self, live: &Arc<Live>) -> Result<News<E>, EtcdError> {
+        self.open = None;
+        let get = |prefix: String| TxnOp::get(prefix, Some(GetOptions::new().with_prefix()));
+        let gets: Vec<_> = self.prefixes.iter().cloned().map(get).collect();
+        let mut client = live.kv_client().max_decoding_message_size(MAX_MESSAGE_LEN);
+        let answer = live.request("reading", client.txn(Txn::new().and_then(gets))).await?;
+        let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
+        let mut items = Vec::new();
+        for response in answer.op_responses() {
+            let TxnOpResponse::Get(response) = response else { continue };
+            items.extend(response.kvs().iter().map(|kv| self.item(kv)));
+        }
+        let history_lost = revision < self.revision;
+        self.revision = revision;
+        Ok(News::Whole { items, n_cut: 0, history_lost, refusal: None })
     }
 
-    fn next(&mut self) -> Wait<'_, Result<News<E>, StoreError>> {
-        Box::pin(async {
-            let Some(live) = self.live.clone() else { return Err(StoreError::Away) };
-            let connection = self.connection.clone();
-            let outcome = connection.lent.while_live(&live, self.advance(&live)).await;
-            outcome.map_err(|error| {
-                (self.live, self.stage) = (None, Stage::Unread);
-                connection.store_error(&error)
-            })
-        })
+    async fn next(&mut self, live: &Arc<Live>) -> Result<News<E>, EtcdError> {
+        if self.open.is_none() {
+            self.open = Some(Box::pin(live.watches().open(self.ranges())).await?);
+        }
+        loop {
+            let Some(open) = &mut self.open else { return Err(EtcdError::Compacted) };
+            let message = open.message().await?;
+            if let Some(header) = message.header() {
+                self.revision = self.revision.max(header.revision());
+            }
+            let changes: Vec<_> =
+                message.events().iter().filter_map(|event| self.change(event)).collect();
+            if !changes.is_empty() {
+                return Ok(News::Changes(changes));
+            }
+        }
     }
 
-    fn report(&mut self, error: &str) -> bool {
-        self.connection.lent.report(error)
+    fn handle_end(&mut self) {
+        self.open = None;
     }
 }
 
@@ -159,11 +131,13 @@ mod tests {
 
     use super::*;
     use crate::config::EtcdConfig;
+    use crate::etcd::connection;
     use crate::etcd::rule::EtcdRule;
     use crate::etcd::settings::EtcdSettings;
     use crate::layout::Layout;
+    use crate::store::{StoreError, Watch};
 
-    async fn whole_len(watch: &mut EtcdWatch<Entry>) -> usize {
+    async fn whole_len(watch: &mut dyn Watch) -> usize {
         assert!(watch.ready().await);
         match watch.next().await {
             Ok(News::Whole { items, history_lost: false, .. }) => items.len(),
@@ -179,15 +153,14 @@ mod tests {
         let paths = Paths::new(&Layout::contest()).unwrap();
         let config = EtcdConfig::new([etcd.client_url()], Layout::contest());
         let settings = Arc::new(EtcdSettings::new(config).unwrap());
-        let (connection, _connector) =
-            SharedConnection::start(&settings, &paths, &Handle::current());
+        let (connection, _connector) = connection::start(&settings, &paths, &Handle::current());
         let mut watch = EtcdWatch::of_service(paths, connection, "a.B");
 
         assert_eq!(whole_len(&mut watch).await, 0);
         for port in 1..4 {
             etcd.etcdctl(&["put", &format!("/dubbomesh/a.B/h:{port}"), "1"]).unwrap();
         }
-        let revision = (watch.revision + 3).to_string();
+        let revision = (watch.reader.revision + 3).to_string();
         etcd.etcdctl(&["compact", "--physical", &revision]).unwrap();
         assert_eq!(watch.next().await, Err(StoreError::Gap));
         assert_eq!(whole_len(&mut watch).await, 3);
@@ -201,12 +174,11 @@ mod tests {
         let paths = Paths::new(&Layout::contest()).unwrap();
         let config = EtcdConfig::new([etcd.client_url()], Layout::contest());
         let settings = Arc::new(EtcdSettings::new(config).unwrap());
-        let (connection, _connector) =
-            SharedConnection::start(&settings, &paths, &Handle::current());
-        let live = connection.lent.live().await.expect("a connection");
+        let (connection, _connector) = connection::start(&settings, &paths, &Handle::current());
+        let live = connection.live().await.expect("a connection");
         let mut rule = EtcdRule::new("/a".into(), connection.clone());
         let mut watch = EtcdWatch::of_service(paths, connection, "a.B");
-        assert!(size_of_val(&watch.advance(&live)) < 2048);
-        assert!(size_of_val(&rule.advance(&live)) < 2048);
+        assert!(size_of_val(&watch.reader.next(&live)) < 2048);
+        assert!(size_of_val(&rule.reader.next(&live)) < 2048);
     }
 }

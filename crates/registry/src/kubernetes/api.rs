@@ -128,7 +128,9 @@ pub(super) async fn get(
     settings: &KubernetesSettings,
     path: &str,
 ) -> Result<OpenResponse, ApiError> {
-    settings.renew_tls().await;
+    if let Some(tls) = &settings.tls {
+        tls.renew(settings.connect_timeout).await;
+    }
     let token = settings.token().await?;
     let deadline = Instant::now() + settings.request_timeout;
     let late = |_| ApiError::Late(settings.request_timeout);

@@ -1,17 +1,16 @@
 //! The checked configuration of a registry in Kubernetes, and who we are there.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use std::{env, fmt, io};
 
 use dubbo_proto::without_credentials;
 use wire::file::FileWork;
-use wire::tls::ClientTls;
 use wire::{Destination, SocketOptions};
 
 use crate::config::KubernetesConfig;
 use crate::error::RegistryError;
+use crate::registry_tls::RenewedTls;
 
 use super::objects::{ObjectKind, ObjectName};
 use super::state::Mapped;
@@ -30,10 +29,7 @@ const MAX_NAMESPACE_LEN: u64 = 4096;
 /// What [`KubernetesSettings::new`] has checked.
 pub(super) struct KubernetesSettings {
     pub(super) destination: Destination,
-    /// Read again for each connection, since certificates are renewed.
-    tls: Option<ClientTls>,
-    /// What was last wrong with that.
-    tls_problem: Mutex<Option<String>>,
+    pub(super) tls: Option<RenewedTls>,
     /// `host:port`, as HTTP has it.
     pub(super) host: String,
     /// Read for each request, since it is replaced before it expires.
@@ -97,8 +93,7 @@ impl KubernetesSettings {
                 options: SocketOptions::default(),
                 tls: tls.clone(),
             },
-            tls,
-            tls_problem: Mutex::default(),
+            tls: tls.map(|tls| RenewedTls::new(tls, "Kubernetes")),
             host: address.to_owned(),
             token_file,
             token_work: FileWork::default(),
@@ -126,19 +121,6 @@ impl KubernetesSettings {
             Some(namespace) => format!("{api}/namespaces/{namespace}/{objects}?{query}"),
             None => format!("{api}/{objects}?{query}"),
         }
-    }
-
-    /// Reads the certificates again. If that fails, those that were read before stay in use.
-    pub(super) async fn renew_tls(&self) {
-        let Some(tls) = &self.tls else { return };
-        let renewed = tls.reload_within(self.connect_timeout / 2).await;
-        let problem = renewed.err().map(|error| error.to_string());
-        let mut last = self.tls_problem.lock().unwrap_or_else(PoisonError::into_inner);
-        // There are some connections a minute: it is said once.
-        if let Some(error) = problem.as_ref().filter(|_| *last != problem) {
-            tracing::warn!(%error, "cannot read the certificates for Kubernetes again");
-        }
-        *last = problem;
     }
 
     /// The token of now, if one is needed.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use dubbo_proto::ServiceKey;
 use dubbo_proto::application::{Instance, Metadata};
 
+use crate::application_config::ApplicationConfig;
 use crate::error::RegistryError;
 
 use super::{Placed, Value, check_root};
@@ -26,16 +27,12 @@ impl ApplicationPaths {
     ///
     /// # Errors
     /// When a root is none.
-    pub(crate) fn new(
-        chroot: &str,
-        instances_root: &str,
-        metadata_root: &str,
-    ) -> Result<Self, RegistryError> {
+    pub(crate) fn new(chroot: &str, config: &ApplicationConfig) -> Result<Self, RegistryError> {
         let root = |root: &str| {
             check_root(root)?;
             Ok(format!("{chroot}/{root}"))
         };
-        let (instances, metadata) = (root(instances_root)?, root(metadata_root)?);
+        let (instances, metadata) = (root(&config.instances_root)?, root(&config.metadata_root)?);
         Ok(Self { instances, metadata })
     }
 

@@ -1,19 +1,17 @@
 //! The application level in Nacos: applications are services by their own name, and mappings and
 //! metadata are documents. Sources: `NacosServiceDiscovery` and `NacosMetadataReport`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
-use dubbo_proto::application::{Instance as ApplicationInstance, Metadata, Storage};
+use dubbo_proto::application::{Instance as ApplicationInstance, Metadata};
 use nacos_proto::{ConfigKey, Instance};
 use tokio::sync::watch;
 
 use crate::definitions::Away;
 use crate::layout::{Placed, Value};
 use crate::registrar::Registrar;
-use crate::store::{Applications, RuleWatch, Wait, Watch, Withdraw};
+use crate::store::{ApplicationParts, Applications, RuleWatch, Wait, Watch, Withdraw};
 
 use super::connection::SharedConnection;
 use super::index::list_names;
@@ -28,24 +26,21 @@ pub(super) struct NacosApplications {
     pub(super) settings: Arc<NacosSettings>,
     pub(super) naming: SharedConnection,
     pub(super) documents: SharedConnection,
+    pub(super) parts: ApplicationParts,
     pub(super) registrar: Registrar,
 }
 
 impl NacosApplications {
     /// The names of all applications.
     async fn names(&self) -> Result<Vec<String>, Away> {
-        let live = self.naming.live_within_timeout().await.ok_or_else(|| self.naming.away())?;
         let group = &self.settings.applications.instances_root;
-        let names = list_names(&live, group).await.map_err(|error| Away(error.to_string()))?;
+        let names = self.naming.ask_once(async |live| list_names(&live, group).await).await?;
         Ok(names.into_iter().filter(|name| names::is_application(name)).collect())
     }
 
     async fn read(&self, application: &str, revision: &str) -> Result<Option<Vec<u8>>, Away> {
-        let away = || Away("Nacos' documents cannot be reached".to_owned());
-        let live = self.documents.live_within_timeout().await.ok_or_else(away)?;
-        let document = rule::read(&live, &report_key(application, revision))
-            .await
-            .map_err(|error| Away(error.to_string()))?;
+        let key = report_key(application, revision);
+        let document = self.documents.ask_once(async |live| rule::read(&live, &key).await).await?;
         Ok(document.map(|document| document.content.into_bytes()))
     }
 }
@@ -56,12 +51,8 @@ fn report_key(application: &str, revision: &str) -> ConfigKey {
 }
 
 impl Applications for NacosApplications {
-    fn grace(&self) -> Duration {
-        self.settings.grace
-    }
-
-    fn provided_by(&self) -> &BTreeMap<String, Vec<String>> {
-        &self.settings.applications.provided_by
+    fn parts(&self) -> &ApplicationParts {
+        &self.parts
     }
 
     fn unlisted(&self) -> Wait<'_, Result<Vec<String>, Away>> {
@@ -87,10 +78,6 @@ impl Applications for NacosApplications {
         revision: &'a str,
     ) -> Wait<'a, Result<Option<Vec<u8>>, Away>> {
         Box::pin(self.read(application, revision))
-    }
-
-    fn storage(&self) -> Storage {
-        self.settings.applications.metadata
     }
 
     fn place_report(&self, metadata: &Metadata) -> Placed {

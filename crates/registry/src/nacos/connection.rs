@@ -18,7 +18,6 @@ use nacos_proto::{
 };
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -27,7 +26,11 @@ use tonic::{Code, Request};
 use tonic_prost::ProstCodec;
 use wire::jitter;
 
-use crate::lent::{Lender, Lent, Lost, Rounds, lend};
+use crate::grpc_words::words_of;
+use crate::lent::{
+    ConnectionName, ConnectionTerms, Connector, ConnectorTask, GOOD_AFTER, Lender, Lent, Lost,
+    keep_connected,
+};
 use crate::store::StoreError;
 
 use super::channel::connect;
@@ -51,7 +54,10 @@ const MAX_REPLIES: usize = 1024;
 /// whose login is looked at this often.
 const LOG_IN_EVERY: Duration = Duration::from_secs(5);
 
-/// How often a server may send us elsewhere before we wait.
+/// Services, or documents, that are read at the same time.
+const MAX_READS: usize = 32;
+
+/// How often in a row a server may want a new connection, each after a moment, before we wait.
 const MAX_RESETS: usize = 3;
 
 /// A shared handle on a connection.
@@ -97,6 +103,9 @@ pub(super) enum NacosError {
     Lost,
     #[error("the server does not keep what is registered on the connection")]
     Forgetful,
+    /// An entry is not written; others may be.
+    #[error("{0}")]
+    Unwritten(String),
     /// A document changes while it is written.
     #[error("{0} changes too quickly")]
     Unsteady(String),
@@ -119,17 +128,25 @@ impl From<NacosError> for StoreError {
     }
 }
 
-/// Starts the task that connects and reconnects until it is aborted.
+/// Starts the task that connects, and connects again.
 pub(super) fn start(
     module: Module,
     settings: &Arc<NacosSettings>,
     login: &Arc<Login>,
     runtime: &Handle,
-) -> (SharedConnection, AbortHandle) {
-    let (lender, connection) = lend(settings.request_timeout);
+) -> (SharedConnection, ConnectorTask) {
+    let terms = ConnectionTerms {
+        name: ConnectionName { store: "Nacos", module: Some(module.name()) },
+        servers: settings.servers.clone(),
+        request_timeout: settings.request_timeout,
+        max_beginnings: MAX_READS,
+    };
     let (settings, login) = (Arc::clone(settings), Arc::clone(login));
-    let connector = Connector { module, settings, login, lender };
-    (connection, runtime.spawn(connector.run()).abort_handle())
+    keep_connected(
+        NacosConnector { module, settings, login, resets: Resets::default() },
+        terms,
+        runtime,
+    )
 }
 
 impl Live {
@@ -230,23 +247,6 @@ impl fmt::Debug for Live {
     }
 }
 
-/// The reason behind an error, which tonic keeps for itself.
-fn words_of(error: &(dyn std::error::Error + 'static)) -> String {
-    if let Some(words) = wire::tls::words_of_cause(error, "server") {
-        return words;
-    }
-    let mut words = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !words.contains(&text) {
-            words = format!("{words}: {text}");
-        }
-        cause = error.source();
-    }
-    words
-}
-
 fn words_of_status(status: &tonic::Status) -> String {
     let code = status.code();
     match (status.source(), status.message()) {
@@ -256,12 +256,16 @@ fn words_of_status(status: &tonic::Status) -> String {
     }
 }
 
-struct Connector {
+struct NacosConnector {
     module: Module,
     settings: Arc<NacosSettings>,
     login: Arc<Login>,
-    lender: Lender<Live>,
+    resets: Resets,
 }
+
+/// Connections in a row that were to be made anew, each after a moment.
+#[derive(Default)]
+struct Resets(usize);
 
 /// The two ends of the stream.
 struct Talk {
@@ -279,34 +283,43 @@ struct Ended {
     is_reset: bool,
 }
 
-impl Connector {
-    async fn run(self) {
-        let settings = Arc::clone(&self.settings);
-        let mut rounds = Rounds::new(&settings.servers);
-        let (mut sent_to, mut n_resets) = (None::<NacosServer>, 0);
+impl Connector for NacosConnector {
+    type Server = NacosServer;
+    type Live = Live;
+
+    /// Follows a server that sends us elsewhere, or wants a new connection.
+    async fn attempt(&mut self, server: &NacosServer, lender: &mut Lender<Live>) -> String {
+        let mut sent_to = None::<NacosServer>;
         loop {
-            let server = sent_to.take().unwrap_or_else(|| rounds.server().clone());
-            let began = Instant::now();
-            let (ended, lasted) = match self.connect(&server).await {
-                Ok((live, talk)) => (self.serve(&server, live, talk).await, Some(began.elapsed())),
-                Err(error) => (Ended { error, to: None, is_reset: false }, None),
+            let at = sent_to.as_ref().unwrap_or(server);
+            let ended = match self.connect(at).await {
+                Ok((live, talk)) => self.serve(at, live, talk, lender).await,
+                Err(error) => Ended { error, to: None, is_reset: false },
             };
-            n_resets = if ended.is_reset { n_resets + 1 } else { 0 };
-            if ended.is_reset && n_resets <= MAX_RESETS {
-                tracing::info!(%server, to = ?ended.to, "Nacos asks for a new connection");
-                sent_to = ended.to;
-                continue;
+            if self.resets.is_over(ended.is_reset, lender.lasted()) {
+                return match sent_to {
+                    Some(at) => format!("it has sent us to {at}: {}", ended.error),
+                    None => ended.error.to_string(),
+                };
             }
-            let Ended { error, .. } = &ended;
-            if self.lender.note_failure("Nacos", &server, error) {
-                let module = self.module.name();
-                tracing::warn!(%server, module, %error, "Nacos cannot be reached; what is known \
-                                                         stays in use");
-            }
-            rounds.handle_end(lasted).await;
+            lender.take_back();
+            tracing::info!(server = %at, to = ?ended.to, "Nacos asks for a new connection");
+            sent_to = ended.to;
         }
     }
+}
 
+impl Resets {
+    /// Whether to wait before the next connection: the last one failed, or is one too many that
+    /// was to be made anew after a moment.
+    fn is_over(&mut self, is_reset: bool, lasted: Option<Duration>) -> bool {
+        let is_good = lasted.is_some_and(|lasted| GOOD_AFTER <= lasted);
+        self.0 = if is_reset && !is_good { self.0 + 1 } else { 0 };
+        !is_reset || MAX_RESETS < self.0
+    }
+}
+
+impl NacosConnector {
     async fn connect(&self, server: &NacosServer) -> Result<(Live, Talk), NacosError> {
         let after = self.settings.connect_timeout;
         let set_up = timeout(after, self.set_up(server)).await;
@@ -316,11 +329,8 @@ impl Connector {
     /// The handshake. Source: `GrpcClient.connectToServer`.
     async fn set_up(&self, server: &NacosServer) -> Result<(Live, Talk), NacosError> {
         let settings = &self.settings;
-        if let Some(tls) = &settings.tls
-            && let Err(error) = tls.reload_within(settings.connect_timeout / 2).await
-        {
-            // The ones that were read before stay in use.
-            tracing::warn!(%error, "cannot read the certificates for Nacos again");
+        if let Some(tls) = &settings.tls {
+            tls.renew(settings.connect_timeout).await;
         }
         let token = self.login.token(server).await.map_err(NacosError::Connect)?;
         let credentials = Credentials { token, access_key: settings.access_key.clone() };
@@ -360,11 +370,17 @@ impl Connector {
     }
 
     /// Lends the connection out until it is over; returns why that is.
-    async fn serve(&self, server: &NacosServer, live: Live, mut talk: Talk) -> Ended {
+    async fn serve(
+        &self,
+        server: &NacosServer,
+        live: Live,
+        mut talk: Talk,
+        lender: &mut Lender<Live>,
+    ) -> Ended {
         let mut expires = self.login.expires_at().await;
         let mut log_in_at = Instant::now();
         let live = Arc::new(live);
-        if self.lender.give_shared(Arc::clone(&live)) {
+        if lender.give(Arc::clone(&live)) {
             tracing::info!(%server, module = self.module.name(), "connected to Nacos");
         }
         let mut to = None;
@@ -413,13 +429,10 @@ impl Connector {
         if matches!(&error, NacosError::Refused { refusal, .. } if refusal.is_forbidden()) {
             self.login.forget().await;
         }
-        self.lender.take_back();
         let to = to.map(|(host, port)| NacosServer { host, port });
         Ended { error, to, is_reset }
     }
-}
 
-impl Connector {
     /// The server says that the user may not do something, though the connection is well: the
     /// token may be one of before it was started again. Nothing is lost if that is not the reason.
     async fn log_in_again(&self, server: &NacosServer, live: &Live) {
@@ -492,5 +505,21 @@ impl Talk {
             return Err(NacosError::Connect(words));
         }
         Ok(live.hub.take(heard.kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A login that runs out wants a new connection every few hours, and nothing is wrong.
+    #[test]
+    fn only_connections_that_end_after_a_moment_are_waited_for() {
+        let mut resets = Resets::default();
+        assert!((0..100).all(|_| !resets.is_over(true, Some(GOOD_AFTER))));
+        assert!((0..MAX_RESETS).all(|_| !resets.is_over(true, Some(Duration::ZERO))));
+        assert!(resets.is_over(true, Some(Duration::ZERO)), "one too many");
+        assert!(!resets.is_over(true, Some(GOOD_AFTER)));
+        assert!(resets.is_over(false, None), "it failed");
     }
 }

@@ -11,21 +11,21 @@ use super::connection::{Live, NacosError};
 /// Those who want to know. It ends with its connection.
 #[derive(Debug, Default)]
 pub(super) struct Hub {
-    services: Mutex<HashMap<ServiceName, Followed>>,
-    documents: Mutex<HashMap<ConfigKey, Listened>>,
+    services: Mutex<HashMap<ServiceName, ListUsers>>,
+    documents: Mutex<HashMap<ConfigKey, DocumentUsers>>,
 }
 
 /// The last list of a service; `None` before the first.
 pub(super) type Lists = watch::Receiver<Option<Arc<ServiceInfo>>>;
 
 #[derive(Debug)]
-struct Followed {
+struct ListUsers {
     n_users: usize,
     list: watch::Sender<Option<Arc<ServiceInfo>>>,
 }
 
 #[derive(Debug, Default)]
-struct Listened {
+struct DocumentUsers {
     n_users: usize,
     changed: Arc<Notify>,
 }
@@ -40,9 +40,9 @@ impl Hub {
         match heard {
             HeardKind::Instances(info) => self.take_list(info),
             HeardKind::DocumentChanged(key) => {
-                if let Some(listened) = lock(&self.documents).get(&key) {
-                    listened.changed.notify_waiters();
-                    listened.changed.notify_one();
+                if let Some(users) = lock(&self.documents).get(&key) {
+                    users.changed.notify_waiters();
+                    users.changed.notify_one();
                 }
             }
             HeardKind::Detection => {}
@@ -64,8 +64,8 @@ impl Hub {
     /// A list is older than the one that is known if two of them overtook each other.
     fn take_list_of(&self, name: &ServiceName, info: ServiceInfo) {
         let services = lock(&self.services);
-        let Some(followed) = services.get(name) else { return };
-        followed.list.send_if_modified(|known| {
+        let Some(users) = services.get(name) else { return };
+        users.list.send_if_modified(|known| {
             if known.as_ref().is_some_and(|known| info.last_ref_time < known.last_ref_time) {
                 return false;
             }
@@ -94,10 +94,10 @@ impl Subscribed {
     pub(super) async fn new(live: &Arc<Live>, name: ServiceName) -> Result<Self, NacosError> {
         let list = {
             let mut services = lock(&live.hub.services);
-            let new = || Followed { n_users: 0, list: watch::Sender::new(None) };
-            let followed = services.entry(name.clone()).or_insert_with(new);
-            followed.n_users += 1;
-            followed.list.subscribe()
+            let new = || ListUsers { n_users: 0, list: watch::Sender::new(None) };
+            let users = services.entry(name.clone()).or_insert_with(new);
+            users.n_users += 1;
+            users.list.subscribe()
         };
         // From here on it is taken back when it is dropped.
         let subscribed = Self { live: Arc::clone(live), name, list };
@@ -122,9 +122,9 @@ impl Subscribed {
 impl Drop for Subscribed {
     fn drop(&mut self) {
         let mut services = lock(&self.live.hub.services);
-        let Some(followed) = services.get_mut(&self.name) else { return };
-        followed.n_users -= 1;
-        if 0 < followed.n_users {
+        let Some(users) = services.get_mut(&self.name) else { return };
+        users.n_users -= 1;
+        if 0 < users.n_users {
             return;
         }
         services.remove(&self.name);
@@ -144,9 +144,9 @@ impl Listening {
     pub(super) fn new(live: &Arc<Live>, key: ConfigKey) -> Self {
         let changed = {
             let mut documents = lock(&live.hub.documents);
-            let listened = documents.entry(key.clone()).or_default();
-            listened.n_users += 1;
-            Arc::clone(&listened.changed)
+            let users = documents.entry(key.clone()).or_default();
+            users.n_users += 1;
+            Arc::clone(&users.changed)
         };
         Self { live: Arc::clone(live), key, changed }
     }
@@ -155,9 +155,9 @@ impl Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         let mut documents = lock(&self.live.hub.documents);
-        let Some(listened) = documents.get_mut(&self.key) else { return };
-        listened.n_users -= 1;
-        if 0 < listened.n_users {
+        let Some(users) = documents.get_mut(&self.key) else { return };
+        users.n_users -= 1;
+        if 0 < users.n_users {
             return;
         }
         documents.remove(&self.key);

@@ -61,11 +61,8 @@ impl Login {
             return Ok(Some(token.secret.clone()));
         }
         let after = self.settings.connect_timeout;
-        if let Some(tls) = &login.tls
-            && let Err(error) = tls.reload_within(after / 2).await
-        {
-            // The ones that were read before stay in use.
-            tracing::warn!(%error, "cannot read the certificates for Nacos' login again");
+        if let Some(tls) = &login.tls {
+            tls.renew(after).await;
         }
         let granted = timeout(after, log_in(login, server, after)).await;
         let granted = granted.unwrap_or_else(|_| Err(format!("no answer within {after:?}")));

@@ -30,10 +30,8 @@ pub(super) async fn read(
     definitions: &str,
     interface: &str,
 ) -> Result<Vec<Document>, Away> {
-    let away = || Away("Nacos cannot be reached".to_owned());
-    let naming = naming.live_within_timeout().await.ok_or_else(away)?;
-    let documents = documents.live_within_timeout().await.ok_or_else(away)?;
-    let read = async {
+    let naming = naming.live_within_timeout().await.ok_or_else(|| naming.away())?;
+    let read = async |documents: Arc<Live>| {
         let ids = ids(&naming, &documents, group, interface).await?;
         let (mut found, mut allowance) = (Vec::new(), ReadAllowance::default());
         for data_id in ids {
@@ -57,7 +55,7 @@ pub(super) async fn read(
         found.sort_by_key(|(last_modified, _)| std::cmp::Reverse(*last_modified));
         Ok(found.into_iter().map(|(_, document)| document).collect())
     };
-    read.await.map_err(|error: NacosError| Away(error.to_string()))
+    documents.ask_once(read).await
 }
 
 /// The names that documents of an interface may have.

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use wire::jitter;
 
 use crate::layout::{Placed, Value};
-use crate::store::{RuleWatch, StoreError, Wait};
+use crate::lent::{LentReader, LentWatch};
 
 use super::connection::{Live, NacosError, SharedConnection};
 use super::hub::Listening;
@@ -96,32 +96,18 @@ async fn change(
 
 pub(super) struct NacosRule {
     key: ConfigKey,
-    connection: SharedConnection,
-    live: Option<Arc<Live>>,
     listening: Option<Listening>,
     /// Of the text that was told last.
     known: Option<String>,
 }
 
 impl NacosRule {
-    pub(super) fn new(key: ConfigKey, connection: SharedConnection) -> Self {
-        Self { key, connection, live: None, listening: None, known: None }
+    pub(super) fn new(key: ConfigKey, connection: SharedConnection) -> LentWatch<Self> {
+        LentWatch::new(connection, Self { key, listening: None, known: None })
     }
 
-    pub(super) async fn advance(&mut self, live: &Arc<Live>) -> Result<Option<String>, NacosError> {
-        if let Some(listening) = &self.listening {
-            loop {
-                tokio::select! {
-                    () = listening.changed.notified() => break,
-                    () = sleep(jitter(COMPARE_EVERY)) => {}
-                }
-                if self.has_changed(live).await? {
-                    break;
-                }
-            }
-        } else {
-            self.listening = Some(Listening::new(live, self.key.clone()));
-        }
+    /// Reads the document, and listens to it from then on.
+    async fn read(&mut self, live: &Arc<Live>) -> Result<Option<String>, NacosError> {
         let mut document = None;
         for _ in 0..MAX_TRIES {
             document = read(live, &self.key).await?;
@@ -143,23 +129,32 @@ impl NacosRule {
     }
 }
 
-impl RuleWatch for NacosRule {
-    fn ready(&mut self) -> Wait<'_, bool> {
-        Box::pin(async {
-            self.live = self.connection.live().await;
-            self.live.is_some()
-        })
+impl LentReader for NacosRule {
+    type Live = Live;
+    type News = Option<String>;
+    type Error = NacosError;
+
+    async fn begin(&mut self, live: &Arc<Live>) -> Result<Option<String>, NacosError> {
+        self.listening = Some(Listening::new(live, self.key.clone()));
+        self.read(live).await
     }
 
-    fn next(&mut self) -> Wait<'_, Result<Option<String>, StoreError>> {
-        Box::pin(async {
-            let Some(live) = self.live.clone() else { return Err(StoreError::Away) };
-            let connection = self.connection.clone();
-            let outcome = connection.while_live(&live, self.advance(&live)).await;
-            outcome.map_err(|error: NacosError| {
-                (self.live, self.listening) = (None, None);
-                error.into()
-            })
-        })
+    async fn next(&mut self, live: &Arc<Live>) -> Result<Option<String>, NacosError> {
+        loop {
+            if let Some(listening) = &self.listening {
+                tokio::select! {
+                    () = listening.changed.notified() => break,
+                    () = sleep(jitter(COMPARE_EVERY)) => {}
+                }
+            }
+            if self.has_changed(live).await? {
+                break;
+            }
+        }
+        self.read(live).await
+    }
+
+    fn handle_end(&mut self) {
+        self.listening = None;
     }
 }

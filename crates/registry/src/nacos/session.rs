@@ -4,56 +4,29 @@
 //! once: what is added to a service is registered together with what is there.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use nacos_proto::{Ask, ConfigKey, Instance, ServiceName};
-use tokio::task::AbortHandle;
 
 use crate::layout::{Placed, Value};
-use crate::store::{StoreError, StoreSession, Wait};
+use crate::lent::SessionKeeper;
 
 use super::connection::{Live, NacosError, SharedConnection};
 use super::offers::unplaced;
 use super::rule::{self, MAPPING};
 
 pub(super) struct NacosSession {
-    naming: SharedConnection,
     documents: SharedConnection,
-    live: Option<Arc<Live>>,
-    /// The connection that our instances belong to.
-    owner: Option<Arc<Live>>,
     /// By service, and by the path of each instance.
     registered: BTreeMap<ServiceName, BTreeMap<String, Instance>>,
     missed: Missed,
     keep_every: Duration,
-    /// End with this.
-    connectors: [AbortHandle; 2],
 }
 
 impl NacosSession {
-    pub(super) fn new(
-        naming: &SharedConnection,
-        documents: &SharedConnection,
-        keep_every: Duration,
-        connectors: [AbortHandle; 2],
-    ) -> Self {
-        let (live, owner, registered, missed) = Default::default();
-        let (naming, documents) = (naming.clone(), documents.clone());
-        Self { naming, documents, live, owner, registered, missed, keep_every, connectors }
-    }
-
-    /// The connection, if it is still the one with our instances.
-    fn live(&mut self) -> Result<Arc<Live>, StoreError> {
-        let live = self.live.clone().ok_or(StoreError::Away)?;
-        match self.owner.replace(Arc::clone(&live)) {
-            Some(owner) if !Arc::ptr_eq(&owner, &live) => {
-                self.registered.clear();
-                self.missed.now.clear();
-                Err(StoreError::SessionLost)
-            }
-            _ => Ok(live),
-        }
+    pub(super) fn new(documents: &SharedConnection, keep_every: Duration) -> Self {
+        let (registered, missed) = Default::default();
+        Self { documents: documents.clone(), registered, missed, keep_every }
     }
 
     /// Those of our instances that nobody has any more.
@@ -78,6 +51,22 @@ impl NacosSession {
             }
         }
         Ok(missing)
+    }
+
+    /// Writes a document, or adds to one. Instances need not wait for that.
+    async fn write_document(&self, entry: &Placed) -> Result<(), NacosError> {
+        let Some(documents) = self.documents.current() else {
+            return Err(NacosError::Unwritten("Nacos' documents are away".to_owned()));
+        };
+        let written = match &entry.value {
+            Value::Member(name) => {
+                let key = ConfigKey { group: MAPPING.into(), data_id: entry.path.clone() };
+                rule::join(&documents, &key, name).await
+            }
+            Value::Document(text) => rule::write(&documents, &entry.path, text).await,
+            Value::Weight(_) | Value::SessionId | Value::Text(_) => Ok(()),
+        };
+        written.map_err(|error| NacosError::Unwritten(error.to_string()))
     }
 
     async fn write(
@@ -156,107 +145,58 @@ fn register(service: &ServiceName, wanted: &BTreeMap<String, Instance>) -> Ask {
     }
 }
 
-impl StoreSession for NacosSession {
-    fn ready(&mut self) -> Wait<'_, bool> {
-        Box::pin(async {
-            self.live = self.naming.live().await;
-            self.live.is_some()
-        })
+impl SessionKeeper for NacosSession {
+    type Live = Live;
+    type Error = NacosError;
+
+    fn goes_on(old: &Live, new: &Live) -> bool {
+        std::ptr::eq(old, new)
     }
 
-    fn lost(&mut self) -> Wait<'_, ()> {
-        Box::pin(async {
-            if let Some(live) = &self.live {
-                self.naming.lost(live).await;
-            }
-        })
+    fn handle_end(&mut self) {
+        self.registered.clear();
+        self.missed.now.clear();
     }
 
-    fn keep_interval(&self) -> Duration {
+    fn keep_interval(&self, _: Option<&Live>) -> Duration {
         self.keep_every
     }
 
-    fn keep<'a>(&'a mut self, held: &'a [Placed]) -> Wait<'a, Result<Vec<Placed>, StoreError>> {
-        Box::pin(async {
-            let live = self.live()?;
-            let naming = self.naming.clone();
-            let missing = naming.while_live(&live, self.missing(&live, held)).await?;
-            if self.missed.stays_missing(missing.iter().map(|placed| placed.path.clone())) {
-                live.give_up();
-                return Err(StoreError::Away);
-            }
-            Ok(missing)
-        })
+    async fn keep(&mut self, live: &Live, held: &[Placed]) -> Result<Vec<Placed>, NacosError> {
+        let missing = self.missing(live, held).await?;
+        if self.missed.stays_missing(missing.iter().map(|placed| placed.path.clone())) {
+            live.give_up();
+            return Err(NacosError::Lost);
+        }
+        Ok(missing)
     }
 
-    fn put<'a>(&'a mut self, entry: &'a Placed) -> Wait<'a, Result<(), StoreError>> {
-        Box::pin(async {
-            let live = self.live()?;
-            // Instances need not wait for documents.
-            let away = || StoreError::Failed("Nacos' documents are away".to_owned());
-            let failed = |error: NacosError| StoreError::Failed(error.to_string());
-            match &entry.value {
-                Value::Member(name) => {
-                    let key = ConfigKey { group: MAPPING.into(), data_id: entry.path.clone() };
-                    let documents = self.documents.current().ok_or_else(away)?;
-                    rule::join(&documents, &key, name).await.map_err(failed)
-                }
-                Value::Document(text) => {
-                    let documents = self.documents.current().ok_or_else(away)?;
-                    rule::write(&documents, &entry.path, text).await.map_err(failed)
-                }
-                Value::Text(text) => {
-                    let Some((service, instance)) = unplaced(text) else {
-                        return Err(StoreError::Failed(format!("{} is no instance", entry.path)));
-                    };
-                    let naming = self.naming.clone();
-                    let write = self.write(&live, &entry.path, service, instance);
-                    Ok(naming.while_live(&live, write).await?)
-                }
-                // Nothing of ours is placed like this.
-                Value::Weight(_) | Value::SessionId => Ok(()),
-            }
-        })
+    async fn put(&mut self, live: &Live, entry: &Placed) -> Result<(), NacosError> {
+        match &entry.value {
+            Value::Member(_) | Value::Document(_) => self.write_document(entry).await,
+            Value::Text(text) => match unplaced(text) {
+                Some((service, instance)) => self.write(live, &entry.path, service, instance).await,
+                None => Err(NacosError::Unwritten(format!("{} is no instance", entry.path))),
+            },
+            // Nothing of ours is placed like this.
+            Value::Weight(_) | Value::SessionId => Ok(()),
+        }
     }
 
-    fn remove<'a>(&'a mut self, entry: &'a Placed) -> Wait<'a, Result<(), StoreError>> {
-        Box::pin(async {
-            let live = self.live()?;
-            // Other instances of the application may need a mapping, or metadata: they stay.
-            let Value::Text(text) = &entry.value else { return Ok(()) };
-            let Some((service, _)) = unplaced(text) else { return Ok(()) };
-            let naming = self.naming.clone();
-            let delete = self.delete(&live, &entry.path, service);
-            Ok(naming.while_live(&live, delete).await?)
-        })
+    async fn remove(&mut self, live: &Live, entry: &Placed) -> Result<(), NacosError> {
+        // Other instances of the application may need a mapping, or metadata: they stay.
+        let Value::Text(text) = &entry.value else { return Ok(()) };
+        let Some((service, _)) = unplaced(text) else { return Ok(()) };
+        self.delete(live, &entry.path, service).await
     }
 
-    fn close(&mut self) -> Wait<'_, ()> {
-        Box::pin(async {
-            let Some(live) = self.naming.current() else { return };
-            if !self.owner.as_ref().is_some_and(|owner| Arc::ptr_eq(owner, &live)) {
-                return;
-            }
-            // What is left ends with the connection, too, but not at once for those who look.
-            for (service, instances) in std::mem::take(&mut self.registered) {
-                let Some(instance) = instances.into_values().next() else { continue };
-                let ask = Ask::Deregister(service, Box::new(instance));
-                if let Err(error) = live.ask(&ask).await {
-                    tracing::debug!(%error, "registrations end with their connection");
-                    return;
-                }
-            }
-        })
-    }
-
-    fn report(&mut self, error: &str) -> bool {
-        self.naming.report(error)
-    }
-}
-
-impl Drop for NacosSession {
-    fn drop(&mut self) {
-        self.connectors.iter().for_each(AbortHandle::abort);
+    /// What is left ends with the connection, too, but not at once for those who look.
+    async fn close(&mut self, live: &Live) -> Result<(), NacosError> {
+        for (service, instances) in std::mem::take(&mut self.registered) {
+            let Some(instance) = instances.into_values().next() else { continue };
+            live.ask(&Ask::Deregister(service, Box::new(instance))).await?;
+        }
+        Ok(())
     }
 }
 

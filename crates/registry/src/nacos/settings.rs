@@ -5,18 +5,19 @@ use std::time::Duration;
 
 use dubbo_proto::without_credentials;
 use nacos_proto::Secret;
-use wire::tls::ClientTls;
 use wire::{Destination, SocketOptions};
 
-use crate::config::{ApplicationConfig, NacosConfig, RegistryTls};
+use crate::application_config::ApplicationConfig;
+use crate::config::{NacosConfig, RegistryTls};
 use crate::error::RegistryError;
+use crate::registry_tls::RenewedTls;
 
 /// What [`NacosSettings::new`] has checked.
 pub(super) struct NacosSettings {
     /// At least one.
     pub(super) servers: Vec<NacosServer>,
     pub(super) grpc_port_offset: u16,
-    pub(super) tls: Option<ClientTls>,
+    pub(super) tls: Option<RenewedTls>,
     pub(super) namespace: String,
     pub(super) group: String,
     pub(super) cluster: String,
@@ -38,7 +39,7 @@ pub(super) struct LoginSettings {
     pub(super) password: Secret,
     /// With a slash in front, without one at its end; or empty.
     pub(super) context_path: String,
-    pub(super) tls: Option<ClientTls>,
+    pub(super) tls: Option<RenewedTls>,
 }
 
 /// A server, at its port of HTTP.
@@ -87,6 +88,7 @@ impl NacosSettings {
                     }),
                     false => None,
                 };
+                let tls = tls.map(|tls| RenewedTls::new(tls, "Nacos' login"));
                 let path = config.context_path.trim_matches('/');
                 let context_path = if path.is_empty() { String::new() } else { format!("/{path}") };
                 Some(LoginSettings { user, password: Secret(password), context_path, tls })
@@ -106,7 +108,7 @@ impl NacosSettings {
         Ok(Self {
             servers,
             grpc_port_offset: config.grpc_port_offset,
-            tls: tls(&[b"h2"])?,
+            tls: tls(&[b"h2"])?.map(|tls| RenewedTls::new(tls, "Nacos")),
             namespace,
             group: config.group,
             cluster: config.cluster,
@@ -130,9 +132,9 @@ impl NacosSettings {
     }
 }
 
-pub(super) fn destination(host: &str, port: u16, tls: Option<&ClientTls>) -> Destination {
+pub(super) fn destination(host: &str, port: u16, tls: Option<&RenewedTls>) -> Destination {
     let (host, options) = (host.to_owned(), SocketOptions::default());
-    Destination::Tcp { host, port, options, tls: tls.cloned() }
+    Destination::Tcp { host, port, options, tls: tls.map(|tls| tls.client.clone()) }
 }
 
 #[cfg(test)]

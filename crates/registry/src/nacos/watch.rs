@@ -13,8 +13,10 @@ use futures_util::future::select_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use nacos_proto::{ServiceInfo, ServiceName};
 use tokio::time::Instant;
+use wire::jitter;
 
-use crate::store::{Item, News, StoreError, Wait, Watch};
+use crate::lent::{LentReader, LentWatch};
+use crate::store::{Item, News};
 
 use super::connection::{Live, NacosError, SharedConnection};
 use super::hub::Subscribed;
@@ -38,18 +40,14 @@ pub(super) type ReadLists<E> =
     Box<dyn Fn(&[(ServiceName, Arc<ServiceInfo>)]) -> Vec<Item<E>> + Send>;
 
 pub(super) struct NacosWatch<E> {
-    connection: SharedConnection,
     group: String,
     wanted: Wanted,
     read: ReadLists<E>,
-    live: Option<Arc<Live>>,
     subscribed: Vec<Subscribed>,
     /// What else there is of the interface, where nothing is found.
     others: Vec<ServiceName>,
     /// Whether a list was ever told.
     is_known: bool,
-    /// Whether one was told on this connection.
-    is_whole: bool,
     look_up_at: Instant,
     ask_again_at: Instant,
 }
@@ -71,46 +69,18 @@ impl<E: Send> NacosWatch<E> {
         group: &str,
         wanted: Wanted,
         read: ReadLists<E>,
-    ) -> Self {
-        Self {
-            connection,
+    ) -> LentWatch<Self> {
+        let reader = Self {
             group: group.to_owned(),
             wanted,
             read,
-            live: None,
             subscribed: Vec::new(),
             others: Vec::new(),
             is_known: false,
-            is_whole: false,
             look_up_at: Instant::now(),
             ask_again_at: Instant::now(),
-        }
-    }
-
-    /// One step ahead. May be dropped only with the connection: what is half read is read again.
-    async fn advance(&mut self, live: &Arc<Live>) -> Result<News<E>, NacosError> {
-        if !self.is_whole {
-            self.subscribed.clear();
-            self.ask_again_at = live.ask_again_at();
-            self.subscribe(live).await?;
-            self.look_around(live).await;
-            let history_lost = std::mem::replace(&mut self.is_known, true);
-            self.is_whole = true;
-            return Ok(self.whole(history_lost));
-        }
-        while !self.changed().await {
-            self.ask_again_at = live.ask_again_at();
-            for subscribed in &self.subscribed {
-                subscribed.ask().await?;
-            }
-        }
-        if self.look_up_at <= Instant::now() {
-            self.subscribe(live).await?;
-            self.look_around(live).await;
-        }
-        // Each push has the whole list. What was known is compared with it, and not kept here
-        // a second time.
-        Ok(self.whole(false))
+        };
+        LentWatch::new(connection, reader)
     }
 
     /// Subscribes to what is wanted, and to nothing else.
@@ -119,7 +89,7 @@ impl<E: Send> NacosWatch<E> {
             Wanted::Names(names) => names.clone(),
             Wanted::Service(service) => names::names(service),
             Wanted::Listed(wanted) => {
-                self.look_up_at = Instant::now() + LOOK_UP_EVERY;
+                self.look_up_at = Instant::now() + jitter(LOOK_UP_EVERY);
                 let names = list_names(live, &self.group).await?.into_iter();
                 let names = names.filter(|name| names::may_be(name, wanted));
                 let names: Vec<_> = names.take(MAX_NAMES + 1).collect();
@@ -148,7 +118,7 @@ impl<E: Send> NacosWatch<E> {
         if !self.is_empty() {
             return;
         }
-        self.look_up_at = Instant::now() + LOOK_AROUND_EVERY;
+        self.look_up_at = Instant::now() + jitter(LOOK_AROUND_EVERY);
         let names = list_names(live, &self.group).await.unwrap_or_default().into_iter();
         let others = names.filter(|name| names::may_be(name, wanted));
         let name = |name| ServiceName { group: self.group.clone(), name };
@@ -198,29 +168,38 @@ impl<E: Send> NacosWatch<E> {
     }
 }
 
-impl<E: Send> Watch<E> for NacosWatch<E> {
-    fn ready(&mut self) -> Wait<'_, bool> {
-        Box::pin(async {
-            self.live = self.connection.live().await;
-            self.live.is_some()
-        })
+impl<E: Send> LentReader for NacosWatch<E> {
+    type Live = Live;
+    type News = News<E>;
+    type Error = NacosError;
+
+    async fn begin(&mut self, live: &Arc<Live>) -> Result<News<E>, NacosError> {
+        self.ask_again_at = live.ask_again_at();
+        self.subscribe(live).await?;
+        self.look_around(live).await;
+        let history_lost = std::mem::replace(&mut self.is_known, true);
+        Ok(self.whole(history_lost))
     }
 
-    fn next(&mut self) -> Wait<'_, Result<News<E>, StoreError>> {
-        Box::pin(async {
-            let Some(live) = self.live.clone() else { return Err(StoreError::Away) };
-            let connection = self.connection.clone();
-            let outcome = connection.while_live(&live, self.advance(&live)).await;
-            outcome.map_err(|error: NacosError| {
-                (self.live, self.is_whole) = (None, false);
-                self.subscribed.clear();
-                error.into()
-            })
-        })
+    /// May be dropped only with the connection: what is half read is read again.
+    async fn next(&mut self, live: &Arc<Live>) -> Result<News<E>, NacosError> {
+        while !self.changed().await {
+            self.ask_again_at = live.ask_again_at();
+            for subscribed in &self.subscribed {
+                subscribed.ask().await?;
+            }
+        }
+        if self.look_up_at <= Instant::now() {
+            self.subscribe(live).await?;
+            self.look_around(live).await;
+        }
+        // Each push has the whole list. What was known is compared with it, and not kept here
+        // a second time.
+        Ok(self.whole(false))
     }
 
-    fn report(&mut self, error: &str) -> bool {
-        self.connection.report(error)
+    fn handle_end(&mut self) {
+        self.subscribed.clear();
     }
 }
 
@@ -239,8 +218,8 @@ mod tests {
     #[test]
     fn a_watch_that_rests_is_small() {
         type Names = &'static mut NacosWatch<Entry>;
-        let names = size(|watch: Names, live: &'static Arc<Live>| watch.advance(live));
-        let rule = size(|rule: &'static mut NacosRule, live| rule.advance(live));
+        let names = size(|watch: Names, live: &'static Arc<Live>| watch.next(live));
+        let rule = size(|rule: &'static mut NacosRule, live| rule.next(live));
         assert!(names < 1024 && rule < 1024, "{names} and {rule} bytes");
     }
 }

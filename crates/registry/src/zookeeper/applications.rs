@@ -1,11 +1,10 @@
 //! The application level in ZooKeeper.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use dubbo_proto::ServiceKey;
-use dubbo_proto::application::{Instance, Metadata, Storage};
+use dubbo_proto::application::{Instance, Metadata};
 use tokio::sync::watch;
 use zookeeper_proto::{Answer, Refusal, Request};
 
@@ -13,26 +12,23 @@ use crate::definitions::Away;
 use crate::layout::Placed;
 use crate::layout::applications::ApplicationPaths;
 use crate::registrar::Registrar;
-use crate::store::{Applications, RuleWatch, Wait, Watch, Withdraw};
+use crate::store::{ApplicationParts, Applications, RuleWatch, Wait, Watch, Withdraw};
 
-use super::connection::{SharedConnection, bounded};
+use super::connection::{Live, SharedConnection, bounded};
 use super::instances::Instances;
 use super::rule::ZooKeeperRule;
-use super::settings::ZooKeeperSettings;
 
 #[derive(Debug)]
 pub(super) struct ZooKeeperApplications {
     pub(super) paths: ApplicationPaths,
-    pub(super) settings: Arc<ZooKeeperSettings>,
     pub(super) connection: SharedConnection,
+    pub(super) parts: ApplicationParts,
     pub(super) registrar: Registrar,
 }
 
 impl ZooKeeperApplications {
     async fn read(&self, application: &str, revision: &str) -> Result<Option<Vec<u8>>, Away> {
-        let away = || Away("ZooKeeper cannot be reached".to_owned());
-        let live = self.connection.live_within_timeout().await.ok_or_else(away)?;
-        let read = async {
+        let read = async |live: Arc<Live>| {
             for path in self.paths.reports(application, revision) {
                 match live.ask(Request::Data { path: path.clone(), watcher: None }).await? {
                     Ok(Answer::Data { data, .. }) => return Ok(Some(data)),
@@ -42,18 +38,15 @@ impl ZooKeeperApplications {
             }
             Ok(None)
         };
-        let read = bounded(&self.connection, "reading metadata", read).await;
-        read.map_err(|error| Away(error.to_string()))
+        let what = "reading metadata";
+        let read = async |live| bounded(&self.connection, what, read(live)).await;
+        self.connection.ask_once(read).await
     }
 }
 
 impl Applications for ZooKeeperApplications {
-    fn grace(&self) -> Duration {
-        self.settings.grace
-    }
-
-    fn provided_by(&self) -> &BTreeMap<String, Vec<String>> {
-        &self.settings.applications.provided_by
+    fn parts(&self) -> &ApplicationParts {
+        &self.parts
     }
 
     fn mapping(&self, interface: &str) -> Box<dyn RuleWatch> {
@@ -70,10 +63,6 @@ impl Applications for ZooKeeperApplications {
         revision: &'a str,
     ) -> Wait<'a, Result<Option<Vec<u8>>, Away>> {
         Box::pin(self.read(application, revision))
-    }
-
-    fn storage(&self) -> Storage {
-        self.settings.applications.metadata
     }
 
     fn place_report(&self, metadata: &Metadata) -> Placed {

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
 use wire::{Destination, Ending, SharedMachine, SyncConn, drive};
 use zookeeper_proto::{Answer, Broken, Event, Refusal, Request, Session};
 
-use crate::lent::{Lender, Lent, Lost, Rounds, lend};
+use crate::lent::{
+    ConnectionName, ConnectionTerms, Connector, ConnectorTask, Lender, Lent, Lost, keep_connected,
+};
 use crate::store::StoreError;
 
 use super::machine::{ChangedWatcher, ClientMachine};
@@ -20,6 +21,10 @@ use super::settings::ZooKeeperSettings;
 /// history for lost. A server that starts up, or lags behind, does so for a moment, too.
 const MAX_REFUSED_ROUNDS: usize = 3;
 const MIN_REFUSED_TIME: Duration = Duration::from_secs(2);
+
+/// Services and rules that are read at the same time. Each takes a few small requests. A server
+/// stops reading once 1,000 requests of all its clients wait (`globalOutstandingLimit`).
+const MAX_READS: usize = 256;
 
 /// A shared handle on the connection.
 pub(super) type SharedConnection = Lent<Live>;
@@ -48,14 +53,20 @@ pub(super) enum ZooKeeperError {
     Unsteady,
 }
 
-/// Starts the task that connects and reconnects until it is aborted.
+/// Starts the task that connects, and connects again.
 pub(super) fn start(
     settings: &Arc<ZooKeeperSettings>,
     runtime: &Handle,
-) -> (SharedConnection, AbortHandle) {
-    let (lender, connection) = lend(settings.request_timeout);
-    let connector = Connector { settings: Arc::clone(settings), lender, memory: Memory::default() };
-    (connection, runtime.spawn(connector.run()).abort_handle())
+) -> (SharedConnection, ConnectorTask) {
+    let terms = ConnectionTerms {
+        name: ConnectionName { store: "ZooKeeper", module: None },
+        servers: settings.servers.clone(),
+        request_timeout: settings.request_timeout,
+        max_beginnings: MAX_READS,
+    };
+    let connector =
+        ZooKeeperConnector { settings: Arc::clone(settings), memory: Memory::default() };
+    keep_connected(connector, terms, runtime)
 }
 
 /// Waits for requests, but not for longer than one may take.
@@ -155,47 +166,28 @@ impl Memory {
     }
 }
 
-/// How a try to use a server went.
-struct Attempt {
-    error: String,
-    was_ready: bool,
-}
-
-struct Connector {
+struct ZooKeeperConnector {
     settings: Arc<ZooKeeperSettings>,
-    lender: Lender<Live>,
     memory: Memory,
 }
 
-impl Connector {
-    async fn run(mut self) {
-        let settings = Arc::clone(&self.settings);
-        let mut rounds = Rounds::new(&settings.servers);
-        loop {
-            let (server, began) = (rounds.server(), Instant::now());
-            let attempt = self.attempt(server).await;
-            self.lender.handle_failure("ZooKeeper", server, &attempt.error);
-            rounds.handle_end(attempt.was_ready.then(|| began.elapsed())).await;
-        }
-    }
+impl Connector for ZooKeeperConnector {
+    type Server = Destination;
+    type Live = Live;
 
-    /// Connects to one server, and lends the connection out until it ends.
-    async fn attempt(&mut self, server: &Destination) -> Attempt {
-        if let Some(tls) = &self.settings.tls
-            && let Err(error) = tls.reload_within(self.settings.connect_timeout / 2).await
-        {
-            // The ones that were read before stay in use.
-            tracing::warn!(%error, "cannot read the certificates for ZooKeeper again");
+    async fn attempt(&mut self, server: &Destination, lender: &mut Lender<Live>) -> String {
+        if let Some(tls) = &self.settings.tls {
+            tls.renew(self.settings.connect_timeout).await;
         }
         let stream = match server.connect("zookeeper", self.settings.connect_timeout).await {
             Ok(stream) => stream,
-            Err(error) => return Attempt { error: error.to_string(), was_ready: false },
+            Err(error) => return error.to_string(),
         };
         let machine = zookeeper_proto::Connection::new(self.greeting(), Instant::now());
         let client = Arc::new(SyncConn::new(ClientMachine(machine)));
         let (mut was_ready, mut has_expired) = (false, false);
         let ending = {
-            let (memory, lender) = (&mut self.memory, &self.lender);
+            let memory = &mut self.memory;
             drive(stream, &*client, |event| match event {
                 Event::Ready { session } => {
                     was_ready = true;
@@ -214,7 +206,6 @@ impl Connector {
             })
             .await
         };
-        self.lender.take_back();
         let broken = client.lock(|machine| {
             let broken = machine.0.broken();
             self.memory.last_zxid = self.memory.last_zxid.max(machine.0.last_zxid());
@@ -223,12 +214,13 @@ impl Connector {
         });
         if has_expired {
             self.memory.session = None;
-            return Attempt { error: "the session has expired".to_owned(), was_ready };
+            return "the session has expired".to_owned();
         }
-        let error = self.error(&ending, broken, was_ready);
-        Attempt { error, was_ready }
+        self.error(&ending, broken, was_ready)
     }
+}
 
+impl ZooKeeperConnector {
     fn greeting(&self) -> zookeeper_proto::Settings {
         zookeeper_proto::Settings {
             session: self.memory.session,

@@ -12,11 +12,13 @@ use dubbo_proto::application::Instance;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
+use wire::jitter;
 
 use crate::application::item;
 use crate::kept::MAX_ENTRIES;
 use crate::layout::BadEntry;
-use crate::store::{Change, Item, News, StoreError, Wait, Watch};
+use crate::lent::{LentReader, LentWatch};
+use crate::store::{Change, Item, News};
 
 use super::connection::{Live, SharedConnection, ZooKeeperError, is_about_node};
 use super::node::Node;
@@ -31,13 +33,10 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 const RETRY_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) struct Instances {
-    connection: SharedConnection,
-    live: Option<Arc<Live>>,
     /// Woken when the folder or one of its nodes may have changed.
     wake: Arc<Notify>,
     folder: Node,
     nodes: BTreeMap<String, InstanceNode>,
-    is_whole: bool,
     history: Option<u64>,
     /// When something may be read again.
     next_read_at: Instant,
@@ -52,57 +51,13 @@ struct InstanceNode {
 type Changes = Vec<Change<Arc<Instance>>>;
 
 impl Instances {
-    pub(super) fn new(folder: String, connection: SharedConnection) -> Self {
+    pub(super) fn new(folder: String, connection: SharedConnection) -> LentWatch<Self> {
         let wake = Arc::new(Notify::new());
         let folder = Node::new(folder, &wake);
-        let (live, nodes, is_whole, history) = (None, BTreeMap::new(), false, None);
+        let (nodes, history) = (BTreeMap::new(), None);
         let (next_read_at, retry_at) = (Instant::now(), Instant::now());
-        Self { connection, live, wake, folder, nodes, is_whole, history, next_read_at, retry_at }
-    }
-
-    /// One step ahead. May be dropped only with the connection: what is half read is read again.
-    async fn advance(&mut self, live: &Arc<Live>) -> Result<News<Arc<Instance>>, ZooKeeperError> {
-        if !self.is_whole {
-            return self.read_whole(live).await;
-        }
-        loop {
-            sleep_until(self.next_read_at).await;
-            let began = Instant::now();
-            let mut changes = Vec::new();
-            if self.folder.has_changed() {
-                self.read_folder(live, &mut changes).await?;
-            }
-            self.read_changed(live, &mut changes).await?;
-            let now = Instant::now();
-            self.next_read_at = now + (now - began).min(MAX_PAUSE);
-            if !changes.is_empty() {
-                return Ok(News::Changes(changes));
-            }
-            let any_refused = self.nodes.values().any(|it| it.is_refused);
-            tokio::select! {
-                () = self.wake.notified() => {}
-                () = sleep_until(self.retry_at), if any_refused => {}
-            }
-        }
-    }
-
-    async fn read_whole(
-        &mut self,
-        live: &Arc<Live>,
-    ) -> Result<News<Arc<Instance>>, ZooKeeperError> {
-        self.nodes.clear();
-        let _ = self.folder.has_changed();
-        self.retry_at = Instant::now() + RETRY_EVERY;
-        let mut changes = Vec::new();
-        let n_cut = self.read_folder(live, &mut changes).await?;
-        let put = |change| match change {
-            Change::Put(item) => Some(item),
-            Change::Gone(_) => None,
-        };
-        let items = changes.into_iter().filter_map(put).collect();
-        let history_lost = self.history.is_some_and(|known| known != live.history);
-        (self.history, self.is_whole) = (Some(live.history), true);
-        Ok(News::Whole { items, n_cut, history_lost, refusal: None })
+        let reader = Self { wake, folder, nodes, history, next_read_at, retry_at };
+        LentWatch::new(connection, reader)
     }
 
     /// Reads the list of nodes, and those that are new. Returns how many are left out.
@@ -140,7 +95,7 @@ impl Instances {
         let now = Instant::now();
         let is_retry = self.retry_at <= now;
         if is_retry {
-            self.retry_at = now + RETRY_EVERY;
+            self.retry_at = now + jitter(RETRY_EVERY);
         }
         let is_due = |it: &&mut InstanceNode| it.node.has_changed() || is_retry && it.is_refused;
         read_all(self.nodes.values_mut().filter(is_due), live, changes).await
@@ -181,27 +136,47 @@ impl InstanceNode {
     }
 }
 
-impl Watch<Arc<Instance>> for Instances {
-    fn ready(&mut self) -> Wait<'_, bool> {
-        Box::pin(async {
-            self.live = self.connection.live().await;
-            self.live.is_some()
-        })
+impl LentReader for Instances {
+    type Live = Live;
+    type News = News<Arc<Instance>>;
+    type Error = ZooKeeperError;
+
+    async fn begin(&mut self, live: &Arc<Live>) -> Result<News<Arc<Instance>>, ZooKeeperError> {
+        self.nodes.clear();
+        let _ = self.folder.has_changed();
+        self.retry_at = Instant::now() + jitter(RETRY_EVERY);
+        let mut changes = Vec::new();
+        let n_cut = self.read_folder(live, &mut changes).await?;
+        let put = |change| match change {
+            Change::Put(item) => Some(item),
+            Change::Gone(_) => None,
+        };
+        let items = changes.into_iter().filter_map(put).collect();
+        let history_lost = self.history.is_some_and(|known| known != live.history);
+        self.history = Some(live.history);
+        Ok(News::Whole { items, n_cut, history_lost, refusal: None })
     }
 
-    fn next(&mut self) -> Wait<'_, Result<News<Arc<Instance>>, StoreError>> {
-        Box::pin(async {
-            let Some(live) = self.live.clone() else { return Err(StoreError::Away) };
-            let connection = self.connection.clone();
-            let outcome = connection.while_live(&live, self.advance(&live)).await;
-            outcome.map_err(|error: ZooKeeperError| {
-                (self.live, self.is_whole) = (None, false);
-                error.into()
-            })
-        })
-    }
-
-    fn report(&mut self, error: &str) -> bool {
-        self.connection.report(error)
+    /// May be dropped only with the connection: what is half read is read again.
+    async fn next(&mut self, live: &Arc<Live>) -> Result<News<Arc<Instance>>, ZooKeeperError> {
+        loop {
+            sleep_until(self.next_read_at).await;
+            let began = Instant::now();
+            let mut changes = Vec::new();
+            if self.folder.has_changed() {
+                self.read_folder(live, &mut changes).await?;
+            }
+            self.read_changed(live, &mut changes).await?;
+            let now = Instant::now();
+            self.next_read_at = now + (now - began).min(MAX_PAUSE);
+            if !changes.is_empty() {
+                return Ok(News::Changes(changes));
+            }
+            let any_refused = self.nodes.values().any(|it| it.is_refused);
+            tokio::select! {
+                () = self.wake.notified() => {}
+                () = sleep_until(self.retry_at), if any_refused => {}
+            }
+        }
     }
 }

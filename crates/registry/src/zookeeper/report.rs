@@ -9,6 +9,8 @@
 //! Lengths are asked for first. A document that is too long, or that may not be read, is told as
 //! such, and takes no other one away.
 
+use std::sync::Arc;
+
 use dubbo_proto::url::encode_key;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use zookeeper_proto::{Answer, Refusal, Request, Stat};
@@ -39,11 +41,11 @@ pub(super) async fn read(
     root: &str,
     interface: &str,
 ) -> Result<Vec<Document>, Away> {
-    let away = || Away("ZooKeeper cannot be reached".to_owned());
-    let live = connection.live_within_timeout().await.ok_or_else(away)?;
     let top = format!("{root}/metadata/{}", encode_key(interface));
-    let documents = bounded(connection, "reading the metadata report", documents(&live, top)).await;
-    documents.map_err(|error| Away(error.to_string()))
+    let read = async |live: Arc<Live>| {
+        bounded(connection, "reading the metadata report", documents(&live, top)).await
+    };
+    connection.ask_once(read).await
 }
 
 async fn documents(live: &Live, top: String) -> Result<Vec<Document>, ZooKeeperError> {

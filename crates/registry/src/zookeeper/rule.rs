@@ -4,53 +4,39 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use crate::store::{RuleWatch, StoreError, Wait};
+use crate::lent::{LentReader, LentWatch};
 
 use super::connection::{Live, SharedConnection, ZooKeeperError};
 use super::node::Node;
 
 pub(super) struct ZooKeeperRule {
     node: Node,
-    connection: SharedConnection,
-    live: Option<Arc<Live>>,
     wake: Arc<Notify>,
-    is_read: bool,
 }
 
 impl ZooKeeperRule {
-    pub(super) fn new(path: String, connection: SharedConnection) -> Self {
+    pub(super) fn new(path: String, connection: SharedConnection) -> LentWatch<Self> {
         let wake = Arc::new(Notify::new());
-        Self { node: Node::new(path, &wake), connection, live: None, wake, is_read: false }
-    }
-
-    async fn advance(&mut self, live: &Arc<Live>) -> Result<Option<String>, ZooKeeperError> {
-        while self.is_read && !self.node.has_changed() {
-            self.wake.notified().await;
-        }
-        let data = self.node.data(live).await?;
-        self.is_read = true;
-        // Whoever wrote another encoding is told by the parser where it stops to make sense.
-        Ok(data.map(|data| String::from_utf8_lossy(&data).into_owned()))
+        let reader = Self { node: Node::new(path, &wake), wake };
+        LentWatch::new(connection, reader)
     }
 }
 
-impl RuleWatch for ZooKeeperRule {
-    fn ready(&mut self) -> Wait<'_, bool> {
-        Box::pin(async {
-            self.live = self.connection.live().await;
-            self.live.is_some()
-        })
+impl LentReader for ZooKeeperRule {
+    type Live = Live;
+    type News = Option<String>;
+    type Error = ZooKeeperError;
+
+    async fn begin(&mut self, live: &Arc<Live>) -> Result<Option<String>, ZooKeeperError> {
+        let data = self.node.data(live).await?;
+        // Whoever wrote another encoding is told by the parser where it stops to make sense.
+        Ok(data.map(|data| String::from_utf8_lossy(&data).into_owned()))
     }
 
-    fn next(&mut self) -> Wait<'_, Result<Option<String>, StoreError>> {
-        Box::pin(async {
-            let Some(live) = self.live.clone() else { return Err(StoreError::Away) };
-            let connection = self.connection.clone();
-            let outcome = connection.while_live(&live, self.advance(&live)).await;
-            outcome.map_err(|error: ZooKeeperError| {
-                (self.live, self.is_read) = (None, false);
-                error.into()
-            })
-        })
+    async fn next(&mut self, live: &Arc<Live>) -> Result<Option<String>, ZooKeeperError> {
+        while !self.node.has_changed() {
+            self.wake.notified().await;
+        }
+        self.begin(live).await
     }
 }

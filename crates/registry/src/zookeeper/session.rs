@@ -5,18 +5,15 @@
 //! - A node of another session is taken over only when an entry is written, never when entries are
 //!   looked after: two who want the same node do not take it from each other for ever.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use dubbo_proto::application::add_application;
-use tokio::task::AbortHandle;
 use zookeeper_proto::{Acl, Answer, Refusal, Request, Stat};
 
 use crate::layout::{Placed, Value};
-use crate::store::{StoreError, StoreSession, Wait};
+use crate::lent::SessionKeeper;
 
-use super::connection::{Live, SharedConnection, ZooKeeperError, bounded};
-use super::settings::ZooKeeperSettings;
+use super::connection::{Live, ZooKeeperError};
 
 /// Nodes are looked after this many times in the life of a session.
 const KEEPS: u32 = 3;
@@ -25,54 +22,9 @@ const KEEPS: u32 = 3;
 const MAX_TRIES: usize = 8;
 
 pub(super) struct ZooKeeperSession {
-    connection: SharedConnection,
-    acl: Acl,
+    pub(super) acl: Acl,
     /// Until there is a session.
-    wanted_timeout: Duration,
-    live: Option<Arc<Live>>,
-    /// The session that our nodes belong to, as far as we know.
-    session_id: Option<i64>,
-    /// Ends with this.
-    connector: AbortHandle,
-}
-
-impl ZooKeeperSession {
-    pub(super) fn new(
-        settings: &Arc<ZooKeeperSettings>,
-        connection: &SharedConnection,
-        connector: AbortHandle,
-    ) -> Self {
-        Self {
-            connection: connection.clone(),
-            acl: settings.acl,
-            wanted_timeout: settings.session_timeout,
-            live: None,
-            session_id: None,
-            connector,
-        }
-    }
-
-    /// The connection, if it is still that of the session with our nodes.
-    fn live(&mut self) -> Result<Arc<Live>, StoreError> {
-        let live = self.live.clone().ok_or(StoreError::Away)?;
-        let known = self.session_id.replace(live.session.id);
-        match known {
-            Some(known) if known != live.session.id => Err(StoreError::SessionLost),
-            _ => Ok(live),
-        }
-    }
-}
-
-/// Those of our nodes that nobody has any more.
-async fn missing(live: &Live, held: &[Placed]) -> Result<Vec<Placed>, ZooKeeperError> {
-    let mut missing = Vec::new();
-    for entry in held {
-        // Of another session, it is a successor at the same address, and its to keep.
-        if stat(live, &entry.path).await?.is_none() {
-            missing.push(entry.clone());
-        }
-    }
-    Ok(missing)
+    pub(super) wanted_timeout: Duration,
 }
 
 async fn write(live: &Live, acl: Acl, entry: &Placed) -> Result<(), ZooKeeperError> {
@@ -213,66 +165,38 @@ async fn stat(live: &Live, path: &str) -> Result<Option<Stat>, ZooKeeperError> {
     }
 }
 
-impl StoreSession for ZooKeeperSession {
-    fn ready(&mut self) -> Wait<'_, bool> {
-        Box::pin(async {
-            self.live = self.connection.live().await;
-            self.live.is_some()
-        })
+impl SessionKeeper for ZooKeeperSession {
+    type Live = Live;
+    type Error = ZooKeeperError;
+
+    fn goes_on(old: &Live, new: &Live) -> bool {
+        old.session.id == new.session.id
     }
 
-    fn lost(&mut self) -> Wait<'_, ()> {
-        Box::pin(async {
-            if let Some(live) = &self.live {
-                self.connection.lost(live).await;
+    fn keep_interval(&self, live: Option<&Live>) -> Duration {
+        live.map_or(self.wanted_timeout, |live| live.session.timeout) / KEEPS
+    }
+
+    async fn keep(&mut self, live: &Live, held: &[Placed]) -> Result<Vec<Placed>, ZooKeeperError> {
+        let mut missing = Vec::new();
+        for entry in held {
+            // Of another session, it is a successor at the same address, and its to keep.
+            if stat(live, &entry.path).await?.is_none() {
+                missing.push(entry.clone());
             }
-        })
+        }
+        Ok(missing)
     }
 
-    fn keep_interval(&self) -> Duration {
-        let granted = self.live.as_ref().map(|live| live.session.timeout);
-        granted.unwrap_or(self.wanted_timeout) / KEEPS
+    async fn put(&mut self, live: &Live, entry: &Placed) -> Result<(), ZooKeeperError> {
+        write(live, self.acl, entry).await
     }
 
-    fn keep<'a>(&'a mut self, held: &'a [Placed]) -> Wait<'a, Result<Vec<Placed>, StoreError>> {
-        Box::pin(async {
-            let live = self.live()?;
-            Ok(self.connection.while_live(&live, missing(&live, held)).await?)
-        })
+    async fn remove(&mut self, live: &Live, entry: &Placed) -> Result<(), ZooKeeperError> {
+        delete(live, &entry.path).await
     }
 
-    fn put<'a>(&'a mut self, entry: &'a Placed) -> Wait<'a, Result<(), StoreError>> {
-        Box::pin(async {
-            let live = self.live()?;
-            let write = write(&live, self.acl, entry);
-            Ok(self.connection.while_live(&live, write).await?)
-        })
-    }
-
-    fn remove<'a>(&'a mut self, entry: &'a Placed) -> Wait<'a, Result<(), StoreError>> {
-        Box::pin(async {
-            let live = self.live()?;
-            Ok(self.connection.while_live(&live, delete(&live, &entry.path)).await?)
-        })
-    }
-
-    fn close(&mut self) -> Wait<'_, ()> {
-        Box::pin(async {
-            let Some(live) = self.connection.current() else { return };
-            let close = async { live.ask(Request::Close).await.map(|_| ()) };
-            if let Err(error) = bounded(&self.connection, "ending the session", close).await {
-                tracing::debug!(%error, "registrations end with their session");
-            }
-        })
-    }
-
-    fn report(&mut self, error: &str) -> bool {
-        self.connection.report(error)
-    }
-}
-
-impl Drop for ZooKeeperSession {
-    fn drop(&mut self) {
-        self.connector.abort();
+    async fn close(&mut self, live: &Live) -> Result<(), ZooKeeperError> {
+        live.ask(Request::Close).await.map(|_| ())
     }
 }

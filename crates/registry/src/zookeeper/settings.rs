@@ -8,10 +8,11 @@ use wire::tls::ClientTls;
 use wire::{Destination, SocketOptions};
 use zookeeper_proto::{Acl, Identity};
 
-use crate::config::{ApplicationConfig, ZooKeeperAcl, ZooKeeperConfig};
+use crate::application_config::ApplicationConfig;
+use crate::config::{ZooKeeperAcl, ZooKeeperConfig};
 use crate::error::RegistryError;
 use crate::layout::Layout;
-use crate::layout::applications::ApplicationPaths;
+use crate::registry_tls::RenewedTls;
 
 /// Shorter sessions would be lost by a pause of a second.
 const MIN_SESSION: Duration = Duration::from_secs(1);
@@ -23,7 +24,7 @@ const MAX_SESSION: Duration = Duration::from_secs(3600);
 pub(super) struct ZooKeeperSettings {
     /// One per server.
     pub(super) servers: Vec<Destination>,
-    pub(super) tls: Option<ClientTls>,
+    pub(super) tls: Option<RenewedTls>,
     /// With a slash in front, or empty.
     pub(super) chroot: String,
     /// Dubbo's, with the chroot before its root.
@@ -46,12 +47,6 @@ impl fmt::Debug for ZooKeeperSettings {
 }
 
 impl ZooKeeperSettings {
-    /// Where the application level is.
-    pub(super) fn application_paths(&self) -> Result<ApplicationPaths, RegistryError> {
-        let ApplicationConfig { instances_root, metadata_root, .. } = &self.applications;
-        ApplicationPaths::new(&self.chroot, instances_root, metadata_root)
-    }
-
     pub(super) fn new(config: ZooKeeperConfig) -> Result<Self, RegistryError> {
         if config.servers.is_empty() {
             return Err(RegistryError::NoZooKeeperServer);
@@ -73,13 +68,14 @@ impl ZooKeeperSettings {
         };
         let tls = config.tls.as_ref().map(|tls| tls.load(&[])).transpose()?;
         let servers = config.servers.iter().map(|server| destination(server, tls.as_ref()));
+        let servers = servers.collect::<Result<_, _>>()?;
         let (chroot, root) = match config.chroot.as_str() {
             "" => (String::new(), config.root),
             chroot => (format!("/{chroot}"), format!("{chroot}/{}", config.root)),
         };
         Ok(Self {
-            servers: servers.collect::<Result<_, _>>()?,
-            tls,
+            servers,
+            tls: tls.map(|tls| RenewedTls::new(tls, "ZooKeeper")),
             chroot,
             layout: Layout::Dubbo { root },
             identities,

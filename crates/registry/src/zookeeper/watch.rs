@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dubbo_proto::ServiceKey;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::kept::MAX_ENTRIES;
 use crate::layout::Paths;
-use crate::store::{Change, Item, News, StoreError, Wait, Watch};
+use crate::lent::{LentReader, LentWatch};
+use crate::store::{Change, Item, News};
 
 use super::connection::{Live, SharedConnection, ZooKeeperError};
 use super::folder::{Folder, Names};
@@ -19,13 +19,9 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct ZooKeeperWatch {
     paths: Paths,
-    connection: SharedConnection,
-    wanted: ServiceKey,
-    live: Option<Arc<Live>>,
     /// Woken when one of the folders may have changed.
     wake: Arc<Notify>,
     folders: Vec<Folder>,
-    is_whole: bool,
     /// What history was read, if any was.
     history: Option<u64>,
     /// Whether there are more names than an agent takes: then each change is a whole list, because
@@ -46,33 +42,85 @@ impl ZooKeeperWatch {
     pub(super) fn new(
         paths: Paths,
         connection: SharedConnection,
-        wanted: ServiceKey,
+        interface: &str,
         compare_every: Duration,
-    ) -> Self {
+    ) -> LentWatch<Self> {
         let wake = Arc::new(Notify::new());
-        let folders = paths.folders(&wanted.interface).into_iter();
+        let folders = paths.folders(interface).into_iter();
         let folders = folders.map(|path| Folder::new(path, &wake, compare_every)).collect();
-        let (live, next_read_at) = (None, Instant::now());
-        let (is_whole, history, is_over) = (false, None, false);
-        Self {
-            paths,
-            connection,
-            wanted,
-            live,
-            wake,
-            folders,
-            is_whole,
-            history,
-            is_over,
-            next_read_at,
-        }
+        let (history, is_over) = (None, false);
+        let next_read_at = Instant::now();
+        let reader = Self { paths, wake, folders, history, is_over, next_read_at };
+        LentWatch::new(connection, reader)
     }
 
-    /// One step ahead. May be dropped only with the connection: what is half read is read again.
-    async fn advance(&mut self, live: &Arc<Live>) -> Result<News, ZooKeeperError> {
-        if !self.is_whole {
-            return self.read_all(live).await;
+    fn is_too_long(&self) -> bool {
+        MAX_ENTRIES < self.folders.iter().map(|folder| folder.names().len()).sum()
+    }
+
+    /// Whether a folder may not be read.
+    fn is_refused(&self) -> bool {
+        self.folders.iter().any(|folder| folder.refusal().is_some())
+    }
+
+    /// All names, as they were read last. If there are too many, those that look like URLs come
+    /// first.
+    fn whole(&self, history_lost: bool) -> News {
+        let names = self
+            .folders
+            .iter()
+            .flat_map(|folder| folder.names().iter().map(|name| (folder.path(), name.as_str())));
+        let mut names: Vec<_> = names.collect();
+        if self.is_over {
+            names.sort_by_key(|(_, name)| !name.contains(SCHEME_END));
         }
+        let n_cut = names.len().saturating_sub(MAX_PARSED);
+        let read = |(folder, name)| item(&self.paths, format!("{folder}/{name}").into_bytes());
+        let items = names.into_iter().take(MAX_PARSED).map(read).collect();
+        let refusal = self.folders.iter().find_map(Folder::refusal);
+        let refusal = refusal.map(|refusal| refusal.to_error().to_string());
+        News::Whole { items, n_cut, history_lost, refusal }
+    }
+}
+
+/// What has changed in a folder since it had the names in `old`.
+fn changes_since(old: &Names, folder: &Folder, paths: &Paths) -> Vec<Change> {
+    let key = |name: &String| format!("{}/{name}", folder.path()).into_bytes();
+    let gone = old.difference(folder.names()).map(|name| Change::Gone(key(name)));
+    let new = folder.names().difference(old);
+    gone.chain(new.map(|name| Change::Put(item(paths, key(name))))).collect()
+}
+
+fn item(paths: &Paths, key: Vec<u8>) -> Item {
+    let read = paths.read(&key, &[]);
+    Item { key, read }
+}
+
+impl LentReader for ZooKeeperWatch {
+    type Live = Live;
+    type News = News;
+    type Error = ZooKeeperError;
+
+    async fn begin(&mut self, live: &Arc<Live>) -> Result<News, ZooKeeperError> {
+        let history_lost = self.history.is_some_and(|known| known != live.history);
+        for folder in &mut self.folders {
+            if history_lost {
+                folder.handle_history_lost();
+            }
+            folder.read(live).await?;
+        }
+        // If no folder may be read, nothing is known, and that is not an empty list.
+        let is_unread = self.history.is_none() && !self.folders.iter().any(Folder::is_there);
+        if let Some(refusal) = self.folders.iter().find_map(Folder::refusal).filter(|_| is_unread) {
+            return Err(refusal.to_error());
+        }
+        self.history = Some(live.history);
+        self.is_over = self.is_too_long();
+        Ok(self.whole(history_lost))
+    }
+
+    /// May be dropped only with the connection: what is half read is read again.
+    async fn next(&mut self, live: &Arc<Live>) -> Result<News, ZooKeeperError> {
         loop {
             let (mut changes, was_refused) = (Vec::new(), self.is_refused());
             for folder in &mut self.folders {
@@ -102,92 +150,5 @@ impl ZooKeeperWatch {
                 () = sleep_until(next_look) => {}
             }
         }
-    }
-
-    async fn read_all(&mut self, live: &Arc<Live>) -> Result<News, ZooKeeperError> {
-        let history_lost = self.history.is_some_and(|known| known != live.history);
-        for folder in &mut self.folders {
-            if history_lost {
-                folder.handle_history_lost();
-            }
-            folder.read(live).await?;
-        }
-        // If no folder may be read, nothing is known, and that is not an empty list.
-        let is_unread = self.history.is_none() && !self.folders.iter().any(Folder::is_there);
-        if let Some(refusal) = self.folders.iter().find_map(Folder::refusal).filter(|_| is_unread) {
-            return Err(refusal.to_error());
-        }
-        (self.history, self.is_whole) = (Some(live.history), true);
-        self.is_over = self.is_too_long();
-        Ok(self.whole(history_lost))
-    }
-
-    fn is_too_long(&self) -> bool {
-        MAX_ENTRIES < self.folders.iter().map(|folder| folder.names().len()).sum()
-    }
-
-    /// Whether a folder may not be read.
-    fn is_refused(&self) -> bool {
-        self.folders.iter().any(|folder| folder.refusal().is_some())
-    }
-
-    /// All names, as they were read last. If there are too many, those that look like URLs come
-    /// first.
-    fn whole(&self, history_lost: bool) -> News {
-        let names = self
-            .folders
-            .iter()
-            .flat_map(|folder| folder.names().iter().map(|name| (folder.path(), name.as_str())));
-        let mut names: Vec<_> = names.collect();
-        if self.is_over {
-            names.sort_by_key(|(_, name)| !name.contains(SCHEME_END));
-        }
-        let n_cut = names.len().saturating_sub(MAX_PARSED);
-        let read = |(folder, name)| item(&self.paths, format!("{folder}/{name}").into_bytes());
-        let items = names.into_iter().take(MAX_PARSED).map(read).collect();
-        let refusal = self.folders.iter().find_map(Folder::refusal);
-        let refusal = refusal.map(|refusal| refusal.to_error().to_string());
-        if let Some(refusal) = &refusal {
-            self.connection.report(&format!("watching {}: {refusal}", self.wanted));
-        }
-        News::Whole { items, n_cut, history_lost, refusal }
-    }
-}
-
-/// What has changed in a folder since it had the names in `old`.
-fn changes_since(old: &Names, folder: &Folder, paths: &Paths) -> Vec<Change> {
-    let key = |name: &String| format!("{}/{name}", folder.path()).into_bytes();
-    let gone = old.difference(folder.names()).map(|name| Change::Gone(key(name)));
-    let new = folder.names().difference(old);
-    gone.chain(new.map(|name| Change::Put(item(paths, key(name))))).collect()
-}
-
-fn item(paths: &Paths, key: Vec<u8>) -> Item {
-    let read = paths.read(&key, &[]);
-    Item { key, read }
-}
-
-impl Watch for ZooKeeperWatch {
-    fn ready(&mut self) -> Wait<'_, bool> {
-        Box::pin(async {
-            self.live = self.connection.live().await;
-            self.live.is_some()
-        })
-    }
-
-    fn next(&mut self) -> Wait<'_, Result<News, StoreError>> {
-        Box::pin(async {
-            let Some(live) = self.live.clone() else { return Err(StoreError::Away) };
-            let connection = self.connection.clone();
-            let outcome = connection.while_live(&live, self.advance(&live)).await;
-            outcome.map_err(|error: ZooKeeperError| {
-                (self.live, self.is_whole) = (None, false);
-                error.into()
-            })
-        })
-    }
-
-    fn report(&mut self, error: &str) -> bool {
-        self.connection.report(error)
     }
 }

@@ -7,6 +7,7 @@ mod etcd_faults;
 mod etcd_presence;
 mod etcd_tls;
 mod file;
+mod hostile_stores;
 mod kubernetes;
 mod kubernetes_tls;
 mod memory;

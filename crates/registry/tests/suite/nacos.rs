@@ -525,6 +525,22 @@ async fn a_password_that_a_server_repeats_is_not_shown() {
     .await;
 }
 
+/// A server that is asked for everything at once answers nothing in time.
+#[tokio::test(flavor = "multi_thread")]
+async fn hundreds_of_services_are_asked_for_in_turn() {
+    let nacos = Nacos::start().await;
+    nacos.state().thinks_for = Duration::from_millis(10);
+    let registry = open(nacos.config());
+    let services: Vec<_> = (0..200).map(|n| service(&format!("n.S{n}"))).collect();
+    let subscriptions: Vec<_> = services.iter().map(|it| registry.subscribe(it)).collect();
+    for subscription in &subscriptions {
+        shows(subscription, Freshness::Current, &[]).await;
+    }
+    // 32 services, of three names each.
+    let max_waiting = nacos.state().max_waiting;
+    assert!((4..=96).contains(&max_waiting), "{max_waiting} at a time");
+}
+
 /// Prints how long a change of a list of 5,000 takes to show.
 #[tokio::test(flavor = "multi_thread")]
 async fn long_lists_and_floods_of_changes_arrive() {

@@ -6,7 +6,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 async fn watches(etcd: &Etcd) -> Watches {
     let client = Client::connect([etcd.client_url()], None).await.unwrap();
-    Watches::new(client, SOON)
+    Watches::new(client, SOON, Arc::default())
 }
 
 fn range(key: &str) -> Range {
@@ -98,7 +98,7 @@ async fn what_is_refused_leaves_the_others_alone_and_no_streams_behind() {
     etcd.enable_auth("secret").unwrap();
     let options = etcd_client::ConnectOptions::new().with_user("agent", "pw");
     let client = Client::connect([etcd.client_url()], Some(options)).await.unwrap();
-    let watches = Watches::new(client, SOON);
+    let watches = Watches::new(client, SOON, Arc::default());
     let mut allowed = watches.open(vec![range("/a/")]).await.unwrap();
     for _ in 0..5 {
         let refused = watches.open(vec![range("/a/"), range("/b/")]).await;

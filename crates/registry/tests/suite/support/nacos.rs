@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll::Ready;
+use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http_body_util::combinators::BoxBody;
@@ -44,6 +45,11 @@ pub(crate) struct State {
     pub(crate) asked: BTreeMap<String, usize>,
     /// Kinds of messages that are not answered.
     pub(crate) is_deaf_to: Vec<&'static str>,
+    /// How long it takes to answer a subscription.
+    pub(crate) thinks_for: Duration,
+    /// Subscriptions that wait for their answer, and the most there have been at a time.
+    n_waiting: usize,
+    pub(crate) max_waiting: usize,
     /// The token that every message must carry.
     pub(crate) token: Option<String>,
     pub(crate) n_logins: usize,
@@ -381,6 +387,9 @@ async fn serve(
         if is_deaf {
             std::future::pending::<()>().await;
         }
+        if kind == "SubscribeServiceRequest" {
+            think(&state).await;
+        }
         let answer = state.lock().unwrap().answer(id, &payload);
         let kind = kind.replace("Request", "Response");
         let framed = framed(&Payload::new(&kind, HashMap::new(), &answer));
@@ -416,6 +425,17 @@ async fn serve(
         next.map(|it| it.map(|it| Ok(Frame::data(framed(&it)))))
     });
     Ok(response(BodyExt::boxed(StreamBody::new(frames))))
+}
+
+async fn think(state: &Mutex<State>) {
+    let thinks_for = {
+        let mut state = state.lock().unwrap();
+        state.n_waiting += 1;
+        state.max_waiting = state.max_waiting.max(state.n_waiting);
+        state.thinks_for
+    };
+    tokio::time::sleep(thinks_for).await;
+    state.lock().unwrap().n_waiting -= 1;
 }
 
 /// The login of Nacos 2, by HTTP: everybody who knows the password gets a new token.
