@@ -18,7 +18,8 @@ const MAX_REVISION_LEN: usize = 128;
 
 const REVISION: &str = "dubbo.metadata.revision";
 const STORAGE: &str = "dubbo.metadata.storage-type";
-const ENDPOINTS: &str = "dubbo.endpoints";
+/// The ports of an instance, each with its protocol.
+pub(super) const ENDPOINTS: &str = "dubbo.endpoints";
 const URL_PARAMS: &str = "dubbo.metadata-service.url-params";
 /// What Spring Cloud Alibaba writes in the place of [`URL_PARAMS`].
 const URLS: &str = "dubbo.metadata-service.urls";

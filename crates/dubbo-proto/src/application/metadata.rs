@@ -7,6 +7,7 @@ use md5::{Digest, Md5};
 use parameters::Parameters;
 use serde_json::{Map, Value, json};
 
+use super::instance::ENDPOINTS;
 use super::{ApplicationError, Instance, object, port, text, texts, wrong};
 use crate::{DubboUrl, ServiceKey};
 
@@ -100,6 +101,13 @@ impl Metadata {
     }
 }
 
+/// Whether an instance says by this name where its metadata and ports are. Dubbo's consumers show
+/// these at endpoints as well, but rules do not ask for them, and they may be long. Others count
+/// as they do in Dubbo, such as `dubbo.tag`.
+fn is_technical(name: &str) -> bool {
+    name.starts_with("dubbo.metadata") || name == ENDPOINTS
+}
+
 impl OfferedService {
     fn read(value: &Value) -> Option<Self> {
         let (version, group) = (text(value, "version"), text(value, "group"));
@@ -122,7 +130,7 @@ impl OfferedService {
     /// The URL by which an instance offers it at `port`. What the service says goes before what
     /// the instance says.
     fn url(&self, instance: &Instance, port: u16) -> DubboUrl {
-        let of_instance = instance.metadata.iter().filter(|(name, _)| !name.starts_with("dubbo."));
+        let of_instance = instance.metadata.iter().filter(|(name, _)| !is_technical(name));
         let mut params: BTreeMap<_, _> = of_instance.chain(self.params.iter()).collect();
         let ServiceKey { interface, version, group } = &self.service;
         let application = &instance.application;

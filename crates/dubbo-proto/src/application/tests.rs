@@ -102,6 +102,32 @@ fn reads_metadata_and_makes_urls_of_them() {
     assert_eq!(metadata.services[1].service, ServiceKey::new("a.B", "2.0", "blue").unwrap());
 }
 
+/// As with `InstanceAddressURL` of Dubbo 3.3.6, by which tag rules and weights go.
+#[test]
+fn what_an_instance_says_of_itself_holds_for_its_services() {
+    let metadata = Metadata::parse(METADATA.as_bytes()).unwrap();
+    let more = r#""dubbo.tag":"gray","region":"north","weight":"9","timestamp":"17""#;
+    let instance = Instance::parse(CURATOR.replace(r#""timestamp":"17""#, more).as_bytes());
+    let url = metadata.url(&metadata.services[1], &instance.unwrap());
+    let names: Vec<_> = url.params.iter().map(|(name, _)| name).collect();
+    assert_eq!(
+        names,
+        [
+            "application",
+            "dubbo.tag",
+            "group",
+            "interface",
+            "region",
+            "timeout",
+            "timestamp",
+            "version",
+            "weight"
+        ]
+    );
+    let param = |name| url.params.get(name);
+    assert_eq!((param("dubbo.tag"), param("weight")), (Some("gray"), Some("200")));
+}
+
 #[test]
 fn refuses_what_dubbo_does_not_write() {
     for record in ["", "null", "[]", "{", "{}", r#"{"serviceName":"a/b","host":"h","port":1}"#] {
