@@ -32,20 +32,23 @@ fn is_name_match(expression: &str, host: &str, port: u16) -> bool {
     }
 }
 
+/// As in Dubbo, addresses are numbers here: those of IPv4 are also among those of `::/96`. A
+/// length below 0 is as good as 0.
 fn is_in_network(network: &str, len: &str, address: IpAddr) -> Option<bool> {
-    let len: u32 = len.parse().ok()?;
-    let shift = |bits: u32| bits.saturating_sub(len);
-    Some(match (parse(network)?, address) {
-        (IpAddr::V4(network), IpAddr::V4(address)) => {
-            let apart = u32::from(network) ^ u32::from(address);
-            apart.checked_shr(shift(32)).unwrap_or_default() == 0
-        }
-        (IpAddr::V6(network), IpAddr::V6(address)) => {
-            let apart = u128::from(network) ^ u128::from(address);
-            apart.checked_shr(shift(128)).unwrap_or_default() == 0
-        }
-        _ => false,
-    })
+    let len: i32 = len.parse().ok()?;
+    let (network, n_bits) = number(parse(network)?);
+    let n_free = n_bits.saturating_sub(u32::try_from(len).unwrap_or_default());
+    let free = u128::MAX.checked_shr(u128::BITS - n_free).unwrap_or_default();
+    let first = network & !free;
+    Some((first..=first | free).contains(&number(address).0))
+}
+
+/// An address as a number, and how many bits such numbers have.
+fn number(address: IpAddr) -> (u128, u32) {
+    match address {
+        IpAddr::V4(address) => (u128::from(u32::from(address)), u32::BITS),
+        IpAddr::V6(address) => (u128::from(address), u128::BITS),
+    }
 }
 
 /// `None` if the expression cannot be read for such an address.

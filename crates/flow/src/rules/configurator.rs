@@ -154,7 +154,11 @@ impl Configurators {
 impl Override {
     /// What Dubbo reads from the override's URL: that of an item is made of all of the item, so
     /// that `parameters` may say there what the item holds for.
-    fn new((host, port): (&str, u16), path: &str, params: BTreeMap<String, String>) -> Self {
+    fn new((host, port): (&str, u16), path: &str, mut params: BTreeMap<String, String>) -> Self {
+        // URLs of Dubbo know both sides in whatever case. Source: `FixedParamValue`.
+        if let Some(side) = params.get_mut("side") {
+            side.make_ascii_lowercase();
+        }
         let param = |key: &str| params.get(key).map(String::as_str);
         let version = param("configVersion").filter(|version| !version.is_empty());
         let providers = param(PROVIDERS).unwrap_or_default().split(',');

@@ -38,9 +38,15 @@ pub enum RuleProblem {
         /// The limit.
         max: usize,
     },
-    /// An anchor's alias.
-    #[error("aliases (`*name`) are not supported: write the value again")]
-    Alias,
+    /// An alias within the value that it repeats.
+    #[error("the alias is within the value that it stands for")]
+    AliasOfItself,
+    /// Aliases repeat too much.
+    #[error("aliases repeat more than {max} bytes: write fewer of them")]
+    Repeated {
+        /// The limit.
+        max: usize,
+    },
     /// Another type than expected.
     #[error("{key} has to be {expected}")]
     WrongType {

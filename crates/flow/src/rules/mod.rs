@@ -11,7 +11,7 @@
 //! Dubbo's own routers answered. These are different on purpose:
 //! - A name is never looked up: an address in a rule matches a host name only as text.
 //! - Of weighted destinations each gets its share. Dubbo gives the first one a little more.
-//! - Regular expressions (`regex` of tag rules) and YAML's aliases are refused with an error.
+//! - Regular expressions (`regex` of tag rules) are refused with an error.
 //!
 //! Invariants:
 //! - A rule is parsed once, within limits of length, depth and count. Errors name line and column.

@@ -196,7 +196,11 @@ fn errors_name_the_place() {
         ("conditions:\n- ''\n", "line 2, column 3: the condition is empty"),
         (
             "conditions: &a [*a]",
-            "line 1, column 17: aliases (`*name`) are not supported: write the value again",
+            "line 1, column 17: the alias is within the value that it stands for",
+        ),
+        (
+            "a: &a text\nconditions: ['=> a=b']\n<<: *a",
+            "line 3, column 5: cannot be read as YAML: `<<` merges a mapping, or a list of mappings",
         ),
         ("", "line 1, column 1: the rule has to be a mapping"),
     ];
@@ -226,6 +230,74 @@ fn limits_hold() {
     assert_eq!(problem(&wide), RuleProblem::TooMany { max: 64 });
 }
 
+/// As SnakeYAML has them, by which Dubbo reads rules.
+#[test]
+fn aliases_are_what_their_anchors_have() {
+    let rule = "x: &all {configVersion: v3.0, force: true, y: 1}\n\
+                name: &n gray\n\
+                <<: [{force: false, key: *n}, *all]\n\
+                tags:\n- name: *n\n  match: &m [{key: *n, value: {exact: 'a'}}]\n\
+                - {name: other, match: *m}\n";
+    let node = yaml::parse(rule).unwrap();
+    assert_eq!(node.text("configVersion"), Ok(Some("v3.0")));
+    assert_eq!(node.text("key"), Ok(Some("gray")));
+    assert!(!node.flag("force", true), "the first of a list counts");
+    let own = yaml::parse("x: &a {force: true}\nforce: false\n<<: *a\n'<<': quoted\n").unwrap();
+    assert!(!own.flag("force", true), "what the mapping says itself counts");
+    assert_eq!(own.text("<<"), Ok(Some("quoted")));
+    let renamed = yaml::parse("a: &a 1\nb: *a\nc: &a 2\nd: *a\n").unwrap();
+    let shown = |key| renamed.get(key).and_then(yaml::YamlNode::plain);
+    assert_eq!((shown("b"), shown("d")), (Some("1".to_owned()), Some("2".to_owned())));
+    assert!(TagRule::parse("r", rule).is_ok());
+}
+
+/// What aliases repeat counts in full, however deep they are in each other.
+#[test]
+fn aliases_repeat_within_limits() {
+    let problem = |text: &str| yaml::parse(text).unwrap_err().problem;
+    let levels = (b'b'..=b'j').map(|name| {
+        let (name, before) = (char::from(name), char::from(name - 1));
+        format!("{name}: &{name} [{}]\n", format!("*{before},").repeat(10))
+    });
+    let bomb: String = std::iter::once("a: &a [x]\n".to_owned()).chain(levels).collect();
+    assert_eq!(problem(&bomb), RuleProblem::TooMany { max: 16_384 });
+    let text = "x".repeat(100_000);
+    let twice = format!("a: &a {text}\nb: [*a, *a]\n");
+    assert!(yaml::parse(&twice).is_ok());
+    let thrice = format!("a: &a {text}\nb: [*a, *a, *a]\n");
+    assert_eq!(problem(&thrice), RuleProblem::Repeated { max: 262_144 });
+    let key = format!("a: &a {{? {text} : 1}}\nb: [*a, *a, *a]\n");
+    assert_eq!(problem(&key), RuleProblem::Repeated { max: 262_144 });
+    let nested = |depth| format!("a: &a {}{}\nb: [[*a]]\n", "[".repeat(depth), "]".repeat(depth));
+    assert!(yaml::parse(&nested(13)).is_ok());
+    assert_eq!(problem(&nested(14)), RuleProblem::TooDeep { max: 16 });
+}
+
+/// As `NetUtils.matchIpExpression` of Dubbo 3.3.6 answers.
+#[test]
+fn networks_have_the_addresses_that_they_have_in_dubbo() {
+    for (network, has, has_not) in [
+        ("10.1.0.0/16", "10.1.255.1", Some("200.1.1.1")),
+        ("10.1.0.0/+16", "10.1.255.1", Some("200.1.1.1")),
+        ("10.1.0.0/1", "10.1.0.5", Some("200.1.1.1")),
+        ("10.1.0.0/33", "10.1.0.0", Some("10.1.0.5")),
+        ("10.1.0.0/0", "200.1.1.1", None),
+        ("10.1.0.0/-1", "200.1.1.1", None),
+        ("::/0", "10.1.0.0", None),
+        ("::/-1", "10.1.0.0", None),
+        ("::/96", "10.1.0.0", Some("2001:db8::5")),
+        ("0.0.0.0/0", "::1", Some("2001:db8::5")),
+        ("2001:db8::/32", "2001:db8::5", Some("10.1.0.0")),
+        ("2001:db8::/129", "2001:db8::", Some("2001:db8::1")),
+    ] {
+        assert!(address::is_match(network, has, 1), "{network} {has}");
+        assert!(has_not.is_none_or(|it| !address::is_match(network, it, 1)), "{network}");
+    }
+    for broken in ["10.1.0.0/", "10.1.0.0/x", "10.1.0.0/ 16", "10.1.0.0/2147483648"] {
+        assert!(!address::is_match(broken, "10.1.0.0", 1), "{broken}");
+    }
+}
+
 proptest! {
     /// Whatever a rule says, it never panics; and without force it never leaves nobody.
     #[test]
@@ -249,7 +321,7 @@ proptest! {
 
     /// Any text is a rule or an error.
     #[test]
-    fn any_text_is_safe(text in "(tags|conditions|to|from|name|match|addresses|[-:{}\\[\\],&* \n'\"~0-9/.|])*") {
+    fn any_text_is_safe(text in "(tags|conditions|to|from|name|match|addresses|&a |\\*a|<<: |[-:{}\\[\\],&* \n'\"~0-9/.|])*") {
         let _ = ConditionRule::parse("r", &text);
         let _ = TagRule::parse("r", &text);
         let _ = Configurators::parse("n", &text);
@@ -269,7 +341,7 @@ fn parameters_of_an_item_say_what_it_holds_for() {
         params(&[("side", "consumer"), ("application", "shop"), ("interface", "com.acme.Orders")]);
     let rule = |header: &str, more: &str, parameters: &str| {
         let text = format!(
-            "{header}\nconfigs:\n- side: consumer\n  {more}\n  \
+            "{header}\nconfigs:\n- side: Consumer\n  {more}\n  \
              parameters: {{timeout: 5, {parameters}}}\n"
         );
         Configurators::parse("n", &text)
@@ -286,6 +358,7 @@ fn parameters_of_an_item_say_what_it_holds_for() {
         (service, "", "version: ''", true),
         (service, "", "interface: a.B", false),
         (service, "", "side: provider", false),
+        (service, "", "side: CONSUMER", true),
         (service, "", "application: other", false),
         (service30, "", "application: other", false),
         (service, "", "application: '*'", true),

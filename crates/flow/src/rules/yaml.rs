@@ -1,7 +1,11 @@
 //! YAML as a small tree: enough for rules, within limits.
 //!
 //! Plain words mean what they mean to Dubbo's parser, which reads YAML 1.1: `yes` is true.
-//! Of two entries of one mapping with the same key the last one counts.
+//! Of two entries of one mapping with the same key the last one counts. An alias (`*name`) is what
+//! its anchor has, and counts in full for all limits. `<<` merges mappings: their entries come
+//! before those of the mapping itself.
+
+use std::collections::HashMap;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle};
 
@@ -11,8 +15,10 @@ use super::error::{RuleError, RuleProblem};
 const MAX_LEN: usize = 256 * 1024;
 /// Lists and mappings inside each other; rules need 6.
 const MAX_DEPTH: usize = 16;
-/// Values of one rule.
+/// Values of one rule, with those that aliases repeat.
 const MAX_NODES: usize = 16_384;
+/// Bytes of all that aliases repeat.
+const MAX_REPEATED_LEN: usize = MAX_LEN;
 
 /// A value, and where it begins.
 #[derive(Clone, Debug)]
@@ -36,8 +42,41 @@ pub(super) enum Value {
 /// A list or mapping whose end is still to come.
 struct OpenNode {
     node: YamlNode,
+    /// The number of its anchor, which is above 0.
+    anchor: usize,
     /// The key whose value comes next.
-    key: Option<String>,
+    key: Option<YamlKey>,
+    /// What `<<` merges into it, in its order.
+    merged: Vec<YamlNode>,
+}
+
+enum YamlKey {
+    /// `<<` without quotes.
+    Merge,
+    Word(String),
+}
+
+/// What has an anchor, and how much that is.
+struct Anchored {
+    node: YamlNode,
+    size: NodeSize,
+}
+
+/// How much a value is with all that is in it.
+#[derive(Clone, Copy, Default)]
+struct NodeSize {
+    n_nodes: usize,
+    len: usize,
+    depth: usize,
+}
+
+impl NodeSize {
+    /// Something is in it.
+    fn add(&mut self, part: Self) {
+        self.n_nodes += part.n_nodes;
+        self.len += part.len;
+        self.depth = self.depth.max(part.depth);
+    }
 }
 
 /// Reads one document.
@@ -46,68 +85,148 @@ pub(super) fn parse(text: &str) -> Result<YamlNode, RuleError> {
     if MAX_LEN < text.len() {
         return Err(error(&start, RuleProblem::TooLong { len: text.len(), max: MAX_LEN }));
     }
-    let mut open: Vec<OpenNode> = Vec::new();
-    let mut root: Option<YamlNode> = None;
-    let mut n_nodes = 0;
+    let mut tree = YamlTree::default();
     for event in Parser::new_from_str(text) {
         let (event, span) = event
             .map_err(|cause| error(cause.marker(), RuleProblem::Yaml(cause.info().to_owned())))?;
-        let at = &span.start;
-        let value = match event {
-            Event::Alias(_) => return Err(error(at, RuleProblem::Alias)),
-            Event::DocumentStart(_) if root.is_some() => {
+        tree.handle_event(event, &span.start)?;
+    }
+    Ok(tree.root.unwrap_or(YamlNode { line: 1, column: 1, value: Value::Null }))
+}
+
+/// A tree that is being read.
+#[derive(Default)]
+struct YamlTree {
+    open: Vec<OpenNode>,
+    root: Option<YamlNode>,
+    n_nodes: usize,
+    /// Bytes that aliases have repeated.
+    repeated_len: usize,
+    anchors: HashMap<usize, Anchored>,
+}
+
+impl YamlTree {
+    fn handle_event(&mut self, event: Event<'_>, at: &Marker) -> Result<(), RuleError> {
+        let (value, anchor) = match event {
+            Event::Alias(anchor) => return self.repeat(anchor, at),
+            Event::DocumentStart(_) if self.root.is_some() => {
                 let problem = "a second document begins here".to_owned();
                 return Err(error(at, RuleProblem::Yaml(problem)));
             }
-            Event::Scalar(text, style, _, _) => scalar(&text, style),
-            Event::SequenceStart(..) => Value::List(Vec::new()),
-            Event::MappingStart(..) => Value::Map(Vec::new()),
-            Event::SequenceEnd | Event::MappingEnd => {
-                if let Some(done) = open.pop() {
-                    put(&mut open, &mut root, done.node)?;
+            Event::Scalar(text, ScalarStyle::Plain, _, _) if text == "<<" && self.is_at_key() => {
+                self.count(1, at)?;
+                if let Some(parent) = self.open.last_mut() {
+                    parent.key = Some(YamlKey::Merge);
                 }
-                continue;
+                return Ok(());
             }
-            _ => continue,
+            Event::Scalar(text, style, anchor, _) => (scalar(&text, style), anchor),
+            Event::SequenceStart(anchor, _) => (Value::List(Vec::new()), anchor),
+            Event::MappingStart(anchor, _) => (Value::Map(Vec::new()), anchor),
+            Event::SequenceEnd | Event::MappingEnd => {
+                let Some(done) = self.open.pop() else { return Ok(()) };
+                let anchor = done.anchor;
+                return self.put(done.with_merged()?, anchor);
+            }
+            _ => return Ok(()),
         };
-        n_nodes += 1;
-        if MAX_NODES < n_nodes {
-            return Err(error(at, RuleProblem::TooMany { max: MAX_NODES }));
-        }
+        self.count(1, at)?;
         let node = YamlNode { line: at.line(), column: at.col() + 1, value };
-        match node.value {
-            Value::List(_) | Value::Map(_) if open.len() == MAX_DEPTH => {
+        if matches!(node.value, Value::List(_) | Value::Map(_)) {
+            if self.open.len() == MAX_DEPTH {
                 return Err(node.error(RuleProblem::TooDeep { max: MAX_DEPTH }));
             }
-            Value::List(_) | Value::Map(_) => open.push(OpenNode { node, key: None }),
-            _ => put(&mut open, &mut root, node)?,
+            self.open.push(OpenNode { node, anchor, key: None, merged: Vec::new() });
+            return Ok(());
+        }
+        self.put(node, anchor)
+    }
+
+    /// Whether a key of a mapping comes next.
+    fn is_at_key(&self) -> bool {
+        let is_at_key = |it: &OpenNode| it.node.is_map() && it.key.is_none();
+        self.open.last().is_some_and(is_at_key)
+    }
+
+    fn count(&mut self, n_nodes: usize, at: &Marker) -> Result<(), RuleError> {
+        self.n_nodes = self.n_nodes.saturating_add(n_nodes);
+        match MAX_NODES < self.n_nodes {
+            true => Err(error(at, RuleProblem::TooMany { max: MAX_NODES })),
+            false => Ok(()),
         }
     }
-    Ok(root.unwrap_or(YamlNode { line: 1, column: 1, value: Value::Null }))
+
+    /// Puts what has an anchor where its alias is.
+    fn repeat(&mut self, anchor: usize, at: &Marker) -> Result<(), RuleError> {
+        let Some(Anchored { node, size }) = self.anchors.get(&anchor) else {
+            return Err(error(at, RuleProblem::AliasOfItself));
+        };
+        let (size, node) = (*size, node.clone());
+        self.count(size.n_nodes, at)?;
+        self.repeated_len = self.repeated_len.saturating_add(size.len);
+        if MAX_REPEATED_LEN < self.repeated_len {
+            return Err(error(at, RuleProblem::Repeated { max: MAX_REPEATED_LEN }));
+        }
+        if MAX_DEPTH < self.open.len() + size.depth {
+            return Err(error(at, RuleProblem::TooDeep { max: MAX_DEPTH }));
+        }
+        // What is wrong with it is wrong here, too; its writer knows where the anchor is.
+        self.put(YamlNode { line: at.line(), column: at.col() + 1, value: node.value }, 0)
+    }
+
+    /// Puts a finished value where it belongs.
+    fn put(&mut self, node: YamlNode, anchor: usize) -> Result<(), RuleError> {
+        if anchor != 0 {
+            let anchored = Anchored { node: node.clone(), size: node.size() };
+            self.anchors.insert(anchor, anchored);
+        }
+        let Some(OpenNode { node: parent, key, merged, .. }) = self.open.last_mut() else {
+            self.root = Some(node);
+            return Ok(());
+        };
+        match (&mut parent.value, key.take()) {
+            (Value::List(items), _) => items.push(node),
+            (Value::Map(entries), Some(YamlKey::Word(key))) => entries.push((key, node)),
+            (Value::Map(_), Some(YamlKey::Merge)) => merged.push(node),
+            (Value::Map(_), None) => {
+                let Some(text) = node.plain() else {
+                    return Err(node.error(RuleProblem::Yaml("a key has to be a word".to_owned())));
+                };
+                *key = Some(YamlKey::Word(text));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
 }
 
-/// Puts a finished value where it belongs.
-fn put(
-    open: &mut [OpenNode],
-    root: &mut Option<YamlNode>,
-    node: YamlNode,
-) -> Result<(), RuleError> {
-    let Some(OpenNode { node: parent, key }) = open.last_mut() else {
-        *root = Some(node);
-        return Ok(());
-    };
-    match (&mut parent.value, key.take()) {
-        (Value::List(items), _) => items.push(node),
-        (Value::Map(entries), Some(key)) => entries.push((key, node)),
-        (Value::Map(_), None) => {
-            let Some(text) = node.plain() else {
-                return Err(node.error(RuleProblem::Yaml("a key has to be a word".to_owned())));
+impl OpenNode {
+    /// The value with what is merged into it: of two mappings with the same key the first one
+    /// counts, and the value itself counts more than both.
+    fn with_merged(self) -> Result<YamlNode, RuleError> {
+        let Self { mut node, merged, .. } = self;
+        let Value::Map(own) = &mut node.value else { return Ok(node) };
+        let mut all = Vec::new();
+        // What is read last counts.
+        for source in merged.into_iter().rev() {
+            let wrong = source.error(RuleProblem::Yaml(
+                "`<<` merges a mapping, or a list of mappings".to_owned(),
+            ));
+            let maps = match source.value {
+                Value::List(items) => items,
+                _ => vec![source],
             };
-            *key = Some(text);
+            for map in maps.into_iter().rev() {
+                let Value::Map(entries) = map.value else { return Err(wrong) };
+                all.extend(entries);
+            }
         }
-        _ => {}
+        if !all.is_empty() {
+            all.append(own);
+            *own = all;
+        }
+        Ok(node)
     }
-    Ok(())
 }
 
 fn error(at: &Marker, problem: RuleProblem) -> RuleError {
@@ -168,6 +287,24 @@ impl YamlNode {
             Value::Map(entries) => entries.iter(),
             _ => [].iter(),
         }
+    }
+
+    fn size(&self) -> NodeSize {
+        let mut size = NodeSize { n_nodes: 1, ..NodeSize::default() };
+        match &self.value {
+            Value::Null | Value::Bool(_) => {}
+            Value::Number(text) | Value::Text(text) => size.len = text.len(),
+            Value::List(items) => items.iter().for_each(|item| size.add(item.size())),
+            Value::Map(entries) => {
+                for (key, value) in entries {
+                    // A key is a value, too.
+                    size.add(NodeSize { n_nodes: 1, len: key.len(), depth: 0 });
+                    size.add(value.size());
+                }
+            }
+        }
+        size.depth += usize::from(matches!(self.value, Value::List(_) | Value::Map(_)));
+        size
     }
 
     pub(super) fn is_map(&self) -> bool {
