@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use dubbo_proto::{BodyLimits, JsonTexts, ReadOptions, Request, Serialization, descriptor};
 use flow::rules::FORCE_TAG;
+use hessian::JavaType;
 use hessian::transcode::JsonOptions;
 use http::HeaderMap;
 use memchr::memmem::Finder;
@@ -156,6 +157,13 @@ impl<'a> WholeFacts<'a> {
         self.request.get_or_init(read).as_ref()
     }
 
+    /// The type of an argument, which decides how Java shows it: a `float` is in the body as a
+    /// `double`, which would have more digits.
+    fn declared_type(&self, index: usize) -> Option<JavaType> {
+        let ty = descriptor::split(self.request()?.descriptor()).nth(index)?.ok()?;
+        JavaType::parse_descriptors(ty).ok()?.pop()
+    }
+
     fn arguments(&self) -> Option<&JsonTexts> {
         let read = || {
             let request = self.request()?;
@@ -208,7 +216,7 @@ impl CallFacts for WholeFacts<'_> {
     }
 
     fn argument(&self, index: usize) -> Option<Cow<'_, str>> {
-        text_of_json(self.arguments()?.at(index)?, None)
+        text_of_json(self.arguments()?.at(index)?, self.declared_type(index).as_ref())
     }
 
     fn member(&self, index: usize, path: &[String]) -> Option<Cow<'_, str>> {
@@ -229,16 +237,43 @@ mod tests {
 
     use super::*;
 
+    fn strings(texts: &[&str]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut encoder = Encoder::new(&mut bytes);
+        texts.iter().for_each(|text| encoder.string(text));
+        bytes
+    }
+
     fn body(method: &str, descriptor: &str, args: &[&str]) -> Bytes {
-        let strings = |texts: &[&str]| {
-            let mut bytes = Vec::new();
-            let mut encoder = Encoder::new(&mut bytes);
-            texts.iter().for_each(|text| encoder.string(text));
-            bytes
-        };
+        body_with(method, descriptor, &strings(args))
+    }
+
+    fn body_with(method: &str, descriptor: &str, args: &[u8]) -> Bytes {
         let head = strings(&["2.0.2", "a.B", "0.0.0", method, descriptor]);
         let attachments = strings(&["dubbo.tag", "gray"]);
-        [head, strings(args), b"H".to_vec(), attachments, b"Z".to_vec()].concat().into()
+        [&head, args, b"H", &attachments, b"Z"].concat().into()
+    }
+
+    /// As `String.valueOf` of Java 17 shows what is written of them.
+    #[test]
+    fn numbers_of_a_whole_request_are_shown_by_their_types() {
+        let serialization = Serialization::Hessian2;
+        let of_float = f64::from(0.1_f32);
+        for (ty, value, shown) in [
+            ("F", of_float, "0.1"),
+            ("Ljava/lang/Float;", of_float, "0.1"),
+            ("F", 1e10, "1.0E10"),
+            ("F", 5.0, "5.0"),
+            ("D", of_float, "0.10000000149011612"),
+            ("Ljava/lang/Object;", of_float, "0.10000000149011612"),
+            ("Ljava/lang/Comparable;", 1e10, "1.0E10"),
+        ] {
+            let mut args = Vec::new();
+            Encoder::new(&mut args).double(value);
+            let body = body_with("find", ty, &args);
+            let facts = WholeFacts::new(WholeBody { serialization, body: &body });
+            assert_eq!(facts.argument(0).as_deref(), Some(shown), "{ty} {value}");
+        }
     }
 
     #[test]

@@ -70,8 +70,9 @@ fn kind_of(ty: Option<&JavaType>) -> NumberKind {
             }
             Some(Builtin::Float) => NumberKind::Float,
             Some(Builtin::Double) => NumberKind::Double,
-            Some(Builtin::Any | Builtin::Number) => NumberKind::Unknown,
-            _ => NumberKind::None,
+            // What it is declared as does not say which number it is.
+            None | Some(Builtin::Any | Builtin::Number) => NumberKind::Unknown,
+            Some(_) => NumberKind::None,
         },
         Some(_) => NumberKind::None,
     }
@@ -130,6 +131,7 @@ mod tests {
             ("1e3", "", "1000.0"),
             ("1.50", "java.math.BigDecimal", "1.50"),
             ("5", "java.lang.Object", "5"),
+            ("1e10", "java.lang.Comparable", "1.0E10"),
             ("\"5\"", "double", "5"),
             ("true", "boolean", "true"),
             ("null", "double", "null"),
