@@ -28,6 +28,12 @@ struct AffinityState {
     affinity: Option<Affinity>,
 }
 
+/// Dubbo puts no brackets around an IPv6 address that has none in the provider's URL. Source:
+/// `URL.getAddress`.
+fn address_on_ring(host: &str, port: u16) -> String {
+    format!("{host}:{port}")
+}
+
 impl Preference {
     pub(super) fn new(policy: &ClusterPolicy) -> Self {
         let state = AffinityState { routing: Arc::clone(&policy.routing), affinity: None };
@@ -43,7 +49,7 @@ impl Preference {
             let mut all: Vec<(String, Slot)> = staying
                 .map(|stats| {
                     let (host, port) = stats.key.0.endpoint.provider();
-                    (wire::address::join(host, port), stats.slot)
+                    (address_on_ring(host, port), stats.slot)
                 })
                 .collect();
             // Every worker and agent has the same ring.
@@ -115,5 +121,22 @@ impl Preference {
             Some(slot) if !balancer.is_last_choice(slot, now) => near,
             _ => pick(balancer, usable),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which of the two endpoints below Dubbo 3.3.6 picked.
+    const PICKED: [(&str, u32); 5] = [("k1", 1), ("k2", 1), ("k8", 0), ("k9", 0), ("k11", 0)];
+
+    #[test]
+    fn addresses_of_ipv6_are_where_dubbo_has_them() {
+        let all = [("2001:db8:0:0:0:0:0:1", 20880), ("10.0.0.1", 20880)];
+        let all = all.map(|(host, port)| address_on_ring(host, port));
+        let ring = Ring::new(balance::DEFAULT_NODES, all.iter().map(String::as_str));
+        let picked = PICKED.map(|(key, _)| ring.pick(Ring::point(key), |_| true));
+        assert_eq!(picked, PICKED.map(|(_, index)| Some(index)));
     }
 }
