@@ -86,7 +86,7 @@ fn etcd(rest: &str) -> Result<EtcdConfig, String> {
             ("layout", "contest") => is_contest = true,
             ("root", value) if !value.is_empty() => root = text(),
             ("user", _) => user = text(),
-            ("password_file", _) => password = Some(secret_of(name, value)?),
+            ("password_file", _) => password = Some(secret_of(name, value)?.into()),
             _ if tls.take(name, value) => {}
             _ => return Err(unknown(parameter)),
         }
@@ -119,7 +119,7 @@ fn zookeeper(rest: &str) -> Result<ZooKeeperConfig, String> {
         match name {
             "root" if !value.is_empty() => value.clone_into(&mut config.root),
             "user" => config.user = text(),
-            "password_file" => config.password = Some(secret_of(name, value)?),
+            "password_file" => config.password = Some(secret_of(name, value)?.into()),
             _ if tls.take(name, value) => {}
             _ => return Err(unknown(parameter)),
         }
@@ -140,9 +140,9 @@ fn nacos(rest: &str) -> Result<NacosConfig, String> {
             "namespace" => value.clone_into(&mut config.namespace),
             "group" if !value.is_empty() => value.clone_into(&mut config.group),
             "user" => config.user = text(),
-            "password_file" => config.password = Some(secret_of(name, value)?),
+            "password_file" => config.password = Some(secret_of(name, value)?.into()),
             "access_key" => config.access_key = text(),
-            "secret_key_file" => config.secret_key = Some(secret_of(name, value)?),
+            "secret_key_file" => config.secret_key = Some(secret_of(name, value)?.into()),
             _ if tls.take(name, value) => {}
             _ => return Err(unknown(parameter)),
         }

@@ -12,6 +12,7 @@ use crate::application_config::ApplicationConfig;
 use crate::endpoint::StaticService;
 use crate::layout::Layout;
 use crate::memory::MemoryHub;
+use crate::registry_secret::RegistrySecret;
 
 /// Which registry, and how to reach it.
 #[derive(Clone, Debug)]
@@ -153,7 +154,7 @@ pub struct EtcdConfig {
     /// Name for etcd's authentication.
     pub user: Option<String>,
     /// Password for etcd's authentication.
-    pub password: Option<String>,
+    pub password: Option<RegistrySecret>,
     /// Needed for https.
     pub tls: Option<RegistryTls>,
     /// How long a registration outlives an agent that dies. Whole seconds count.
@@ -212,7 +213,7 @@ pub struct ZooKeeperConfig {
     /// Name for the scheme `digest`.
     pub user: Option<String>,
     /// Password for the scheme `digest`.
-    pub password: Option<String>,
+    pub password: Option<RegistrySecret>,
     /// Who may do what with the nodes that we make. `None`: the creator alone if there is a user,
     /// as Dubbo does it; else everybody.
     pub acl: Option<ZooKeeperAcl>,
@@ -314,7 +315,7 @@ pub struct NacosConfig {
     /// A user, for servers that want a login.
     pub user: Option<String>,
     /// The user's password.
-    pub password: Option<String>,
+    pub password: Option<RegistrySecret>,
     /// The path below which HTTP is, for the login.
     pub context_path: String,
     /// Whether the login goes by HTTPS.
@@ -322,7 +323,7 @@ pub struct NacosConfig {
     /// An access key, as clouds give them out.
     pub access_key: Option<String>,
     /// The secret of the access key.
-    pub secret_key: Option<String>,
+    pub secret_key: Option<RegistrySecret>,
     /// TLS of gRPC, and of a login by HTTPS.
     pub tls: Option<RegistryTls>,
     /// For a connection to one server, until it can be used.

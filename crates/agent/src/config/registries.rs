@@ -9,7 +9,7 @@ use dubbo_proto::application::{Storage, is_application};
 use registry::file::{CheckedEndpoint, IgnoredParameter};
 use registry::{
     ApplicationConfig, DefinitionSources, EtcdConfig, Layout, MemoryHub, RegisterMode,
-    RegistryConfig, RegistryTls, StaticService,
+    RegistryConfig, RegistrySecret, RegistryTls, StaticService,
 };
 
 use super::RegistryEntry;
@@ -309,7 +309,10 @@ fn layout(section: &mut Section<'_>) -> Layout {
 }
 
 /// The user and the password: both, or none.
-fn credentials(section: &mut Section<'_>, folder: &Path) -> (Option<String>, Option<String>) {
+fn credentials(
+    section: &mut Section<'_>,
+    folder: &Path,
+) -> (Option<String>, Option<RegistrySecret>) {
     let user = section.text("user").map(str::to_owned);
     let password = password(section, folder);
     let (has_user, has_password) =
@@ -325,7 +328,7 @@ fn credentials(section: &mut Section<'_>, folder: &Path) -> (Option<String>, Opt
 }
 
 /// The password, from the file itself or from the file that it names.
-fn password(section: &mut Section<'_>, folder: &Path) -> Option<String> {
+fn password(section: &mut Section<'_>, folder: &Path) -> Option<RegistrySecret> {
     secret(section, folder, ["password", "password_file"])
 }
 
@@ -334,8 +337,8 @@ fn secret(
     section: &mut Section<'_>,
     folder: &Path,
     [key, file_key]: [&'static str; 2],
-) -> Option<String> {
-    let password = section.text(key).map(str::to_owned);
+) -> Option<RegistrySecret> {
+    let password = section.text(key).map(RegistrySecret::from);
     let Some(path) = section.text(file_key) else {
         if password.is_some() {
             warn_if_open(section, key, Path::new(section.file()));
@@ -348,14 +351,15 @@ fn secret(
         section.wrong(file_key, format!("is set, but so is {key}"), remedy);
         return password;
     }
-    match wire::file::read_secret(&folder.join(path)) {
-        Ok(secret) if !secret.is_empty() => Some(secret),
+    let secret_file = folder.join(path);
+    match wire::file::read_secret(&secret_file) {
+        Ok(secret) if !secret.is_empty() => Some(RegistrySecret::of_file(secret_file)),
         Ok(_) => {
             section.wrong(file_key, format!("{path} is empty"), "write the secret into it");
             None
         }
         Err(error) => {
-            section.cannot_read(file_key, &folder.join(path), &error);
+            section.cannot_read(file_key, &secret_file, &error);
             None
         }
     }

@@ -145,7 +145,7 @@ balance = 'round-robin'
         panic!("not etcd");
     };
     assert_eq!(etcd.layout, Layout::Contest { root: "mesh".into() });
-    assert_eq!((etcd.user.as_deref(), etcd.password.as_deref()), (Some("u"), Some("p")));
+    assert_eq!((etcd.user.as_deref(), &etcd.password), (Some("u"), &Some("p".into())));
     assert_eq!(etcd.lease_ttl, Duration::from_secs(30));
     let link = config.link.unwrap();
     assert_eq!(link.advertise.host.as_deref(), Some("host-1"));

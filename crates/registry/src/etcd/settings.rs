@@ -11,6 +11,7 @@ use crate::application_config::ApplicationConfig;
 use crate::config::{EtcdConfig, RegistryTls};
 use crate::error::RegistryError;
 use crate::layout::Layout;
+use crate::registry_secret::RegistrySecret;
 
 /// Shorter leases would be lost by a pause of a second; etcd itself does not go lower either.
 const MIN_LEASE: Duration = Duration::from_secs(1);
@@ -22,7 +23,7 @@ const MAX_LEASE: Duration = Duration::from_secs(3600);
 pub(super) struct EtcdSettings {
     pub(super) urls: Vec<String>,
     pub(super) layout: Layout,
-    user: Option<(String, String)>,
+    user: Option<(String, RegistrySecret)>,
     tls: Option<RegistryTls>,
     /// Whole seconds, as etcd counts.
     pub(super) lease_ttl_s: i64,
@@ -76,13 +77,14 @@ impl EtcdSettings {
         self.tls.as_ref().is_some_and(|tls| tls.cert_file.is_none())
     }
 
-    /// Options for a new connection. The files are read again each time: certificates are renewed.
+    /// Options for a new connection. The files are read again each time: certificates are renewed,
+    /// and so are passwords.
     pub(super) fn connect_options(&self) -> Result<ConnectOptions, RegistryError> {
         let mut options = ConnectOptions::new()
             .with_connect_timeout(self.connect_timeout)
             .with_auto_token_refresh(true);
         if let Some((user, password)) = &self.user {
-            options = options.with_user(user, password);
+            options = options.with_user(user, password.read()?);
         }
         if let Some(tls) = &self.tls {
             options = options.with_tls(tls_options(tls)?);

@@ -333,7 +333,9 @@ impl NacosConnector {
             tls.renew(settings.connect_timeout).await;
         }
         let token = self.login.token(server).await.map_err(NacosError::Connect)?;
-        let credentials = Credentials { token, access_key: settings.access_key.clone() };
+        let access_key = settings.access_key().await;
+        let access_key = access_key.map_err(|error| NacosError::Connect(error.to_string()))?;
+        let credentials = Credentials { token, access_key };
         let channel = connect(settings.grpc(server), settings.connect_timeout).await;
         let channel = channel.map_err(|error| NacosError::Connect(words_of(&error)))?;
         let grpc = Grpc::new(channel).max_decoding_message_size(settings.max_message_len);

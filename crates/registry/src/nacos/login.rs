@@ -64,10 +64,13 @@ impl Login {
         if let Some(tls) = &login.tls {
             tls.renew(after).await;
         }
-        let granted = timeout(after, log_in(login, server, after)).await;
+        // It may have changed since the last login.
+        let password = login.password.read_by(&self.settings.files, after).await;
+        let password = password.map_err(|error| format!("login of {}: {error}", login.user))?;
+        let granted = timeout(after, log_in(login, &password, server, after)).await;
         let granted = granted.unwrap_or_else(|_| Err(format!("no answer within {after:?}")));
         let granted = granted.map_err(|error| {
-            let error = without_secret(&error, &login.password.0);
+            let error = without_secret(&error, &password);
             format!("login of {}: {error}", login.user)
         })?;
         let ttl = granted.token_ttl.map_or(UNKNOWN_TTL, Duration::from_secs);
@@ -103,13 +106,14 @@ impl Login {
 
 async fn log_in(
     login: &LoginSettings,
+    password: &str,
     server: &NacosServer,
     connect_timeout: Duration,
 ) -> Result<Granted, String> {
     let mut refused = String::new();
     for path in PATHS {
         let path = format!("{}{path}", login.context_path);
-        let (status, body) = post(login, server, &path, connect_timeout).await?;
+        let (status, body) = post(login, password, server, &path, connect_timeout).await?;
         match status {
             200 => {
                 return serde_json::from_slice(&body)
@@ -120,7 +124,7 @@ async fn log_in(
             _ => {}
         }
         // Before it is cut, since a part of the password is not known for one.
-        let said = without_secret(&String::from_utf8_lossy(&body), &login.password.0);
+        let said = without_secret(&String::from_utf8_lossy(&body), password);
         let said: String = said.chars().take(200).collect();
         refused = format!("{path} answers {status} {said}");
         if ![404, 501].contains(&status) {
@@ -132,6 +136,7 @@ async fn log_in(
 
 async fn post(
     login: &LoginSettings,
+    password: &str,
     server: &NacosServer,
     path: &str,
     connect_timeout: Duration,
@@ -143,7 +148,7 @@ async fn post(
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
     let form = form_urlencoded::Serializer::new(String::new())
         .append_pair("username", &login.user)
-        .append_pair("password", &login.password.0)
+        .append_pair("password", password)
         .finish();
     let request = http::Request::post(path)
         .header("host", server.to_string())

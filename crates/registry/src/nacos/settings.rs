@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use dubbo_proto::without_credentials;
 use nacos_proto::Secret;
+use wire::file::FileWork;
 use wire::{Destination, SocketOptions};
 
 use crate::application_config::ApplicationConfig;
 use crate::config::{NacosConfig, RegistryTls};
 use crate::error::RegistryError;
+use crate::registry_secret::RegistrySecret;
 use crate::registry_tls::RenewedTls;
 
 /// What [`NacosSettings::new`] has checked.
@@ -23,7 +25,9 @@ pub(super) struct NacosSettings {
     pub(super) cluster: String,
     pub(super) clusters: Vec<String>,
     pub(super) login: Option<LoginSettings>,
-    pub(super) access_key: Option<(String, Secret)>,
+    access_key: Option<(String, RegistrySecret)>,
+    /// Reads secrets.
+    pub(super) files: FileWork,
     pub(super) connect_timeout: Duration,
     pub(super) request_timeout: Duration,
     pub(super) ask_again_every: Duration,
@@ -36,7 +40,7 @@ pub(super) struct NacosSettings {
 /// Who logs in, and how.
 pub(super) struct LoginSettings {
     pub(super) user: String,
-    pub(super) password: Secret,
+    pub(super) password: RegistrySecret,
     /// With a slash in front, without one at its end; or empty.
     pub(super) context_path: String,
     pub(super) tls: Option<RenewedTls>,
@@ -91,13 +95,13 @@ impl NacosSettings {
                 let tls = tls.map(|tls| RenewedTls::new(tls, "Nacos' login"));
                 let path = config.context_path.trim_matches('/');
                 let context_path = if path.is_empty() { String::new() } else { format!("/{path}") };
-                Some(LoginSettings { user, password: Secret(password), context_path, tls })
+                Some(LoginSettings { user, password, context_path, tls })
             }
             (None, None) => None,
             _ => return Err(RegistryError::HalfCredentials),
         };
         let access_key = match (config.access_key, config.secret_key) {
-            (Some(key), Some(secret)) => Some((key, Secret(secret))),
+            (Some(key), Some(secret)) => Some((key, secret)),
             (None, None) => None,
             _ => return Err(RegistryError::HalfCredentials),
         };
@@ -115,6 +119,7 @@ impl NacosSettings {
             clusters: config.clusters,
             login,
             access_key,
+            files: FileWork::default(),
             connect_timeout: config.connect_timeout,
             request_timeout: config.request_timeout,
             ask_again_every: config.ask_again_every,
@@ -123,6 +128,13 @@ impl NacosSettings {
             max_message_len: config.max_message_len,
             applications: config.applications,
         })
+    }
+
+    /// The access key for a new connection. Its secret is read again each time.
+    pub(super) async fn access_key(&self) -> Result<Option<(String, Secret)>, RegistryError> {
+        let Some((key, secret)) = &self.access_key else { return Ok(None) };
+        let secret = secret.read_by(&self.files, self.connect_timeout).await?;
+        Ok(Some((key.clone(), Secret(secret))))
     }
 
     /// Where a server speaks gRPC.

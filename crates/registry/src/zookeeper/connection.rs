@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use wire::{Destination, Ending, SharedMachine, SyncConn, drive};
-use zookeeper_proto::{Answer, Broken, Event, Refusal, Request, Session};
+use zookeeper_proto::{Answer, Broken, Event, Identity, Refusal, Request, Session};
 
 use crate::lent::{
     ConnectionName, ConnectionTerms, Connector, ConnectorTask, Lender, Lent, Lost, keep_connected,
@@ -179,11 +179,15 @@ impl Connector for ZooKeeperConnector {
         if let Some(tls) = &self.settings.tls {
             tls.renew(self.settings.connect_timeout).await;
         }
+        let identities = match self.settings.identities().await {
+            Ok(identities) => identities,
+            Err(error) => return error.to_string(),
+        };
         let stream = match server.connect("zookeeper", self.settings.connect_timeout).await {
             Ok(stream) => stream,
             Err(error) => return error.to_string(),
         };
-        let machine = zookeeper_proto::Connection::new(self.greeting(), Instant::now());
+        let machine = zookeeper_proto::Connection::new(self.greeting(identities), Instant::now());
         let client = Arc::new(SyncConn::new(ClientMachine(machine)));
         let (mut was_ready, mut has_expired) = (false, false);
         let ending = {
@@ -221,12 +225,12 @@ impl Connector for ZooKeeperConnector {
 }
 
 impl ZooKeeperConnector {
-    fn greeting(&self) -> zookeeper_proto::Settings {
+    fn greeting(&self, identities: Vec<Identity>) -> zookeeper_proto::Settings {
         zookeeper_proto::Settings {
             session: self.memory.session,
             session_timeout: self.settings.session_timeout,
             last_zxid: self.memory.last_zxid,
-            identities: self.settings.identities.clone(),
+            identities,
             max_frame_len: self.settings.max_frame_len,
             answer_timeout: self.settings.request_timeout,
         }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use dubbo_proto::without_credentials;
+use wire::file::FileWork;
 use wire::tls::ClientTls;
 use wire::{Destination, SocketOptions};
 use zookeeper_proto::{Acl, Identity};
@@ -12,6 +13,7 @@ use crate::application_config::ApplicationConfig;
 use crate::config::{ZooKeeperAcl, ZooKeeperConfig};
 use crate::error::RegistryError;
 use crate::layout::Layout;
+use crate::registry_secret::RegistrySecret;
 use crate::registry_tls::RenewedTls;
 
 /// Shorter sessions would be lost by a pause of a second.
@@ -29,7 +31,8 @@ pub(super) struct ZooKeeperSettings {
     pub(super) chroot: String,
     /// Dubbo's, with the chroot before its root.
     pub(super) layout: Layout,
-    pub(super) identities: Vec<Identity>,
+    user: Option<(String, RegistrySecret)>,
+    files: FileWork,
     pub(super) acl: Acl,
     pub(super) session_timeout: Duration,
     pub(super) connect_timeout: Duration,
@@ -55,12 +58,12 @@ impl ZooKeeperSettings {
             let (found, min, max) = (config.session_timeout, MIN_SESSION, MAX_SESSION);
             return Err(RegistryError::LeaseTtl { found, min, max });
         }
-        let identities = match (&config.user, &config.password) {
-            (Some(user), Some(password)) => vec![digest(user, password)],
-            (None, None) => Vec::new(),
+        let user = match (config.user, config.password) {
+            (Some(user), Some(password)) => Some((user, password)),
+            (None, None) => None,
             _ => return Err(RegistryError::HalfCredentials),
         };
-        let acl = match (config.acl, identities.is_empty()) {
+        let acl = match (config.acl, user.is_none()) {
             (None, true) | (Some(ZooKeeperAcl::Open), _) => Acl::Open,
             (Some(_), true) => return Err(RegistryError::AclWithoutUser),
             (None | Some(ZooKeeperAcl::Creator), false) => Acl::Creator,
@@ -78,7 +81,8 @@ impl ZooKeeperSettings {
             tls: tls.map(|tls| RenewedTls::new(tls, "ZooKeeper")),
             chroot,
             layout: Layout::Dubbo { root },
-            identities,
+            user,
+            files: FileWork::default(),
             acl,
             session_timeout: config.session_timeout,
             connect_timeout: config.connect_timeout,
@@ -88,6 +92,13 @@ impl ZooKeeperSettings {
             compare_every: config.compare_every,
             applications: config.applications,
         })
+    }
+
+    /// Whom we are for a new connection. The password is read again each time.
+    pub(super) async fn identities(&self) -> Result<Vec<Identity>, RegistryError> {
+        let Some((user, password)) = &self.user else { return Ok(Vec::new()) };
+        let password = password.read_by(&self.files, self.connect_timeout).await?;
+        Ok(vec![digest(user, &password)])
     }
 }
 
@@ -126,11 +137,27 @@ mod tests {
         assert!(!format!("{:?}", ZooKeeperSettings::new(config).unwrap()).contains("hush"));
     }
 
+    #[tokio::test]
+    async fn a_password_file_is_read_for_each_connection() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("password");
+        std::fs::write(&path, "one").unwrap();
+        let mut config = ZooKeeperConfig::new(["h:1"]);
+        (config.user, config.password) = (Some("u".into()), Some(RegistrySecret::of_file(&path)));
+        let settings = ZooKeeperSettings::new(config).unwrap();
+        assert!(settings.identities().await.unwrap() == [digest("u", "one")]);
+        std::fs::write(&path, "two").unwrap();
+        assert!(settings.identities().await.unwrap() == [digest("u", "two")]);
+        std::fs::remove_file(&path).unwrap();
+        let error = settings.identities().await.err().unwrap().to_string();
+        assert!(error.contains("password: No such file"), "{error}");
+    }
+
     #[test]
     fn a_user_owns_what_it_makes_unless_told_otherwise() {
         let acl = |user: Option<&str>, acl| {
+            let password = user.map(RegistrySecret::from);
             let user = user.map(str::to_owned);
-            let password = user.clone();
             let config = ZooKeeperConfig { user, password, acl, ..ZooKeeperConfig::new(["h:1"]) };
             ZooKeeperSettings::new(config).unwrap().acl
         };

@@ -2,7 +2,7 @@
 
 use dubbo_proto::url::encode_key;
 use interop_harness::Etcd;
-use registry::{Freshness, Layout, Presence, RuleDocument};
+use registry::{Freshness, Layout, Presence, RegistrySecret, RuleDocument};
 use tokio::time::timeout;
 
 use crate::support::etcd::*;
@@ -137,7 +137,7 @@ async fn user_and_password() {
     let with = |user: Option<(&str, &str)>| {
         let mut config = config(&etcd.client_url(), Layout::contest());
         config.user = user.map(|(user, _)| user.to_owned());
-        config.password = user.map(|(_, password)| password.to_owned());
+        config.password = user.map(|(_, password)| password.into());
         open(config)
     };
     for (user, expected) in
@@ -191,6 +191,26 @@ async fn what_a_user_may_not_read_is_said_and_the_rest_works() {
     assert_eq!(denied.current().status, Freshness::Pending);
     // It may not list services, so nothing is denied.
     assert_eq!(presence(&registry, "a.Other").await, Presence::Unknown);
+}
+
+/// A password that is changed while an agent runs is read for the next connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_file_is_read_again() {
+    let mut etcd = Etcd::start().unwrap();
+    etcd.enable_auth("secret").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("password");
+    std::fs::write(&path, "wrong\n").unwrap();
+    let mut config = config(&etcd.client_url(), Layout::contest());
+    (config.user, config.password) = (Some("root".into()), Some(RegistrySecret::of_file(&path)));
+    let registry = open(config);
+    status_is(&registry, "the refusal", |status| {
+        let refused = |error: &String| error.contains("authentication failed");
+        status.last_error.as_ref().is_some_and(refused)
+    })
+    .await;
+    std::fs::write(&path, "secret\n").unwrap();
+    status_is(&registry, "a connection", |status| status.connected).await;
 }
 
 /// A document of the configuration is told of at once, whether it is there or not; its changes

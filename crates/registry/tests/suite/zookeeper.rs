@@ -128,7 +128,7 @@ async fn a_user_owns_its_nodes() {
     let zookeeper = ZooKeeper::start().unwrap();
     let of = |user: Option<&str>, acl: Option<ZooKeeperAcl>| {
         let user = user.map(str::to_owned);
-        let password = user.as_ref().map(|_| "secret".to_owned());
+        let password = user.as_ref().map(|_| "secret".into());
         open(ZooKeeperConfig { user, password, acl, ..config(zookeeper.addr()) })
     };
     let owner = of(Some("agent"), None);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use registry::{ApplicationConfig, RegisterMode, RegistryConfig};
+use registry::{ApplicationConfig, RegisterMode, RegistryConfig, RegistrySecret};
 
 use crate::config::tests::{GOOD, assert_errors, assert_errors_behind_good, errors};
 use crate::config::{load, parse};
@@ -197,7 +197,7 @@ fn secrets_and_paths_start_from_the_folder_of_the_file() {
     let RegistryConfig::Etcd(etcd) = &config.registries[0].config else {
         panic!("not etcd");
     };
-    assert_eq!(etcd.password.as_deref(), Some("from file"));
+    assert_eq!(etcd.password, Some(RegistrySecret::of_file(folder.path().join("secret"))));
     fs::write(&path, GOOD.replace("\"etcd\"", "\"file\"\npath = 'list.toml'")).unwrap();
     let config = load(&path).unwrap();
     let RegistryConfig::File { path } = &config.registries[0].config else {
@@ -295,7 +295,7 @@ fn a_file_with_a_secret_is_one_short_line() {
     fs::write(&secret, "\u{feff}a b\r\n").unwrap();
     let config = loaded(keys[0]).unwrap();
     let RegistryConfig::Nacos(nacos) = &config.registries[0].config else { panic!("not nacos") };
-    assert_eq!(nacos.password.as_deref(), Some("a b"));
+    assert_eq!(nacos.password, Some(RegistrySecret::of_file(&secret)));
     fs::remove_file(&secret).unwrap();
     nix::unistd::mkfifo(&secret, nix::sys::stat::Mode::S_IRWXU).unwrap();
     for keys in keys {
