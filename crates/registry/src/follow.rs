@@ -111,7 +111,8 @@ pub(crate) fn rest_after(began: Instant, ended: Instant) -> Instant {
     ended + (ended - began).min(MAX_SHOW_TIME) * REST_SHARE
 }
 
-async fn sleep_until_option(deadline: Option<Instant>) {
+/// Waits until then; for ever without a time.
+pub(crate) async fn sleep_until_option(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,

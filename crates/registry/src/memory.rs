@@ -13,7 +13,7 @@ use crate::directory::Presence;
 use crate::endpoint::{Freshness, Registration};
 use crate::error::RegistryError;
 use crate::status::{RegistryStatus, StatusSender};
-use crate::store::{RuleWatch, Store, StoreError, Wait, Watch, Withdraw};
+use crate::store::{DocumentNews, RuleWatch, Store, StoreError, Wait, Watch, Withdraw};
 use crate::table::{Row, Table, TableWatch};
 
 /// Everything that is registered in one process. Clones share it.
@@ -137,10 +137,10 @@ impl RuleWatch for MemoryRule {
         Box::pin(std::future::ready(self.rules.has_changed().is_ok()))
     }
 
-    fn next(&mut self) -> Wait<'_, Result<Option<String>, StoreError>> {
+    fn next(&mut self) -> Wait<'_, Result<DocumentNews, StoreError>> {
         Box::pin(async {
             self.rules.changed().await.map_err(|_| StoreError::Away)?;
-            Ok(self.rules.borrow_and_update().get(&self.name).cloned())
+            Ok(DocumentNews::Changed(self.rules.borrow_and_update().get(&self.name).cloned()))
         })
     }
 }

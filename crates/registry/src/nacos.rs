@@ -148,6 +148,9 @@ impl Store for NacosRegistry {
     }
 
     fn rule(&self, name: &str) -> Option<Box<dyn RuleWatch>> {
+        if !rule::is_data_id(name) {
+            return None;
+        }
         let key = ConfigKey { group: RULES.to_owned(), data_id: name.to_owned() };
         Some(Box::new(NacosRule::new(key, self.documents.clone())))
     }

@@ -24,6 +24,7 @@ use crate::error::RegistryError;
 use crate::list_counts::ListCounts;
 use crate::patience::Patience;
 use crate::remembered::Remembered;
+use crate::rules::LostDocuments;
 use crate::status::RegistryStatus;
 use crate::store::{Store, Wait, Withdraw};
 use crate::stores;
@@ -66,6 +67,7 @@ struct Shared {
     rules: Mutex<HashMap<String, Weak<RuleFeed>>>,
     lists_patience: Arc<Patience>,
     rules_patience: Arc<Patience>,
+    lost_rules: Arc<LostDocuments>,
     activity: Arc<Mutex<RegistryActivity>>,
     counts: Arc<ListCounts>,
     definitions: Definitions,
@@ -181,6 +183,7 @@ impl Registry {
             rules,
             lists_patience: Arc::new(Patience::new(LISTS_PATIENCE)),
             rules_patience,
+            lost_rules: Arc::default(),
             activity,
             counts,
             definitions,

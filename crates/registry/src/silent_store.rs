@@ -12,7 +12,7 @@ use crate::endpoint::Registration;
 use crate::error::RegistryError;
 use crate::registry::Registry;
 use crate::status::{RegistryStatus, StatusSender, note};
-use crate::store::{News, RuleWatch, Store, StoreError, Wait, Watch, Withdraw};
+use crate::store::{DocumentNews, News, RuleWatch, Store, StoreError, Wait, Watch, Withdraw};
 
 /// What the store says.
 #[derive(Clone, Debug)]
@@ -95,10 +95,10 @@ impl RuleWatch for SilentRule {
         Box::pin(std::future::ready(true))
     }
 
-    fn next(&mut self) -> Wait<'_, Result<Option<String>, StoreError>> {
+    fn next(&mut self) -> Wait<'_, Result<DocumentNews, StoreError>> {
         Box::pin(async {
             self.0.changed().await.map_err(|_| StoreError::Away)?;
-            Ok(self.0.borrow_and_update().clone())
+            Ok(DocumentNews::Changed(self.0.borrow_and_update().clone()))
         })
     }
 }

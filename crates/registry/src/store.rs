@@ -259,6 +259,20 @@ pub(crate) trait Watch<E = Entry>: Send {
     fn report(&mut self, error: &str) -> bool;
 }
 
+/// What the watch of a document gives: its text, and `None` if there is no such document.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum DocumentNews {
+    /// It was read. The first news of a watch is this, and the first after an error, unless the
+    /// store has all documents at hand.
+    Whole {
+        text: Option<String>,
+        /// As in [`News::Whole`].
+        history_lost: bool,
+    },
+    /// It has changed since.
+    Changed(Option<String>),
+}
+
 /// The watch of one document. Ends when dropped.
 pub(crate) trait RuleWatch: Send {
     /// The document, if the store has all of them at hand.
@@ -269,9 +283,8 @@ pub(crate) trait RuleWatch: Send {
     /// Waits until the store can be asked; `false` if it never will be again.
     fn ready(&mut self) -> Wait<'_, bool>;
 
-    /// Waits for the document, or for its next change; `None` if there is no such document. After
-    /// an error the watch begins again.
-    fn next(&mut self) -> Wait<'_, Result<Option<String>, StoreError>>;
+    /// Waits for the document, or for its next change. After an error the watch begins again.
+    fn next(&mut self) -> Wait<'_, Result<DocumentNews, StoreError>>;
 }
 
 /// Entries that live as long as their owner shows that it lives: an etcd lease, a ZooKeeper

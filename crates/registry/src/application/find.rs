@@ -15,7 +15,7 @@ use crate::address;
 use crate::endpoint::{Level, NotUsed, Unused};
 use crate::layout::Entry;
 use crate::listing::{ANY, Leftover, Listing};
-use crate::rules::{RuleDocument, follow_rule};
+use crate::rules::{FollowedDocument, RuleDocument, follow_rule};
 
 use super::feed::{InstanceFeed, Resolved, RunningInstance};
 use super::{ApplicationLevel, Found};
@@ -37,8 +37,14 @@ pub(super) async fn run(level: ApplicationLevel, interface: String, sender: watc
         None => {
             let (sender, mapping) = watch::channel(RuleDocument::default());
             let name = format!("the applications of {interface}");
-            let document = level.source.mapping(&interface);
-            mapping_task.spawn(follow_rule(name, document, sender, || {}));
+            let followed = FollowedDocument {
+                name,
+                watch: level.source.mapping(&interface),
+                document: sender,
+                grace: level.source.parts().grace,
+                lost: Arc::default(),
+            };
+            mapping_task.spawn(follow_rule(followed, || {}));
             mapping
         }
     };

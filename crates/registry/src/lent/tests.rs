@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::layout::{Placed, Value};
-use crate::store::{RuleWatch, StoreError, StoreSession};
+use crate::store::{DocumentNews, RuleWatch, StoreError, StoreSession};
 
 const NAME: ConnectionName = ConnectionName { store: "the test", module: None };
 
@@ -42,16 +42,16 @@ struct Gated {
 
 impl LentReader for Gated {
     type Live = Line;
-    type News = Option<String>;
+    type News = DocumentNews;
     type Error = TestError;
 
-    async fn begin(&mut self, live: &Arc<Line>) -> Result<Option<String>, TestError> {
+    async fn begin(&mut self, live: &Arc<Line>) -> Result<DocumentNews, TestError> {
         self.n_begun.fetch_add(1, Ordering::Relaxed);
         let _permit = self.gate.acquire().await;
-        Ok(Some(live.0.to_string()))
+        Ok(DocumentNews::Changed(Some(live.0.to_string())))
     }
 
-    async fn next(&mut self, live: &Arc<Line>) -> Result<Option<String>, TestError> {
+    async fn next(&mut self, live: &Arc<Line>) -> Result<DocumentNews, TestError> {
         self.begin(live).await
     }
 }
@@ -83,7 +83,7 @@ async fn so_many_watches_begin_at_a_time_and_each_has_its_turn() {
         assert!(RuleWatch::ready(watch).await);
     }
     let first = join_all(watches.iter_mut().map(RuleWatch::next)).await;
-    assert!(first.iter().all(|it| *it == Ok(Some("2".to_owned()))));
+    assert!(first.iter().all(|it| *it == Ok(DocumentNews::Changed(Some("2".to_owned())))));
 
     // Who has begun waits for changes, and for nobody's turn.
     gate.forget_permits(9);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::store::{News, RuleWatch, StoreError, Wait, Watch};
+use crate::store::{DocumentNews, News, RuleWatch, StoreError, Wait, Watch};
 
 use super::{Lent, Lost};
 
@@ -82,12 +82,12 @@ impl<E, R: LentReader<News = News<E>>> Watch<E> for LentWatch<R> {
     }
 }
 
-impl<R: LentReader<News = Option<String>>> RuleWatch for LentWatch<R> {
+impl<R: LentReader<News = DocumentNews>> RuleWatch for LentWatch<R> {
     fn ready(&mut self) -> Wait<'_, bool> {
         Box::pin(self.wait_until_live())
     }
 
-    fn next(&mut self) -> Wait<'_, Result<Option<String>, StoreError>> {
+    fn next(&mut self) -> Wait<'_, Result<DocumentNews, StoreError>> {
         Box::pin(self.advance())
     }
 }

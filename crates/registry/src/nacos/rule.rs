@@ -10,6 +10,7 @@ use wire::jitter;
 
 use crate::layout::{Placed, Value};
 use crate::lent::{LentReader, LentWatch};
+use crate::store::DocumentNews;
 
 use super::connection::{Live, NacosError, SharedConnection};
 use super::hub::Listening;
@@ -29,6 +30,13 @@ const MAX_TRIES: usize = 8;
 
 /// How long such a document is left alone in between, at most.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Whether Nacos can have a document of this name. Source: `ParamUtils.isValid`.
+pub(super) fn is_data_id(name: &str) -> bool {
+    let is_good =
+        |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.' | ':');
+    name.chars().all(is_good)
+}
 
 /// Reads a document; `None` if it is not there.
 pub(super) async fn read(live: &Live, key: &ConfigKey) -> Result<Option<ConfigAnswer>, NacosError> {
@@ -99,11 +107,13 @@ pub(super) struct NacosRule {
     listening: Option<Listening>,
     /// Of the text that was told last.
     known: Option<String>,
+    /// Whether it was ever told.
+    is_told: bool,
 }
 
 impl NacosRule {
     pub(super) fn new(key: ConfigKey, connection: SharedConnection) -> LentWatch<Self> {
-        LentWatch::new(connection, Self { key, listening: None, known: None })
+        LentWatch::new(connection, Self { key, listening: None, known: None, is_told: false })
     }
 
     /// Reads the document, and listens to it from then on.
@@ -131,15 +141,18 @@ impl NacosRule {
 
 impl LentReader for NacosRule {
     type Live = Live;
-    type News = Option<String>;
+    type News = DocumentNews;
     type Error = NacosError;
 
-    async fn begin(&mut self, live: &Arc<Live>) -> Result<Option<String>, NacosError> {
+    async fn begin(&mut self, live: &Arc<Live>) -> Result<DocumentNews, NacosError> {
         self.listening = Some(Listening::new(live, self.key.clone()));
-        self.read(live).await
+        let text = self.read(live).await?;
+        // Nacos does not say whether it has lost something, so each new connection may have.
+        let history_lost = std::mem::replace(&mut self.is_told, true);
+        Ok(DocumentNews::Whole { text, history_lost })
     }
 
-    async fn next(&mut self, live: &Arc<Live>) -> Result<Option<String>, NacosError> {
+    async fn next(&mut self, live: &Arc<Live>) -> Result<DocumentNews, NacosError> {
         loop {
             if let Some(listening) = &self.listening {
                 tokio::select! {
@@ -151,10 +164,22 @@ impl LentReader for NacosRule {
                 break;
             }
         }
-        self.read(live).await
+        self.read(live).await.map(DocumentNews::Changed)
     }
 
     fn handle_end(&mut self) {
         self.listening = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_that_leave_version_or_group_open_have_no_documents_of_their_service() {
+        let is_good = |version_and_group| is_data_id(&format!("a.B_c:{version_and_group}.x-y"));
+        assert!(["1.0:g", ":", "1.0-é:"].into_iter().all(is_good));
+        assert!(!["*:", ":*", "1.0:a,b", "1 0:"].into_iter().any(is_good));
     }
 }

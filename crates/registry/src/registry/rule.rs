@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::Registry;
-use crate::rules::{RuleDocument, follow_rule};
+use crate::rules::{FollowedDocument, RuleDocument, follow_rule};
 use crate::status::RegistryStatus;
 
 impl Registry {
@@ -24,8 +24,14 @@ impl Registry {
         let (sender, document) = watch::channel(known.unwrap_or_default());
         let patience = Arc::clone(&self.shared.rules_patience);
         let heard = move || patience.handle_word();
-        let following = follow_rule(name.to_owned(), watch, sender, heard);
-        let task = self.shared.runtime.spawn(following);
+        let followed = FollowedDocument {
+            name: name.to_owned(),
+            watch,
+            document: sender,
+            grace: self.shared.store.grace(),
+            lost: Arc::clone(&self.shared.lost_rules),
+        };
+        let task = self.shared.runtime.spawn(follow_rule(followed, heard));
         let (said, task) = (Mutex::default(), task.abort_handle());
         let feed = Arc::new(RuleFeed { document, said, task });
         rules.insert(name.to_owned(), Arc::downgrade(&feed));

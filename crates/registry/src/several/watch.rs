@@ -16,7 +16,7 @@ use crate::patience::Patience;
 use crate::registry::{Registry, RuleSubscription, Subscription};
 use crate::rules::RuleDocument;
 use crate::status::RegistryStatus;
-use crate::store::{Known, News, RuleWatch, StoreError, Wait, Watch};
+use crate::store::{DocumentNews, Known, News, RuleWatch, StoreError, Wait, Watch};
 
 /// Waits for a change of any of them; for ever if there will be none.
 pub(super) async fn any_changed<'a, T: 'a>(
@@ -213,12 +213,12 @@ impl RuleWatch for SeveralRule {
         Box::pin(std::future::ready(true))
     }
 
-    fn next(&mut self) -> Wait<'_, Result<Option<String>, StoreError>> {
+    fn next(&mut self) -> Wait<'_, Result<DocumentNews, StoreError>> {
         Box::pin(async {
             loop {
                 self.changed().await;
                 if let Some(document) = self.combined() {
-                    return Ok(document);
+                    return Ok(DocumentNews::Changed(document));
                 }
             }
         })

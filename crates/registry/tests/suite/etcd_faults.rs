@@ -1,13 +1,14 @@
 //! The etcd registry against a real etcd that is killed, hangs, forgets and is replaced.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use interop_harness::{Etcd, wait_until};
-use registry::{Freshness, Layout};
+use registry::{Freshness, Layout, RuleDocument};
 
 use crate::support::etcd::*;
 use crate::support::proxy::Proxy;
-use crate::support::{LONG, link, registration, service, shows, status_is};
+use crate::support::{LONG, link, registration, rule_says, service, shows, status_is};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn etcd_may_come_later() {
@@ -88,6 +89,38 @@ async fn a_killed_etcd_that_comes_back_empty() {
     shows(&subscription, Freshness::Current, &[HERE]).await;
     tokio::time::timeout(LONG, registered.established()).await.unwrap();
     assert_eq!(etcd.keys("/").unwrap(), [KEY]);
+}
+
+/// Rules are not of those who register again: somebody has to write them again, and until then
+/// nobody is to call what they forbid.
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_outlive_an_etcd_that_comes_back_empty() {
+    const KEY: &str = "/dubbo/config/dubbo/shop.condition-router";
+    let mut etcd = Etcd::start().unwrap();
+    let mut config = config(&etcd.client_url(), Layout::dubbo());
+    config.grace = LONG;
+    let registry = open(config.clone());
+    config.grace = Duration::from_millis(500);
+    let hasty = open(config);
+    let rules = [&registry, &hasty].map(|it| it.rule("shop.condition-router").unwrap());
+    etcd.etcdctl(&["put", KEY, "one"]).unwrap();
+    for rule in &rules {
+        rule_says(rule, |document| document.text.as_deref() == Some("one")).await;
+    }
+    etcd.restart_empty().unwrap();
+    rule_says(&rules[0], |document| {
+        let told = |why: &Arc<str>| why.contains("came back without it");
+        document.text.as_deref() == Some("one") && document.refusal.as_ref().is_some_and(told)
+    })
+    .await;
+    rule_says(&rules[1], |document| document.text.is_none() && document.refusal.is_none()).await;
+    etcd.etcdctl(&["put", KEY, "two"]).unwrap();
+    for rule in &rules {
+        let back = RuleDocument { is_settled: true, text: Some("two".into()), refusal: None };
+        rule_says(rule, |document| *document == back).await;
+    }
+    etcd.etcdctl(&["del", KEY]).unwrap();
+    rule_says(&rules[0], |document| document.text.is_none()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::support::proxy::Proxy;
 use crate::support::zookeeper::*;
-use crate::support::{LONG, link, registration, service, shows, status_is};
+use crate::support::{LONG, link, registration, rule_says, service, shows, status_is};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn zookeeper_may_come_later() {
@@ -99,6 +99,30 @@ async fn a_killed_zookeeper_that_comes_back_empty() {
     shows(&subscription, Freshness::Current, &[HERE]).await;
     timeout(LONG, registered.established()).await.unwrap();
     assert_eq!(zookeeper.client().unwrap().children(AGENTS).unwrap().len(), 1);
+}
+
+/// As in etcd: somebody has to write rules again.
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_outlive_a_zookeeper_that_comes_back_empty() {
+    const PATH: &str = "/dubbo/config/dubbo/shop.condition-router";
+    let mut zookeeper = ZooKeeper::start().unwrap();
+    let config = ZooKeeperConfig { grace: LONG, ..config(zookeeper.addr()) };
+    let registry = open(config);
+    let rule = registry.rule("shop.condition-router").unwrap();
+    let mut client = zookeeper.client().unwrap();
+    client.create(PATH, b"one").unwrap();
+    rule_says(&rule, |document| document.text.as_deref() == Some("one")).await;
+    drop(client);
+    zookeeper.restart_empty().unwrap();
+    rule_says(&rule, |document| {
+        document.text.as_deref() == Some("one") && document.refusal.is_some()
+    })
+    .await;
+    let mut client = zookeeper.client().unwrap();
+    client.create(PATH, b"two").unwrap();
+    rule_says(&rule, |document| document.text.as_deref() == Some("two")).await;
+    client.delete(PATH).unwrap();
+    rule_says(&rule, |document| document.text.is_none() && document.refusal.is_none()).await;
 }
 
 /// Cut off for longer than the session lives: registered again, and watched anew.

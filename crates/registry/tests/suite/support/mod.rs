@@ -14,7 +14,8 @@ use std::time::Duration;
 use dubbo_proto::ServiceKey;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use registry::{
-    Endpoint, Freshness, Protocol, Registration, Registry, RegistryStatus, Subscription,
+    Endpoint, Freshness, Protocol, Registration, Registry, RegistryStatus, RuleDocument,
+    RuleSubscription, Subscription,
 };
 use tokio::time::timeout;
 
@@ -65,6 +66,14 @@ pub(crate) async fn shows(subscription: &Subscription, status: Freshness, expect
         subscription.current().status,
         list(&subscription.current().endpoints),
     );
+}
+
+/// Waits until a document is as it should be.
+pub(crate) async fn rule_says(rule: &RuleSubscription, is_so: impl Fn(&RuleDocument) -> bool) {
+    let mut document = rule.document();
+    let found = timeout(LONG, document.wait_for(|document| is_so(document))).await;
+    let shown = rule.document().borrow().clone();
+    assert!(found.is_ok_and(|found| found.is_ok()), "{shown:?}");
 }
 
 /// Waits until the registry's own status is as asked for.
