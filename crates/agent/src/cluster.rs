@@ -244,10 +244,7 @@ impl Cluster {
     /// The rules of the registry that count here if it lists these endpoints.
     pub fn rule_names(&self, endpoints: &[Endpoint]) -> Vec<RuleName> {
         let policy = self.policy.borrow();
-        let has_wildcard = [&self.service.version, &self.service.group]
-            .iter()
-            .any(|part| part.contains(['*', ',']));
-        if !policy.routing.from_registry || has_wildcard {
+        if !policy.routing.from_registry {
             return Vec::new();
         }
         let caller = policy.routing.caller.params.get(APPLICATION);

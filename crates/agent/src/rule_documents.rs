@@ -51,7 +51,8 @@ impl RuleName {
     /// Of all that hold for a service, in the order in which they are applied.
     ///
     /// Source: `ServiceStateRouter`, `AppStateRouter`, `ProviderAppStateRouter`, `TagStateRouter`
-    /// and `RegistryDirectory` of Dubbo 3.3.6. A service has both colons in its name.
+    /// and `RegistryDirectory` of Dubbo 3.3.6. A service has both colons in its name, which is
+    /// that of the caller: one that leaves its version open has documents of version `*`.
     #[must_use]
     pub fn all(service: &ServiceKey, caller: Option<&str>, provider: Option<&str>) -> Vec<Self> {
         let ServiceKey { interface, version, group } = service;
@@ -282,5 +283,9 @@ mod tests {
                 "a.B:1.0:g.configurators"
             ]
         );
+        for (service, own) in [("*/a.B:*", "a.B:*:*"), ("a,b/a.B:2.0", "a.B:2.0:a,b")] {
+            let own = [format!("{own}.condition-router"), format!("{own}.configurators")];
+            assert_eq!(names(service, None, None), own);
+        }
     }
 }

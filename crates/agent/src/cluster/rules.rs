@@ -245,7 +245,7 @@ impl RuleState {
         if self.configurators.is_empty() {
             return changes;
         }
-        let mut seen: Parameters = joined(&endpoint.params, &self.caller);
+        let mut seen = self.merged(endpoint);
         for configurators in &self.configurators {
             let view = UrlView { params: &seen, ..view(endpoint, interface) };
             let params = configurators.changes(&view, &self.routing.caller.host);
@@ -258,6 +258,15 @@ impl RuleState {
             }
         }
         changes
+    }
+
+    /// What Dubbo's consumers make of an endpoint before configurators see it: it has the
+    /// caller's parameters, and a version and group of its own if it names them. Source:
+    /// `DefaultProviderURLMergeProcessor`.
+    fn merged(&self, endpoint: &Endpoint) -> Parameters {
+        let own = ["version", "group"].map(|name| Some((name, endpoint.params.get(name)?)));
+        let own = own.into_iter().flatten().filter(|(_, value)| !value.is_empty());
+        endpoint.params.iter().chain(self.caller.iter()).chain(own).collect()
     }
 
     /// Puts the rules of the configuration and of the registry together.

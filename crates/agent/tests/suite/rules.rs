@@ -4,7 +4,7 @@ use crate::support;
 use crate::support::dubbo::DubboConsumer;
 use crate::support::{
     Behaviour, FakeProvider, Http, SERVICE, STRING, block_on, consumer, consumer_with_metrics,
-    dubbo_consumer, free_addr, register_with, reload, wait_until,
+    dubbo_consumer, free_addr, register_service_with, register_with, reload, wait_until,
 };
 use agent::inspect::snapshot::{ExplanationSnapshot, Page};
 use agent::{Agent, config};
@@ -132,6 +132,53 @@ fn tags_of_providers_and_of_rules_choose() {
     fixture.hub.set_rule("orders.tag-router", Some(&rule));
     fixture.wait_for("all have tags", (0, 0), echo(&agent, &[]));
     assert_eq!(fixture.shares(echo(&agent, &[other, force])), (0, 10));
+}
+
+/// Their applications have the rules of every caller, and their service has documents of its own:
+/// by Dubbo's `URL.getColonSeparatedKey`, those of the version and group that they ask for.
+#[test]
+fn callers_that_leave_version_or_group_open_go_by_the_rules_of_the_registry() {
+    let hub = MemoryHub::new();
+    let [gray, plain] = [(), ()].map(|()| FakeProvider::start(Behaviour::Good));
+    let variants = [(&gray, "a", "1.0", "gray"), (&plain, "b", "2.0", "plain")];
+    let _registered = variants.map(|(provider, group, version, env)| {
+        let service = format!("{group}/{SERVICE}:{version}");
+        let params = [("env", env), ("application", "orders")];
+        register_service_with(&hub, &service, provider.addr, &params)
+    });
+    let extra = format!("{IN_TURN}caller = {{ application = \"shop\" }}\n");
+    let fixture = GrayAndPlainProviders { hub, gray, plain, _registered };
+    let agent = consumer(&fixture.hub, &extra);
+    let open = ["x-dubbo-service-version: *", "x-dubbo-service-group: a,b"];
+    let mut call = echo(&agent, &open);
+    fixture.wait_for("no rule", (5, 5), &mut call);
+    let to_gray = "force: true\nconditions: ['=> env=gray']\n";
+    let off = |key: &str, of: &str| {
+        format!(
+            "configVersion: v2.7\n{key}\nconfigs: [{{side: consumer, {of} \
+             parameters: {{disabled: true}}}}]\n"
+        )
+    };
+    let of_service = off(&format!("scope: service\nkey: b/{SERVICE}:2.0"), "");
+    let of_caller =
+        off("scope: application\nkey: shop", &format!("services: ['b/{SERVICE}:2.0'],"));
+    let own = format!("{SERVICE}:*:a,b");
+    for (name, text) in [
+        (format!("{own}.condition-router"), to_gray),
+        ("shop.condition-router".to_owned(), to_gray),
+        ("orders.condition-router".to_owned(), to_gray),
+        (format!("{own}.configurators"), &of_service),
+        ("shop.configurators".to_owned(), &of_caller),
+        (
+            "orders.tag-router".to_owned(),
+            &format!("tags: [{{name: t, addresses: ['{}']}}]", fixture.plain.addr),
+        ),
+    ] {
+        fixture.hub.set_rule(&name, Some(text));
+        fixture.wait_for(&name, (10, 0), &mut call);
+        fixture.hub.set_rule(&name, None);
+        fixture.wait_for("it is gone", (5, 5), &mut call);
+    }
 }
 
 /// As Dubbo's `TagStateRouter` without a rule: none is left if the call insists.

@@ -178,6 +178,16 @@ pub fn register_service(hub: &MemoryHub, service: &str, addr: SocketAddr) -> Reg
     register_as(registry::Protocol::Dubbo, service, hub, addr, &[])
 }
 
+/// Registers a provider of another service, with these parameters.
+pub fn register_service_with(
+    hub: &MemoryHub,
+    service: &str,
+    addr: SocketAddr,
+    params: &[(&str, &str)],
+) -> Registered {
+    register_as(registry::Protocol::Dubbo, service, hub, addr, params)
+}
+
 /// Registers the link of an agent whose own registration is elsewhere.
 pub fn register_link(hub: &MemoryHub, addr: SocketAddr) -> Registered {
     register_as(registry::Protocol::Link, SERVICE, hub, addr, &[])
