@@ -158,6 +158,10 @@ impl Attempt {
             self.sent_one_way();
             return Duration::ZERO;
         }
+        if let Some(app) = reply.came.and_then(|came| came.app) {
+            let latency = now.saturating_duration_since(self.started);
+            self.cluster.stats(&self.member).app_took(app, latency);
+        }
         let body = (reply.serialization, &*reply.body);
         self.answered(now, body, &mut reply.failure)
     }

@@ -130,7 +130,7 @@ fn an_agent_tells_a_slow_provider_from_a_slow_network() {
     let (status, causes, report) = mesh.diagnosed();
     assert_eq!((status, &causes[..]), (3, &["slow_provider".to_owned()][..]), "{report:#}");
     let verdict = report["findings"][0]["verdict"].as_str().unwrap();
-    assert!(verdict.starts_with("the network is fine: "), "{verdict}");
+    assert!(verdict.starts_with("the network is fine up to the next hop: "), "{verdict}");
     // Its sockets were found by its process.
     assert!(1 <= report["connections"].as_u64().unwrap(), "{report:#}");
     assert_eq!(report["notes"].as_array().map(Vec::len), Some(0), "{report:#}");
