@@ -381,7 +381,7 @@ pub struct CallsSnapshot {
     #[serde(default)]
     pub ok_total_ms: Option<f64>,
     /// Of the good answers of an endpoint, those that its agent has said of how long its app took:
-    /// of calls over HTTP, one in so many (`stage_sample`).
+    /// one in so many (`stage_sample`).
     #[serde(default)]
     pub app_timed: u64,
     /// How long those calls took together, in milliseconds.

@@ -114,6 +114,14 @@ impl CallCounter {
         }
     }
 
+    /// The endpoint's agent says that its app took so long for the call, whose reply came at `at`.
+    #[cold]
+    pub(super) fn app_took(&self, at: Instant, app: Duration) {
+        if let Self::Attempt(attempt) = self {
+            attempt.app_took(at, app);
+        }
+    }
+
     /// Tells that the call was answered.
     #[cold]
     pub(super) fn tell_answer(
