@@ -177,8 +177,9 @@ pub struct ServiceSnapshot {
     /// Those of them that one worker at least is connected to, and that it has not ejected.
     pub ready: usize,
     /// Those of them that one worker at least is connected to, ejected or not.
-    #[serde(skip)]
-    pub(crate) connected: usize,
+    /// An older agent does not say.
+    #[serde(default)]
+    pub connected: usize,
     /// Those of them that get no calls because their weight is 0, as that of those that a
     /// configurator switches off.
     #[serde(default)]

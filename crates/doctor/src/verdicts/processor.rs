@@ -6,8 +6,11 @@ use agent::inspect::snapshot::ProcessSnapshot;
 use super::agent_pages::AgentLook;
 use super::{Cause, Finding, OFTEN, percent, share_of, time};
 
-/// Event loops that are less late hold nobody up to speak of, in milliseconds.
-const MIN_LAG_MS: f64 = 20.0;
+/// Event loops that are less late hold nobody up to speak of, in milliseconds: on a machine that
+/// is busy, but has enough for all, they are late by some tens of milliseconds now and then.
+const MIN_LAG_MS: f64 = 50.0;
+/// Those that are late by so much may make calls look slow.
+const SOME_LAG_MS: f64 = 20.0;
 /// Threads that wait for a processor for less of the time get what they need.
 const MIN_WAIT_SHARE: f64 = 0.2;
 /// Or a control group that is throttled in less of its periods.
@@ -60,7 +63,7 @@ fn throttled(before: &ProcessSnapshot, after: &ProcessSnapshot) -> Option<f64> {
 /// because of it.
 pub(super) fn explains(looks: &[AgentLook], call_ms: f64) -> bool {
     let lags = looks.iter().filter_map(|look| look.usual_lag_ms);
-    let is_late = |lag_ms: f64| MIN_LAG_MS <= lag_ms && call_ms <= TURNS * lag_ms;
+    let is_late = |lag_ms: f64| SOME_LAG_MS <= lag_ms && call_ms <= TURNS * lag_ms;
     share_of(lags, is_late).is_some_and(|share| OFTEN <= share)
 }
 

@@ -11,6 +11,9 @@ use agent::stages::{N_STAGES, Stage};
 
 use crate::admin_pages;
 
+/// The name of the error of calls that were given up before their deadline.
+const CANCELLED: &str = "cancelled";
+
 /// The pages at one moment.
 pub(super) struct Sample {
     at: Instant,
@@ -400,8 +403,11 @@ impl Rates {
     }
 
     fn calls(&self, now: &CallsSnapshot, before: Option<&CallsSnapshot>) -> CallFigures {
-        let failed = |calls: &CallsSnapshot| calls.failed.values().sum::<u64>();
-        let all = |calls: &CallsSnapshot| calls.ok.saturating_add(failed(calls));
+        let ended = |calls: &CallsSnapshot| calls.failed.values().sum::<u64>();
+        let all = |calls: &CallsSnapshot| calls.ok.saturating_add(ended(calls));
+        // Another endpoint was faster, or the caller has gone: nothing went wrong.
+        let given_up = |calls: &CallsSnapshot| calls.failed.get(CANCELLED).copied().unwrap_or(0);
+        let failed = |calls: &CallsSnapshot| ended(calls) - given_up(calls);
         CallFigures {
             rate: self.of(all(now), before.map(all)),
             errors: self.of(failed(now), before.map(failed)),
@@ -522,7 +528,7 @@ mod tests {
         let calls = |ok: u64, failed: u64| {
             let mut calls = CallsSnapshot::default();
             calls.ok = ok;
-            calls.failed = [("timeout".to_owned(), failed)].into();
+            calls.failed = [("timeout".to_owned(), failed), (CANCELLED.to_owned(), ok)].into();
             Some(calls)
         };
         let listeners = |ok, failed| {
@@ -542,7 +548,7 @@ mod tests {
         let figures = now.since(&before);
         assert_eq!(
             (figures.rate, figures.errors, figures.errors_without_endpoint),
-            (41.0, 1.0, 1.0)
+            (81.0, 1.0, 1.0)
         );
         now.listeners = None;
         assert_eq!(now.since(&before).errors, 200.0, "an older agent");

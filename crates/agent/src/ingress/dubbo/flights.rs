@@ -13,6 +13,7 @@ use link_proto::CallId;
 use tokio::task::AbortHandle;
 use wire::Conn;
 
+use crate::call::Came;
 use crate::cluster::Attempt;
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
@@ -114,10 +115,9 @@ impl CallCounter {
         }
     }
 
-    /// The endpoint's agent says that its app took so long for the call, whose reply came at `at`.
-    #[cold]
-    pub(super) fn app_took(&self, at: Instant, app: Duration) {
-        if let Self::Attempt(attempt) = self {
+    /// Notes how long the endpoint's app took, if its agent says so.
+    pub(super) fn note_app(&self, came: Option<Came>) {
+        if let (Self::Attempt(attempt), Some(Came { at, app: Some(app) })) = (self, came) {
             attempt.app_took(at, app);
         }
     }

@@ -25,7 +25,7 @@ use super::services::{self, RequestTarget, ServiceTarget, Services};
 use super::waiting::WaitingRequest;
 use super::{DubboListener, SOURCE};
 use crate::call::{
-    Came, Consumer, DubboAnswer, Outcome, ProviderReply, Times, WholeBody, failure_of, note_reply, watch,
+    Consumer, DubboAnswer, Outcome, ProviderReply, Times, WholeBody, failure_of, note_reply, watch,
 };
 use crate::cluster::{Doubt, too_late};
 use crate::connections::{Session, SessionActivity};
@@ -478,9 +478,7 @@ impl Consumer for DubboSession {
         let Some(mut flight) = self.take(number) else { return };
         match outcome {
             Ok(ProviderReply { serialization, body, endpoint, came, failure, .. }) => {
-                if let Some(Came { at, app: Some(app) }) = came {
-                    flight.counted.app_took(at, app);
-                }
+                flight.counted.note_app(came);
                 let mut clock = None;
                 if let Some(entry) = flight.entry.take() {
                     clock = entry.clock().cloned();

@@ -126,6 +126,7 @@ fn an_ejected_endpoint_that_gets_its_calls_fails_them() {
             bad.why = vec!["it refuses calls".to_owned()];
             let mut other = endpoint(of_others * nth, 1.0, &[]);
             other.address = "10.0.0.8:20880".to_owned();
+            other.calls.in_flight = 0;
             AgentLook { endpoints: vec![bad, other], ..AgentLook::default() }
         };
         let [finding] = of_agent(&looks(20, at)).try_into().unwrap();

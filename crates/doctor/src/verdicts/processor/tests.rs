@@ -47,7 +47,7 @@ fn an_agent_without_a_processor_is_named_and_its_provider_is_not() {
 
 #[test]
 fn a_busy_machine_makes_no_verdict() {
-    assert_eq!(of_agent(&agent(20.0, 450.0, 12.0)), [], "loops are hardly late");
+    assert_eq!(of_agent(&agent(20.0, 450.0, 45.0)), [], "loops are hardly late");
     assert_eq!(of_agent(&agent(20.0, 50.0, 75.0)), [], "it does not wait");
     let idle = looks(20, |nth| {
         let mut look = look(endpoint(7, 3.0, &[]), 200);
