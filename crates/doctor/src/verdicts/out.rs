@@ -109,12 +109,11 @@ fn gets_many(looks: &[AgentLook], seen: &EndpointLooks<'_>, ended: &Ended) -> bo
 /// It gets calls, and fails them.
 fn fails(seen: &EndpointLooks<'_>, ended: &Ended) -> Option<Finding> {
     let (code, n) = ended.code().filter(|(_, n)| ended.n_all() <= 2 * n)?;
-    let mut evidence = vec![
+    let evidence = vec![
         format!("{n} of the {} that it got failed so", counted(ended.n_all(), "call", "calls")),
         "it is ejected for that, and gets calls all the same: no other endpoint is better"
             .to_owned(),
     ];
-    evidence.extend(seen.last.why.iter().cloned());
     Some(Finding {
         cause: Cause::CallsFail,
         subject: seen.subject(),

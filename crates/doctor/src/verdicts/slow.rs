@@ -38,6 +38,9 @@ const MIN_SILENCE_S: f64 = 3.0;
 pub(super) const LOOK_AT_PROVIDER: &str = "look at the provider: its threads (jstack), its garbage \
                                            collector, and what its calls wait for";
 
+const BEFORE_APP: &str = "ask the provider's agent whether calls wait there (dubmesh doctor, its \
+                          page /apps), and measure the way behind a proxy from there";
+
 /// What the calls to an endpoint took, and why. `told` are the addresses to which messages do not
 /// flow, and why; that was found where their sockets were seen.
 pub(super) fn of_endpoint(
@@ -111,7 +114,10 @@ fn slow_mean(
                 None => verdict(share, call_us, round_trip_us),
             },
             evidence,
-            remedy: LOOK_AT_PROVIDER.to_owned(),
+            remedy: match share {
+                Some(share) if share < BUSY => BEFORE_APP.to_owned(),
+                _ => LOOK_AT_PROVIDER.to_owned(),
+            },
         });
     }
     Some(findings)

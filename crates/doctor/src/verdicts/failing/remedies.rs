@@ -58,7 +58,10 @@ pub(in super::super) fn remedy(code: &str, service: &str) -> String {
         "timeout" => {
             "see how long the provider works on such calls, and raise timeout_ms if need be"
         }
-        "no_endpoint" | "service_not_found" => "see whether its provider runs and has registered",
+        "service_not_found" => {
+            "see whether the provider offers this service, in this group and version"
+        }
+        "no_endpoint" => "see whether its provider runs and has registered",
         "internal" => "this is a defect of dubmesh: report it, with the log of the agent",
         _ => "see what docs/errors.md says of this error",
     };
