@@ -41,7 +41,7 @@ pub async fn invoke(
     started: Instant,
 ) -> Outcome {
     let mut look_up_ms = 0;
-    let mut begin = Begin { came: started, now: started };
+    let mut begin = CallBegin { came: started, now: started };
     let route = match known_route(outbound, registry, invocation).transpose() {
         Some(route) => route,
         None => {
@@ -75,7 +75,7 @@ pub async fn invoke(
 
 /// When a call came, and when it goes on: what it waited for its route is not an endpoint's doing.
 #[derive(Clone, Copy)]
-struct Begin {
+struct CallBegin {
     came: Instant,
     now: Instant,
 }
@@ -228,9 +228,9 @@ async fn divert(
     registry: usize,
     invocation: &Invocation<'_>,
     route: Rc<ClusterRoute>,
-    begin: Begin,
+    begin: CallBegin,
 ) -> Outcome {
-    let Begin { came, now } = begin;
+    let CallBegin { came, now } = begin;
     let deadline = came + route.cluster.timeout(invocation.name.method, invocation.timeout);
     let detour = {
         let call = invocation.call(&route.route, &invocation.args, Times { now, deadline });
@@ -256,7 +256,7 @@ async fn divert(
     };
     let route = find_route(outbound, registry, invocation, came).await?;
     // It may have waited for the other service's route.
-    let begin = Begin { now: Instant::now(), came };
+    let begin = CallBegin { now: Instant::now(), came };
     make(outbound, registry, invocation, route, begin).await
 }
 
@@ -265,7 +265,7 @@ async fn make(
     registry: usize,
     invocation: &Invocation<'_>,
     route: Rc<ClusterRoute>,
-    Begin { came, now }: Begin,
+    CallBegin { came, now }: CallBegin,
 ) -> Outcome {
     let deadline = came + route.cluster.timeout(invocation.name.method, invocation.timeout);
     let times = Times { now, deadline };

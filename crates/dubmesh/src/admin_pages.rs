@@ -140,8 +140,8 @@ fn brief(text: &str) -> String {
 /// What answers does not do so as an agent would.
 const NO_AGENT: &str = "; write the address of an agent's admin listener after --admin";
 /// What an admin listener with TLS answers is taken for no HTTP.
-const NO_TLS: &str = "; nor is one read that speaks TLS ([admin.tls]): this program asks in plain \
-                      HTTP";
+const NO_TLS: &str = "; one that speaks TLS ([admin.tls]) cannot be read by this program, but by \
+                      curl";
 
 fn unanswered(admin: &str, path: &str, time: Duration) -> String {
     format!(

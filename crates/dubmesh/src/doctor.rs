@@ -128,7 +128,7 @@ fn report(seen: &WatchResult, as_json: bool) -> Exit {
     let text = if as_json {
         serde_json::to_string_pretty(&report).map(|text| text + "\n").unwrap_or_default()
     } else {
-        text(&report, Asked::of(seen), is_blind)
+        text(&report, AskedAgent::of(seen), is_blind)
     };
     let exit = match findings.is_empty() {
         true if is_blind => Exit::Failure,
@@ -158,7 +158,7 @@ This agent sees what its app does, and not what callers wait for: ask their agen
 
 /// What the agent that was asked has to do with calls.
 #[derive(Clone, Copy)]
-enum Asked {
+enum AskedAgent {
     /// None was asked.
     None,
     /// It makes calls.
@@ -167,7 +167,7 @@ enum Asked {
     Provider,
 }
 
-impl Asked {
+impl AskedAgent {
     fn of(seen: &WatchResult) -> Self {
         match seen.agent.last() {
             None => Self::None,
@@ -178,7 +178,7 @@ impl Asked {
 }
 
 /// `is_blind` if there was nothing to look at.
-fn text(report: &Report<'_>, asked: Asked, is_blind: bool) -> String {
+fn text(report: &Report<'_>, asked: AskedAgent, is_blind: bool) -> String {
     let Report { seconds, looks, connections, listeners, notes, findings } = report;
     let sockets = counted(*connections as u64, "connection", "connections");
     let listeners = counted(*listeners as u64, "listening socket", "listening sockets");
@@ -191,9 +191,9 @@ fn text(report: &Report<'_>, asked: Asked, is_blind: bool) -> String {
         (true, false) => {
             text.push_str("\nNothing was found that holds calls up.\n");
             match asked {
-                Asked::None => text.push_str(INSIDE),
-                Asked::Caller => text.push_str(SELDOM),
-                Asked::Provider => text.extend([CALLERS, SELDOM]),
+                AskedAgent::None => text.push_str(INSIDE),
+                AskedAgent::Caller => text.push_str(SELDOM),
+                AskedAgent::Provider => text.extend([CALLERS, SELDOM]),
             }
         }
         (false, _) => {}

@@ -25,7 +25,7 @@ use crate::inspect::snapshot::{
     WorkerSnapshot,
 };
 use crate::inspect::{Filter, MAX_LIMIT, Query, Question};
-use crate::metrics::{self, CallTotals, CertificateExpiry, EventCounts, ServiceFigures};
+use crate::metrics::{self, CallTotals, CertificateExpiry, ServiceEventCounts, ServiceFigures};
 use crate::stages::{ServiceStages, Stage};
 
 /// Longest filter of what is logged, in bytes.
@@ -203,7 +203,7 @@ async fn services_page(state: &AdminState, query: &str) -> PageResponse {
     let sent = state.hub.sent_to_endpoints(|service| names.contains(service));
     let events = state.hub.service_events();
     for service in &mut page.items {
-        let EventCounts { by_event, retries } =
+        let ServiceEventCounts { by_event, retries } =
             events.get(&service.service).cloned().unwrap_or_default();
         (service.method_events, service.retries) = (by_event, retries);
         service.failed_without_endpoint = failed.get(&service.service).cloned().unwrap_or_default();

@@ -84,7 +84,7 @@ pub struct MethodCalls {
 
 /// What happened to the calls of a service besides their attempts.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct EventCounts {
+pub struct ServiceEventCounts {
     /// Because of rules for their methods, by the name of the event.
     pub by_event: BTreeMap<String, u64>,
     /// Further attempts, by the name of the error that they followed.
@@ -294,14 +294,14 @@ impl Hub {
 
     /// What happened to the calls of services besides their attempts: what has happened at all.
     #[must_use]
-    pub fn service_events(&self) -> BTreeMap<String, EventCounts> {
+    pub fn service_events(&self) -> BTreeMap<String, ServiceEventCounts> {
         let event = |(event, n): (MethodEvent, u64)| (event.name().to_owned(), n);
         let retry =
             |(code, n): (usize, u64)| Some(((*self.0.error_names.get(code)?).to_owned(), n));
         let of_service = |(service, events): (String, Arc<ServiceEvents>)| {
             let retries = events.retries().into_iter().filter_map(retry).collect();
             let by_event = events.events().into_iter().map(event).collect();
-            (service, EventCounts { by_event, retries })
+            (service, ServiceEventCounts { by_event, retries })
         };
         self.0.events.all().into_iter().map(of_service).collect()
     }

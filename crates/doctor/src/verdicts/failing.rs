@@ -31,12 +31,12 @@ type Counts = BTreeMap<String, u64>;
 
 /// How calls ended until now, as their callers saw it.
 #[derive(Clone, Debug, Default)]
-struct Ended {
+struct SeenCalls {
     ok: u64,
     failed: Counts,
 }
 
-impl Ended {
+impl SeenCalls {
     fn n_all(&self) -> u64 {
         self.ok + self.failed.values().sum::<u64>()
     }
@@ -69,14 +69,14 @@ impl Ended {
 /// What an agent counts of the calls of a service at a look: of attempts at endpoints, of calls
 /// that got none, and, of calls over HTTP, of what their callers saw.
 #[derive(Clone, Debug, Default)]
-struct Counted {
-    sent: Ended,
-    early: Ended,
-    methods: Ended,
+struct CountedCalls {
+    sent: SeenCalls,
+    early: SeenCalls,
+    methods: SeenCalls,
     retries: Counts,
 }
 
-impl Counted {
+impl CountedCalls {
     fn at(look: &AgentLook, service: &str) -> Self {
         let mut counted = Self::default();
         let snapshot = look.services.iter().find(|it| it.service == service);
@@ -93,7 +93,7 @@ impl Counted {
 
     /// How calls ended from one look to the next, each once. Dubbo's consumers are not counted by
     /// method: of those, an attempt that another one followed does not count.
-    fn between(before: &Self, after: &Self) -> Ended {
+    fn between(before: &Self, after: &Self) -> SeenCalls {
         let (methods, mut sent) =
             (after.methods.since(&before.methods), after.sent.since(&before.sent));
         sent.failed.remove(CANCELLED);
@@ -135,14 +135,15 @@ pub(super) fn of_services(looks: &[AgentLook], found: &[Finding]) -> Vec<Finding
 }
 
 fn fails(looks: &[AgentLook], service: &str, found: &[Finding]) -> Option<Finding> {
-    let counted_at: Vec<Counted> = looks.iter().map(|look| Counted::at(look, service)).collect();
+    let counted_at: Vec<CountedCalls> =
+        looks.iter().map(|look| CountedCalls::at(look, service)).collect();
     let [first, .., last] = &counted_at[..] else { return None };
-    let whole = Counted::between(first, last);
+    let whole = CountedCalls::between(first, last);
     let (code, n) = whole.failed.iter().max_by_key(|(_, n)| **n)?;
     let least = if is_callers_fault(code) { MOST } else { MANY };
-    let is_many = |ended: &Ended| least <= ended.share(code);
-    let steps = counted_at.windows(2).map(|pair| Counted::between(&pair[0], &pair[1]));
-    let active: Vec<Ended> = steps.filter(|it| it.n_all() != 0).collect();
+    let is_many = |ended: &SeenCalls| least <= ended.share(code);
+    let steps = counted_at.windows(2).map(|pair| CountedCalls::between(&pair[0], &pair[1]));
+    let active: Vec<SeenCalls> = steps.filter(|it| it.n_all() != 0).collect();
     let often = share_of(&active, is_many).is_some_and(|share| OFTEN <= share);
     let injected = grown(looks, service, ABORTED);
     if whole.n_all() < MIN_CALLS || !is_many(&whole) || !often || *n <= 2 * injected {

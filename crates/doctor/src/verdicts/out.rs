@@ -22,12 +22,12 @@ const MANY: f64 = 0.3;
 
 /// How calls to an endpoint ended while it was watched.
 #[derive(Default)]
-struct Ended {
+struct EndpointCalls {
     n_ok: u64,
     failed: BTreeMap<String, u64>,
 }
 
-impl Ended {
+impl EndpointCalls {
     fn of(seen: &EndpointLooks<'_>) -> Self {
         let (before, after) = seen.whole();
         let failed = after.calls.failed.keys().filter(|name| *name != CANCELLED);
@@ -61,7 +61,7 @@ pub(super) fn of_endpoint(looks: &[AgentLook], seen: &EndpointLooks<'_>) -> Opti
     };
     let is_out = |it: &EndpointSnapshot| !is_in(it);
     let share = share_of(seen.each(), is_out).filter(|share| OFTEN <= *share)?;
-    let ended = Ended::of(seen);
+    let ended = EndpointCalls::of(seen);
     // How it was when it was out last.
     let endpoint = seen.each().filter(|it| is_out(it)).last()?;
     let is_reachable = endpoint.standing.keys().all(|standing| standing == EJECTED);
@@ -92,7 +92,7 @@ pub(super) fn of_endpoint(looks: &[AgentLook], seen: &EndpointLooks<'_>) -> Opti
 }
 
 /// Whether an endpoint gets a good part of its service's calls, look by look.
-fn gets_many(looks: &[AgentLook], seen: &EndpointLooks<'_>, ended: &Ended) -> bool {
+fn gets_many(looks: &[AgentLook], seen: &EndpointLooks<'_>, ended: &EndpointCalls) -> bool {
     let n_ended = |it: &EndpointSnapshot| it.calls.ok + it.calls.failed.values().sum::<u64>();
     let of_service = |look: &AgentLook| -> u64 {
         let all = look.endpoints.iter().filter(|it| it.service == seen.last.service);
@@ -107,7 +107,7 @@ fn gets_many(looks: &[AgentLook], seen: &EndpointLooks<'_>, ended: &Ended) -> bo
 }
 
 /// It gets calls, and fails them.
-fn fails(seen: &EndpointLooks<'_>, ended: &Ended) -> Option<Finding> {
+fn fails(seen: &EndpointLooks<'_>, ended: &EndpointCalls) -> Option<Finding> {
     let (code, n) = ended.code().filter(|(_, n)| ended.n_all() <= 2 * n)?;
     let evidence = vec![
         format!("{n} of the {} that it got failed so", counted(ended.n_all(), "call", "calls")),

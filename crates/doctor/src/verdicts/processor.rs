@@ -23,7 +23,7 @@ const TURNS: f64 = 5.0;
 const MIN_WORK_SHARE: f64 = 0.5;
 
 /// What an agent waited for a processor from one look to the next.
-struct Step {
+struct ProcessorWait {
     /// How long its threads waited, together, as a share of the time.
     run_queue: Option<f64>,
     /// In which part of its periods its control group was throttled.
@@ -31,7 +31,7 @@ struct Step {
     usual_lag_ms: f64,
 }
 
-impl Step {
+impl ProcessorWait {
     fn between(before: &AgentLook, after: &AgentLook) -> Option<Self> {
         let (was, is) = (before.process.as_ref()?, after.process.as_ref()?);
         let time_ms = after.at.saturating_sub(before.at).as_secs_f64() * 1e3;
@@ -83,12 +83,12 @@ pub(super) fn of_process(looks: &[AgentLook]) -> Option<Finding> {
             || look.apps.iter().any(|it| it.in_flight != 0)
             || n_ended(look) != n_ended(first)
     };
-    let steps = || looks.windows(2).filter_map(|pair| Step::between(&pair[0], &pair[1]));
+    let steps = || looks.windows(2).filter_map(|pair| ProcessorWait::between(&pair[0], &pair[1]));
     share_of(steps(), |step| step.is_short()).filter(|share| OFTEN <= *share)?;
     if !looks.iter().any(has_calls) {
         return None;
     }
-    let whole = Step::between(first, last)?;
+    let whole = ProcessorWait::between(first, last)?;
     let mut evidence = vec![format!(
         "its event loops are late by {} in most seconds, and by {} at worst \
          (dubmesh_worker_lag_seconds)",

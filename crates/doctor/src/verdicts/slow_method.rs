@@ -15,12 +15,12 @@ const ROUND_TRIP_PARTS: f64 = 10.0;
 const MAX_METHODS: usize = 5;
 
 /// What the good answers of a method took from one look to the next.
-struct Took {
+struct MethodAnswers {
     n: u64,
     total_ms: f64,
 }
 
-impl Took {
+impl MethodAnswers {
     fn between(before: Option<&MethodSnapshot>, after: &MethodSnapshot) -> Self {
         let total = |it: &MethodSnapshot| it.calls.ok_total_ms.unwrap_or(0.0);
         let n_before = before.map_or(0, |it| it.calls.n_answers());
@@ -43,7 +43,7 @@ impl Took {
 /// Methods whose calls take long, of services of which nothing was `found`.
 pub(super) fn of_methods(looks: &[AgentLook], found: &[Finding]) -> Vec<Finding> {
     let [_, .., last] = looks else { return Vec::new() };
-    let mut by_service: BTreeMap<&str, Vec<(&str, Took)>> = BTreeMap::new();
+    let mut by_service: BTreeMap<&str, Vec<(&str, MethodAnswers)>> = BTreeMap::new();
     for method in &last.methods {
         let is_told = found
             .iter()
@@ -58,26 +58,27 @@ pub(super) fn of_methods(looks: &[AgentLook], found: &[Finding]) -> Vec<Finding>
     by_service.into_iter().map(|(service, slow)| told(looks, service, slow)).collect()
 }
 
-fn slow_one(looks: &[AgentLook], method: &MethodSnapshot) -> Option<Took> {
+fn slow_one(looks: &[AgentLook], method: &MethodSnapshot) -> Option<MethodAnswers> {
     let at = |look: &'_ AgentLook| {
         let is_it =
             |it: &&MethodSnapshot| (&it.service, &it.method) == (&method.service, &method.method);
         look.methods.iter().find(is_it).cloned()
     };
     let seen: Vec<Option<MethodSnapshot>> = looks.iter().map(at).collect();
-    let steps =
-        seen.windows(2).filter_map(|pair| Some(Took::between(pair[0].as_ref(), pair[1].as_ref()?)));
-    let steps: Vec<Took> = steps.collect();
+    let steps = seen
+        .windows(2)
+        .filter_map(|pair| Some(MethodAnswers::between(pair[0].as_ref(), pair[1].as_ref()?)));
+    let steps: Vec<MethodAnswers> = steps.collect();
     let (n_active, n_slow) = (
         steps.iter().filter(|it| it.n != 0).count(),
         steps.iter().filter(|it| it.is_slow()).count(),
     );
     #[expect(clippy::cast_precision_loss, reason = "a few hundred")]
     let is_usual = OFTEN <= n_slow as f64 / n_active.max(1) as f64;
-    let whole = Took::between(seen.first()?.as_ref(), method);
+    let whole = MethodAnswers::between(seen.first()?.as_ref(), method);
     let mean_ms = whole.mean_ms();
     let is_far = mean_ms * 1e3 < ROUND_TRIP_PARTS * slowest_round_trip_us(looks, &method.service);
-    let is_chance = !recurs(steps.iter().map(Took::is_slow)) || !is_usual;
+    let is_chance = !recurs(steps.iter().map(MethodAnswers::is_slow)) || !is_usual;
     if is_chance || !whole.is_slow() || is_far || processor::explains(looks, mean_ms) {
         return None;
     }
@@ -95,9 +96,9 @@ fn slowest_round_trip_us(looks: &[AgentLook], service: &str) -> f64 {
     last.connections.iter().filter(is_there).filter_map(us).fold(0.0, f64::max)
 }
 
-fn told(looks: &[AgentLook], service: &str, mut slow: Vec<(&str, Took)>) -> Finding {
+fn told(looks: &[AgentLook], service: &str, mut slow: Vec<(&str, MethodAnswers)>) -> Finding {
     slow.sort_by(|(_, a), (_, b)| b.mean_ms().total_cmp(&a.mean_ms()));
-    let line = |(method, took): &(&str, Took)| {
+    let line = |(method, took): &(&str, MethodAnswers)| {
         format!(
             "{method}: {} took {} on average",
             counted(took.n, "good answer", "good answers"),

@@ -12,6 +12,9 @@ const MIN_WAIT_SHARE: f64 = 0.2;
 const MIN_WAIT_MS: f64 = 20.0;
 /// Whoever decodes for so long holds up all other calls of his thread, in milliseconds.
 const LONG_CODING_MS: f64 = 10.0;
+/// On a busy machine, so much of the time that coding takes may be work, and the rest waiting for a
+/// processor.
+const MIN_CODING_SHARE: f64 = 0.2;
 
 const MORE_PROVIDERS: &str = "add providers or threads, or find out what its calls wait for; a \
                               larger capacity (endpoint_capacity, or capacity of [[export]]) helps \
@@ -299,8 +302,9 @@ fn starves(looks: &[AgentLook], service: &str) -> Option<Finding> {
     }
     // What a thread without a processor waits for looks like work on its clock.
     let n_coded = n_answered(looks, service).max(all.n_calls);
+    let least_ms = LONG_CODING_MS.max(all.coding_ms() * MIN_CODING_SHARE);
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-    let coding_ms = all.coding_ms() * n_coded as f64;
+    let coding_ms = least_ms * n_coded as f64;
     if processor::is_work(looks, coding_ms) == Some(false) {
         return None;
     }
