@@ -165,7 +165,8 @@ impl Attempt {
         self.answered(now, body, &mut reply.failure)
     }
 
-    /// The endpoint's agent says that its app took so long for the call, whose reply came at `now`.
+    /// The endpoint's agent says that its app took so long for the call, whose reply came at
+    /// `now`.
     #[cold]
     pub fn app_took(&self, now: Instant, app: Duration) {
         let latency = now.saturating_duration_since(self.started);

@@ -50,8 +50,8 @@ fn causes_for(time: &str, args: &[&str]) -> (i32, Vec<String>, Value) {
     (status, causes, report)
 }
 
-/// What it prints as JSON. A machine that runs many tests at once may have no processor left for an
-/// agent. That is said rightly, and is not what is tested here.
+/// What it prints as JSON. A machine that runs many tests at once may have no processor left for
+/// an agent. That is said rightly, and is not what is tested here.
 fn report(args: &[&str]) -> (i32, Value) {
     let (status, out, err) = doctor(args);
     let mut report: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
