@@ -12,8 +12,8 @@ const MIN_WAIT_SHARE: f64 = 0.2;
 const MIN_WAIT_MS: f64 = 20.0;
 /// Whoever decodes for so long holds up all other calls of his thread, in milliseconds.
 const LONG_CODING_MS: f64 = 10.0;
-/// On a busy machine, so much of the time that coding takes may be work, and the rest waiting for a
-/// processor.
+/// On a busy machine, so much of the time that coding takes may be work, and the rest waiting for
+/// a processor.
 const MIN_CODING_SHARE: f64 = 0.2;
 
 const MORE_PROVIDERS: &str = "add providers or threads, or find out what its calls wait for; a \
