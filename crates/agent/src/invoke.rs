@@ -41,20 +41,23 @@ pub async fn invoke(
     started: Instant,
 ) -> Outcome {
     let mut look_up_ms = 0;
+    let mut begin = CallBegin { came: started, now: started };
     let route = match known_route(outbound, registry, invocation).transpose() {
         Some(route) => route,
         None => {
             // Once per route, and its future is much larger than that of a call.
             let route = Box::pin(new_route(outbound, registry, invocation, started)).await;
-            look_up_ms = u32::try_from(started.elapsed().as_millis()).unwrap_or(u32::MAX);
+            begin.now = Instant::now();
+            let took = begin.now.saturating_duration_since(started);
+            look_up_ms = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
             route
         }
     };
     let mut outcome = match route {
         Ok(route) if route.cluster.is_diverted() && !invocation.is_copy => {
-            Box::pin(divert(outbound, registry, invocation, route, started)).await
+            Box::pin(divert(outbound, registry, invocation, route, begin)).await
         }
-        Ok(route) => make(outbound, registry, invocation, route, started).await,
+        Ok(route) => make(outbound, registry, invocation, route, begin).await,
         Err(error) => {
             let RouteName { interface, version, group, .. } = invocation.name;
             if let Ok(service) = ServiceKey::new(interface, version, group) {
@@ -68,6 +71,13 @@ pub async fn invoke(
         told(&invocation.name, started, error);
     }
     outcome
+}
+
+/// When a call came, and when it goes on: what it waited for its route is not an endpoint's doing.
+#[derive(Clone, Copy)]
+struct CallBegin {
+    came: Instant,
+    now: Instant,
 }
 
 /// Says so if the time of a late call was gone for the most part before it was sent: its endpoint
@@ -218,19 +228,19 @@ async fn divert(
     registry: usize,
     invocation: &Invocation<'_>,
     route: Rc<ClusterRoute>,
-    started: Instant,
+    begin: CallBegin,
 ) -> Outcome {
-    let deadline = started + route.cluster.timeout(invocation.name.method, invocation.timeout);
+    let CallBegin { came, now } = begin;
+    let deadline = came + route.cluster.timeout(invocation.name.method, invocation.timeout);
     let detour = {
-        let call =
-            invocation.call(&route.route, &invocation.args, Times { now: started, deadline });
+        let call = invocation.call(&route.route, &invocation.args, Times { now, deadline });
         if let Some(rule) = route.cluster.method_rule(&call) {
             mirror::of_json(outbound, registry, invocation, &rule, &route.cluster);
         }
         route.cluster.detour(&call)
     };
     let Some(key) = detour else {
-        return make(outbound, registry, invocation, route, started).await;
+        return make(outbound, registry, invocation, route, begin).await;
     };
     let ServiceKey { interface, version, group } = &key;
     let invocation = &Invocation {
@@ -244,8 +254,10 @@ async fn divert(
         is_copy: false,
         not_at: invocation.not_at.clone(),
     };
-    let route = find_route(outbound, registry, invocation, started).await?;
-    make(outbound, registry, invocation, route, started).await
+    let route = find_route(outbound, registry, invocation, came).await?;
+    // It may have waited for the other service's route.
+    let begin = CallBegin { now: Instant::now(), came };
+    make(outbound, registry, invocation, route, begin).await
 }
 
 async fn make(
@@ -253,17 +265,15 @@ async fn make(
     registry: usize,
     invocation: &Invocation<'_>,
     route: Rc<ClusterRoute>,
-    started: Instant,
+    CallBegin { came, now }: CallBegin,
 ) -> Outcome {
-    let times = Times {
-        now: started,
-        deadline: started + route.cluster.timeout(invocation.name.method, invocation.timeout),
-    };
+    let deadline = came + route.cluster.timeout(invocation.name.method, invocation.timeout);
+    let times = Times { now, deadline };
     let refusable = RefusableCall { outbound, registry, invocation, route: &route, times };
     let outcome = match is_plain(&route, invocation) {
         true => {
             let args = &invocation.args;
-            let outcome = match check_told_types(&route, args, started) {
+            let outcome = match check_told_types(&route, args, came) {
                 Ok(()) => send_args(&route, args, invocation, times).await,
                 Err(error) => Err(error),
             };
@@ -276,7 +286,7 @@ async fn make(
         false => Box::pin(refusable.make()).await,
     };
     if !invocation.is_copy {
-        route.count_end(started, &outcome);
+        route.count_end(came, &outcome);
     }
     outcome
 }

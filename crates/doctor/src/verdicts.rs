@@ -4,12 +4,17 @@
 //! slow call is no cause. An idle connection and a healthy one get no verdict.
 
 mod agent_pages;
+mod failing;
+mod grouping;
 mod hanging;
 mod in_flight;
+mod out;
+mod processor;
 mod remarks;
 mod signs;
 mod silence;
 mod slow;
+mod slow_method;
 mod sockets;
 mod stages;
 #[cfg(test)]
@@ -42,6 +47,8 @@ const SPAN_PARTS: usize = 4;
 pub enum Cause {
     /// A process is stopped.
     Stopped,
+    /// An agent does not get the processor time that it needs.
+    NoProcessor,
     /// Nothing answers where a process wants to connect to.
     CannotConnect,
     /// What is sent does not arrive.
@@ -60,6 +67,10 @@ pub enum Cause {
     NetworkFull,
     /// Connections wait until they are accepted.
     AcceptQueue,
+    /// An agent closes connections at once, because it may have no more.
+    ConnectionsRefused,
+    /// An agent may hold no more memory for its connections.
+    MemoryFull,
     /// An app works on as many calls as it can.
     PoolFull,
     /// An app's thread pool rejects calls.
@@ -68,10 +79,16 @@ pub enum Cause {
     ConnectionFull,
     /// The work itself takes long; the network does not.
     SlowProvider,
+    /// Some methods of a service take long; the others do not.
+    SlowMethod,
     /// An endpoint gets no calls.
     EndpointOut,
     /// Nobody offers what is called, or nobody who can be called.
     NoEndpoint,
+    /// The configuration delays calls, or has them fail.
+    FaultsInjected,
+    /// Calls fail, and nothing else says why.
+    CallsFail,
     /// Calls wait in the agent before they are sent.
     CallsWait,
     /// One piece of work holds up all other calls of a worker.

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use agent::inspect::snapshot::{Page, VersionSnapshot};
+use agent::inspect::snapshot::{Page, ProcessSnapshot, VersionSnapshot};
 use agent::terminal::is_unsafe;
 use bytes::BytesMut;
 use doctor::verdicts::AgentLook;
@@ -39,29 +39,40 @@ pub(crate) async fn version(admin: &str) -> Result<VersionSnapshot, String> {
 pub(crate) async fn look(admin: &str, at: Duration) -> Result<AgentLook, String> {
     // All at once: one look takes as long as the slowest page, and not as all of them.
     let upstream = format!("/connections?direction=upstream&limit={LIMIT}");
-    let (services, endpoints, apps, connections, stages) = tokio::join!(
+    let (services, endpoints, apps, connections, stages, methods, listeners, process) = tokio::join!(
         items(admin, "services"),
         items(admin, "endpoints"),
         items(admin, "apps"),
         // Those to endpoints: callers may be many more than a page shows.
         page::<Page<_>>(admin, &upstream),
         items(admin, "stages"),
+        items(admin, "methods"),
+        items(admin, "listeners"),
+        page::<ProcessSnapshot>(admin, "/process"),
     );
+    let process = process.ok();
     Ok(AgentLook {
         at,
         services: services?,
         endpoints: endpoints?,
         apps: apps?,
         connections: connections?.items,
-        // An older agent has no such page.
+        // An older agent has no such pages.
         stages: stages.unwrap_or_default(),
-        lag_ms: None,
-        usual_lag_ms: None,
+        methods: methods.unwrap_or_default(),
+        listeners: listeners.unwrap_or_default(),
+        lag_ms: process.as_ref().and_then(|it| it.lag_ms),
+        usual_lag_ms: process.as_ref().and_then(|it| it.usual_lag_ms),
+        process,
     })
 }
 
-/// Adds to a look how late the event loops of the agent's workers were of late.
+/// Adds to a look how late the event loops of the agent's workers were of late, if an older agent
+/// has not said so.
 pub(crate) async fn add_lag(admin: &str, look: &mut AgentLook) {
+    if look.process.is_some() {
+        return;
+    }
     let Ok(Ok(page)) = tokio::time::timeout(TIMEOUT, fetch(admin, "/metrics")).await else {
         return;
     };
@@ -129,8 +140,8 @@ fn brief(text: &str) -> String {
 /// What answers does not do so as an agent would.
 const NO_AGENT: &str = "; write the address of an agent's admin listener after --admin";
 /// What an admin listener with TLS answers is taken for no HTTP.
-const NO_TLS: &str = "; one that speaks TLS ([admin.tls]) cannot be read: for that, run dubmesh \
-                      doctor --pid with the agent's process";
+const NO_TLS: &str = "; one that speaks TLS ([admin.tls]) cannot be read by this program, but by \
+                      curl";
 
 fn unanswered(admin: &str, path: &str, time: Duration) -> String {
     format!(

@@ -22,7 +22,7 @@ pub(crate) const HELP: &str = "\
 It watches sockets for some seconds and shows what holds calls up, how it is
 known, and what to do: full buffers, peers that do not read, lost segments, full
 accept queues. From an agent it also learns of full thread pools, of rejected
-calls and of slow providers. It changes nothing, and needs no agent: --pid and
+and failing calls and of slow providers. It changes nothing, and needs no agent: --pid and
 --port look at any program, such as a Java provider or consumer.
 
 The sockets are those of this network namespace. For a container:
@@ -128,7 +128,7 @@ fn report(seen: &WatchResult, as_json: bool) -> Exit {
     let text = if as_json {
         serde_json::to_string_pretty(&report).map(|text| text + "\n").unwrap_or_default()
     } else {
-        text(&report, !seen.agent.is_empty(), is_blind)
+        text(&report, AskedAgent::of(seen), is_blind)
     };
     let exit = match findings.is_empty() {
         true if is_blind => Exit::Failure,
@@ -146,8 +146,39 @@ its log (\"Threadpool is exhausted\"), its threads (jstack PID; those of Dubbo a
 DubboServerHandler), its garbage collector.
 ";
 
-/// `has_agent` if an agent was asked, too; `is_blind` if there was nothing to look at.
-fn text(report: &Report<'_>, has_agent: bool, is_blind: bool) -> String {
+/// What to do where an agent shows no trouble either.
+const SELDOM: &str = "\
+A cause is what lasts: a few slow calls among many, or a burst, is none. To find those, see dubmesh
+top --view stages, the page /methods, and dubmesh tap --slower-than 200ms.
+";
+/// What else to do if the agent has only an app behind it.
+const CALLERS: &str = "\
+This agent sees what its app does, and not what callers wait for: ask their agents, too.
+";
+
+/// What the agent that was asked has to do with calls.
+#[derive(Clone, Copy)]
+enum AskedAgent {
+    /// None was asked.
+    None,
+    /// It makes calls.
+    Caller,
+    /// It only has an app behind it.
+    Provider,
+}
+
+impl AskedAgent {
+    fn of(seen: &WatchResult) -> Self {
+        match seen.agent.last() {
+            None => Self::None,
+            Some(last) if last.services.is_empty() && !last.apps.is_empty() => Self::Provider,
+            Some(_) => Self::Caller,
+        }
+    }
+}
+
+/// `is_blind` if there was nothing to look at.
+fn text(report: &Report<'_>, asked: AskedAgent, is_blind: bool) -> String {
     let Report { seconds, looks, connections, listeners, notes, findings } = report;
     let sockets = counted(*connections as u64, "connection", "connections");
     let listeners = counted(*listeners as u64, "listening socket", "listening sockets");
@@ -159,8 +190,10 @@ fn text(report: &Report<'_>, has_agent: bool, is_blind: bool) -> String {
         (true, true) => text.push_str("\nNothing was watched, so nothing is known.\n"),
         (true, false) => {
             text.push_str("\nNothing was found that holds calls up.\n");
-            if !has_agent {
-                text.push_str(INSIDE);
+            match asked {
+                AskedAgent::None => text.push_str(INSIDE),
+                AskedAgent::Caller => text.push_str(SELDOM),
+                AskedAgent::Provider => text.extend([CALLERS, SELDOM]),
             }
         }
         (false, _) => {}

@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use dubbo_proto::{DubboUrl, Serialization};
 
-use crate::endpoint::{DEFAULT_WEIGHT, Endpoint, Level, NotUsed, Protocol, Registration, Unused};
+use crate::endpoint::{
+    DEFAULT_WEIGHT, Endpoint, Level, NotUsed, Protocol, Registration, Unused, written,
+};
 use crate::listing::Listing;
 
 /// The parameter in which an agent names the app that it stands in for.
@@ -25,7 +27,7 @@ pub(crate) fn offer(url: DubboUrl) -> Result<Listing, Unused> {
 
 fn unused(url: &DubboUrl, reason: NotUsed) -> Unused {
     let address = wire::address::join(&url.host, url.port);
-    Unused { what: format!("{}://{address}", url.protocol), address: Some(address), reason }
+    Unused { what: written(&url.protocol, &address), address: Some(address), reason }
 }
 
 /// What a provider's URL offers; `None` if we do not speak its protocol.

@@ -85,10 +85,20 @@ impl EndpointKey {
     }
 }
 
-/// `protocol://host:port`.
+/// As a file of endpoints has it: `protocol://host:port`, or `protocol+unix:/path`.
 impl fmt::Display for EndpointKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.protocol, self.address())
+        f.write_str(&written(self.protocol.scheme(), &self.address()))
+    }
+}
+
+/// An address with what is spoken there, as a file of endpoints has it. The address may be `unix:`
+/// and a path.
+#[must_use]
+pub fn written(protocol: &str, address: &str) -> String {
+    match wire::address::unix_path(address) {
+        Some(_) => format!("{protocol}+{address}"),
+        None => format!("{protocol}://{address}"),
     }
 }
 

@@ -82,7 +82,7 @@ pub use definitions::{Definition, DefinitionOrigin, DefinitionSources, Definitio
 pub use directory::Presence;
 pub use endpoint::{
     DEFAULT_WEIGHT, Endpoint, EndpointKey, Freshness, Level, MAX_UNUSED, NotUsed, Protocol,
-    RegisterMode, Registration, Snapshot, StaticService, Unused, WarmUp,
+    RegisterMode, Registration, Snapshot, StaticService, Unused, WarmUp, written,
 };
 pub use error::RegistryError;
 pub use layout::Layout;

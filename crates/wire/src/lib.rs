@@ -17,7 +17,8 @@
 //! - [`drive`] runs a [`Machine`], a connection's state without I/O, on any byte stream. Others
 //!   reach that machine through [`Conn`] or [`SyncConn`] meanwhile.
 //! - [`mod@file`] reads files, such as certificates, without holding up whoever serves.
-//! - [`ProcessUsage`] is what a process has used of the machine.
+//! - [`ProcessUsage`] is what a process has used of the machine, and [`CpuWait`] how long this one
+//!   waits for a processor.
 //! - [`Backoff`] is the pause before something is tried again.
 //!
 //! This crate must not know what the bytes on a connection mean, nor any registry or configuration
@@ -28,6 +29,7 @@ mod backoff;
 mod budget;
 mod connection;
 mod connection_counts;
+mod cpu_wait;
 mod descriptors;
 mod destination;
 pub mod file;
@@ -48,6 +50,7 @@ pub use budget::{
 pub use connection::tls;
 pub use connection::{Connection, Departures, Detached, Facts, Meter, Peer, Secured};
 pub use connection_counts::ConnectionCounts;
+pub use cpu_wait::{CpuThrottling, CpuWait};
 pub use descriptors::Files;
 pub use destination::Destination;
 pub use listen_address::{

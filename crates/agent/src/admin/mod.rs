@@ -13,6 +13,7 @@
 //!
 //! `pages` answers requests; [`Readiness`] is what `/readyz` tells.
 
+mod counted;
 mod describe;
 mod pages;
 mod readiness;

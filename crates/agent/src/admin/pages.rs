@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use serde::Serialize;
 
 use super::tap::{self, TapBody};
-use super::{AdminState, LogLevel, NamedRegistry, describe};
+use super::{AdminState, LogLevel, NamedRegistry, counted, describe};
 use crate::config::ShownChain;
 use crate::error::{Code, clip};
 use crate::gate::GateFigures;
@@ -25,7 +25,7 @@ use crate::inspect::snapshot::{
     WorkerSnapshot,
 };
 use crate::inspect::{Filter, MAX_LIMIT, Query, Question};
-use crate::metrics::{self, CallTotals, CertificateExpiry, ServiceFigures};
+use crate::metrics::{self, CallTotals, CertificateExpiry, ServiceEventCounts, ServiceFigures};
 use crate::stages::{ServiceStages, Stage};
 
 /// Longest filter of what is logged, in bytes.
@@ -48,18 +48,21 @@ pub(super) const ROUTES: &str = "\
 /endpoints    their addresses, their states and the reasons; ?service= ?address= ?protocol= ?limit=
 /connections  open connections; ?direction= ?protocol= ?address= ?worker= ?limit=
 /routes       the methods that are called; ?service= ?limit=
+/methods      how calls of methods over HTTP went, as their callers saw them; ?service= ?limit=
+/listeners    the listeners: their connections, and their calls as callers saw them; ?limit=
 /explain      what would become of a call; ?service= ?method= ?attachment=NAME=VALUE ?argument= ?header=NAME=VALUE
 /describe     what the registries know of a service, called or not; ?service=
 /apps         the apps behind the exports: what they can take, and what waits; ?limit=
 /stages       where the time of calls goes, of one in so many (stage_sample); ?service= ?limit=
 /registries   the registries, and since when each is connected or not; ?limit=
 /config       the configuration in force, without secrets
+/process      what the process uses, and how late its event loops are
 /version      the version, and how long the process has run
-/tap          calls as they end, a line each; ?service= ?method= ?failed ?slower_ms= ?sample=
+/tap          calls as they end, a line each; ?service= ?method= ?failed ?slower_ms= ?sample= ?arguments
 /loglevel     what is logged; PUT a filter such as info,agent=debug to change it
 ";
 
-type PageResponse = Response<Full<Bytes>>;
+pub(super) type PageResponse = Response<Full<Bytes>>;
 
 /// Answers a request; with calls as they end, if it asks for that.
 pub(super) async fn answer(
@@ -153,6 +156,9 @@ async fn get(state: &AdminState, request: &Request<Incoming>) -> PageResponse {
             Ok(_) => response(StatusCode::OK, JSON_LINES, Full::new(Bytes::new())),
             Err(problem) => text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
         },
+        "/methods" => counted::methods(state, query),
+        "/listeners" => counted::listeners(state, query),
+        "/process" => json(&counted::process(state)),
         "/apps" => apps(state, query),
         "/stages" => stages(state, query),
         "/registries" => registries(state, query),
@@ -195,7 +201,11 @@ async fn services_page(state: &AdminState, query: &str) -> PageResponse {
     let failed = state.hub.failed_without_endpoint();
     let names: BTreeSet<&str> = page.items.iter().map(|it| &*it.service).collect();
     let sent = state.hub.sent_to_endpoints(|service| names.contains(service));
+    let events = state.hub.service_events();
     for service in &mut page.items {
+        let ServiceEventCounts { by_event, retries } =
+            events.get(&service.service).cloned().unwrap_or_default();
+        (service.method_events, service.retries) = (by_event, retries);
         service.failed_without_endpoint = failed.get(&service.service).cloned().unwrap_or_default();
         service.calls = Some(sent.get(&service.service).cloned().unwrap_or_default().into());
     }
@@ -207,8 +217,8 @@ async fn services(state: &AdminState) -> Vec<ServiceFigures> {
     let filter = Filter { limit: MAX_LIMIT, ..Filter::default() };
     let page = state.inspector.ask(filter, Question::Services).await;
     let figures = |service: ServiceSnapshot| ServiceFigures {
-        n_ready: service.ready,
-        n_not_ready: service.endpoints.saturating_sub(service.ready),
+        n_ready: service.connected,
+        n_not_ready: service.endpoints.saturating_sub(service.connected),
         n_waiting: service.waiting,
         service: service.service,
     };
@@ -369,7 +379,7 @@ fn not_allowed(message: &str, methods: &'static str) -> PageResponse {
     response
 }
 
-fn json(value: &impl Serialize) -> PageResponse {
+pub(super) fn json(value: &impl Serialize) -> PageResponse {
     match serde_json::to_vec(value) {
         Ok(mut bytes) => {
             bytes.push(b'\n');
@@ -379,7 +389,7 @@ fn json(value: &impl Serialize) -> PageResponse {
     }
 }
 
-fn text(status: StatusCode, body: String) -> PageResponse {
+pub(super) fn text(status: StatusCode, body: String) -> PageResponse {
     response(status, TEXT, Full::new(body.into()))
 }
 

@@ -158,8 +158,19 @@ impl Attempt {
             self.sent_one_way();
             return Duration::ZERO;
         }
+        if let Some(app) = reply.came.and_then(|came| came.app) {
+            self.app_took(now, app);
+        }
         let body = (reply.serialization, &*reply.body);
         self.answered(now, body, &mut reply.failure)
+    }
+
+    /// The endpoint's agent says that its app took so long for the call, whose reply came at
+    /// `now`.
+    #[cold]
+    pub fn app_took(&self, now: Instant, app: Duration) {
+        let latency = now.saturating_duration_since(self.started);
+        self.cluster.stats(&self.member).app_took(app, latency);
     }
 
     /// The call has ended, at `now`, with this body of an answer of status OK. It counts as that

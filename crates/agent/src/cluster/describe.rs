@@ -39,10 +39,11 @@ impl Cluster {
             Freshness::Current => "current",
             Freshness::Stale => "stale",
         };
-        let is_ready = |stats: &EndpointStats<'_, Member>| {
+        let is_connected = |stats: &EndpointStats<'_, Member>| {
             let standing = stats.key.0.standing();
             !stats.leaving && standing == Standing::Ready
         };
+        let connected = || balancer.stats().filter(is_connected);
         let holding = self.holding.borrow();
         ServiceSnapshot {
             service: self.service_name.to_string(),
@@ -50,7 +51,8 @@ impl Cluster {
             freshness: freshness.to_owned(),
             workers: 1,
             endpoints: balancer.len(),
-            ready: balancer.stats().filter(is_ready).count(),
+            ready: connected().filter(|stats| stats.ejection.is_none()).count(),
+            connected: connected().count(),
             weightless: balancer.stats().filter(|it| !it.leaving && it.weight == 0).count(),
             held: holding.held().count(),
             unused: holding.unused_list().iter().map(ToString::to_string).collect(),
@@ -58,6 +60,8 @@ impl Cluster {
             in_flight: balancer.stats().map(|stats| u64::from(stats.in_flight)).sum(),
             // Counted for all workers in one place.
             failed_without_endpoint: BTreeMap::new(),
+            method_events: BTreeMap::new(),
+            retries: BTreeMap::new(),
             calls: None,
             policy: describe_policy(&self.policy.borrow()),
         }
@@ -269,12 +273,15 @@ pub fn describe_unoffered(
         workers: 1,
         endpoints: 0,
         ready: 0,
+        connected: 0,
         weightless: 0,
         held: 0,
         unused: Vec::new(),
         waiting: 0,
         in_flight: 0,
         failed_without_endpoint: BTreeMap::new(),
+        method_events: BTreeMap::new(),
+        retries: BTreeMap::new(),
         calls: None,
         policy: describe_policy(policy),
     }

@@ -17,7 +17,7 @@ use tracing::debug;
 
 use super::Cluster;
 use super::methods::MethodRule;
-use crate::call::{Outcome, Payload, ProviderReply, RoutedCall};
+use crate::call::{Call, Outcome, Payload, ProviderReply, RoutedCall, Times};
 use crate::config::{CallMode, FaultSettings, MockAnswer};
 use crate::error::{CallError, Code, FaultOrigin};
 use crate::metrics::MethodEvent;
@@ -35,10 +35,13 @@ impl Cluster {
         caller: CallerId,
     ) -> Outcome {
         let policy = rule.policy();
+        let mut now = call.times.now;
         let injected = match &policy.fault {
-            Some(fault) => self.inject(fault, call).await,
+            Some(fault) => self.inject(fault, call).await.map(|at| now = at),
             None => Ok(()),
         };
+        // A delay of our own is not the endpoint's: neither the metrics nor the balancer see it.
+        let call = &Call { times: Times { now, ..call.times }, ..*call };
         if let (Ok(()), Some(mock)) = (&injected, policy.mock.as_ref().filter(|it| it.always)) {
             self.count_event(MethodEvent::Mocked);
             return mocked(&mock.answer, call);
@@ -86,16 +89,22 @@ impl Cluster {
         }
     }
 
-    /// Injects the faults that a call gets by chance.
+    /// Injects the faults that a call gets by chance. Returns when it goes on.
     #[cold]
-    async fn inject(&self, fault: &FaultSettings, call: &RoutedCall<'_>) -> Result<(), CallError> {
+    async fn inject(
+        &self,
+        fault: &FaultSettings,
+        call: &RoutedCall<'_>,
+    ) -> Result<Instant, CallError> {
         let drawn = fault.policy.draw(&mut rand::rng());
         let now = call.times.now;
+        let mut goes_on = now;
         if let Some(delay) = drawn.delay {
             self.count_event(MethodEvent::DelayInjected);
             let due = (now + delay).min(call.times.deadline);
             tokio::time::sleep_until(due.into()).await;
-            if call.times.deadline <= Instant::now() {
+            goes_on = Instant::now();
+            if call.times.deadline <= goes_on {
                 let message = "no answer in time: a delay was injected (fault_delay_ms)";
                 let error = CallError::new(Code::Timeout, message);
                 self.count_without_endpoint(now, error.code);
@@ -103,7 +112,7 @@ impl Cluster {
             }
         }
         if !drawn.is_aborted {
-            return Ok(());
+            return Ok(goes_on);
         }
         self.count_event(MethodEvent::AbortInjected);
         self.count_without_endpoint(now, fault.code);

@@ -10,10 +10,15 @@ use serde::{Deserialize, Serialize};
 use crate::metrics::CallTotals;
 
 mod explanation;
+mod process;
 mod route;
 
 pub use self::explanation::{
     DestinationSnapshot, ExplainedEndpoint, ExplanationSnapshot, StepSnapshot,
+};
+pub use self::process::{
+    CpuThrottlingSnapshot, ListenerSnapshot, MemorySnapshot, MethodSnapshot, ProcessSnapshot,
+    VersionSnapshot,
 };
 pub use self::route::RouteSnapshot;
 
@@ -169,8 +174,12 @@ pub struct ServiceSnapshot {
     pub workers: usize,
     /// Endpoints that may get calls.
     pub endpoints: usize,
-    /// Those of them that one worker at least is connected to.
+    /// Those of them that one worker at least is connected to, and that it has not ejected.
     pub ready: usize,
+    /// Those of them that one worker at least is connected to, ejected or not.
+    /// An older agent does not say.
+    #[serde(default)]
+    pub connected: usize,
     /// Those of them that get no calls because their weight is 0, as that of those that a
     /// configurator switches off.
     #[serde(default)]
@@ -188,6 +197,13 @@ pub struct ServiceSnapshot {
     /// count them: of the service in all registries. An older agent does not say.
     #[serde(default)]
     pub failed_without_endpoint: BTreeMap<String, u64>,
+    /// What happened to its calls because of rules for their methods, such as `delay_injected`, as
+    /// the metrics count it. What has not happened is omitted.
+    #[serde(default)]
+    pub method_events: BTreeMap<String, u64>,
+    /// Further attempts of its calls, by the name of the error that they followed.
+    #[serde(default)]
+    pub retries: BTreeMap<String, u64>,
     /// Calls that were sent to its endpoints, as the metrics count them: of the service in all
     /// registries. An older agent does not say.
     #[serde(default)]
@@ -238,6 +254,7 @@ impl WorkerSnapshot for ServiceSnapshot {
         self.workers += other.workers;
         self.endpoints = self.endpoints.max(other.endpoints);
         self.ready = self.ready.max(other.ready);
+        self.connected = self.connected.max(other.connected);
         self.held = self.held.max(other.held);
         self.weightless = self.weightless.max(other.weightless);
         self.waiting += other.waiting;
@@ -364,6 +381,16 @@ pub struct CallsSnapshot {
     /// How long the good answers took together, in milliseconds. An older agent does not say.
     #[serde(default)]
     pub ok_total_ms: Option<f64>,
+    /// Of the good answers of an endpoint, those that its agent has said of how long its app took:
+    /// one in so many (`stage_sample`).
+    #[serde(default)]
+    pub app_timed: u64,
+    /// How long those calls took together, in milliseconds.
+    #[serde(default)]
+    pub app_timed_total_ms: f64,
+    /// How long the app took for them, in milliseconds.
+    #[serde(default)]
+    pub app_total_ms: f64,
     #[serde(skip)]
     pub(crate) totals: CallTotals,
 }
@@ -397,6 +424,9 @@ impl CallsSnapshot {
         (self.ok, self.one_way) = (totals.n_ok(), totals.n_one_way());
         self.failed = totals.failed(&crate::error::Code::NAMES).collect();
         self.ok_total_ms = Some(totals.ok_ms());
+        let app = totals.app();
+        self.app_timed = app.n_calls;
+        (self.app_timed_total_ms, self.app_total_ms) = (app.calls_ms(), app.app_ms());
         (self.p50_ms, self.p99_ms) = (totals.quantile_ms(0.5), totals.quantile_ms(0.99));
     }
 }
@@ -458,19 +488,4 @@ pub struct RegistrySnapshot {
     pub changes: u64,
     /// When the last of them did, in seconds since 1970.
     pub last_change_unix_s: Option<u64>,
-}
-
-/// Which program this is.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct VersionSnapshot {
-    /// Always `dubmesh`.
-    pub program: String,
-    /// Its version.
-    pub version: String,
-    /// What this agent calls itself.
-    pub agent: String,
-    /// The number of its process.
-    pub pid: u32,
-    /// How long it has run, in seconds.
-    pub uptime_s: u64,
 }

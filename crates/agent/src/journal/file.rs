@@ -91,15 +91,44 @@ impl LogFile {
         Ok(Self { path: path.to_owned(), max_len, keep, opened, is_torn: false })
     }
 
-    /// Appends whole lines.
-    pub(super) fn write(&mut self, lines: &[u8]) -> Result<(), Unwritten> {
-        let unwritten = |source| Unwritten { n_written: 0, source };
-        // Others may have emptied the file.
-        let len = self.opened.len().map_err(unwritten)?;
-        let new_len = len.saturating_add(lines.len() as u64);
-        if self.opened.is_regular && len != 0 && self.max_len < new_len {
-            self.move_aside().map_err(unwritten)?;
+    /// Appends whole lines, as many to each file as it has room for.
+    pub(super) fn write(&mut self, mut lines: &[u8]) -> Result<(), Unwritten> {
+        let mut n_written = 0;
+        while !lines.is_empty() {
+            let (fitting, rest) = self.room_for(lines).map_err(|source| {
+                // Nothing of these was written.
+                Unwritten { n_written, source }
+            })?;
+            self.append(fitting).map_err(|unwritten| Unwritten {
+                n_written: n_written + unwritten.n_written,
+                ..unwritten
+            })?;
+            n_written += n_lines(fitting);
+            lines = rest;
         }
+        Ok(())
+    }
+
+    /// The first lines, which the file has room for now, and the others. One that is full is moved
+    /// aside first. A file takes at least one line, however long that is.
+    fn room_for<'a>(&mut self, lines: &'a [u8]) -> io::Result<(&'a [u8], &'a [u8])> {
+        if !self.opened.is_regular {
+            return Ok((lines, &[]));
+        }
+        // Others may have emptied the file.
+        let len = self.opened.len()?;
+        if let Some(end) = end_of_lines(lines, self.max_len.saturating_sub(len)) {
+            return Ok(lines.split_at(end));
+        }
+        if len != 0 {
+            self.move_aside()?;
+        }
+        let first = lines.iter().position(|byte| *byte == b'\n').map_or(lines.len(), |at| at + 1);
+        Ok(lines.split_at(end_of_lines(lines, self.max_len).unwrap_or(first)))
+    }
+
+    fn append(&mut self, lines: &[u8]) -> Result<(), Unwritten> {
+        let unwritten = |source| Unwritten { n_written: 0, source };
         if self.is_torn {
             self.opened.file.write_all(b"\n").map_err(unwritten)?;
             self.is_torn = false;
@@ -112,10 +141,7 @@ impl LogFile {
         }
         match error {
             None => Ok(()),
-            Some(source) => {
-                let n_written = taken.iter().filter(|byte| **byte == b'\n').count() as u64;
-                Err(Unwritten { n_written, source })
-            }
+            Some(source) => Err(Unwritten { n_written: n_lines(taken), source }),
         }
     }
 
@@ -151,6 +177,20 @@ impl Opened {
         }
         self.file.set_len(self.len()?.saturating_sub(n_bytes))
     }
+}
+
+fn n_lines(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+/// Where the last of those lines ends that have room in so many bytes. `None` if not even the
+/// first one has.
+fn end_of_lines(lines: &[u8], room: u64) -> Option<usize> {
+    let room = usize::try_from(room).unwrap_or(usize::MAX);
+    if lines.len() <= room {
+        return Some(lines.len());
+    }
+    Some(lines[..room].iter().rposition(|byte| *byte == b'\n')? + 1)
 }
 
 /// Writes as much as is taken: how many bytes that was, and why it was not all.
@@ -221,6 +261,33 @@ mod tests {
         file.write(b"seventeen letters\n").unwrap();
         let expected = [("log", "seventeen letters\n"), ("log.1", "five\n"), ("log.2", "four\n")];
         assert_eq!(texts(folder.path()), named(&expected));
+    }
+
+    /// Many lines come at a time.
+    #[test]
+    fn lines_that_come_together_are_spread_over_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut file = LogFile::open(&path, 8, 3).unwrap();
+        file.write(b"one\n").unwrap();
+        file.write(b"two\nthree\nseventeen letters\n4\n5\n6\n").unwrap();
+        let expected = [
+            ("log", "4\n5\n6\n"),
+            ("log.1", "seventeen letters\n"),
+            ("log.2", "three\n"),
+            ("log.3", "one\ntwo\n"),
+        ];
+        assert_eq!(texts(folder.path()), named(&expected));
+        // At the limit, and one byte above.
+        file.write(b"7\n").unwrap();
+        file.write(b"\n").unwrap();
+        let now = texts(folder.path());
+        assert_eq!(now[..2], named(&[("log", "\n"), ("log.1", "4\n5\n6\n7\n")]));
+        // What keeps nothing is emptied again and again.
+        let path = folder.path().join("other");
+        let mut file = LogFile::open(&path, 4, 0).unwrap();
+        file.write(b"one\ntwo\nsix\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "six\n");
     }
 
     /// As `copytruncate` of logrotate does.

@@ -48,6 +48,15 @@ pub struct CallStats {
     latency: [Latency; 2],
     /// Finished calls: the good ones, then one number per error code.
     codes: Box<[AtomicU64]>,
+    app: AppTimes,
+}
+
+/// How long the app took for those calls of which the provider's agent says it.
+#[derive(Debug, Default)]
+struct AppTimes {
+    n_calls: AtomicU64,
+    calls_us: AtomicU64,
+    app_us: AtomicU64,
 }
 
 /// How long calls took. Those that failed have numbers of their own: most failures are fast, or
@@ -70,6 +79,7 @@ impl CallStats {
             started: AtomicU64::new(0),
             latency: [Latency::new(), Latency::new()],
             codes: (0..=n_codes).map(|_| AtomicU64::new(0)).collect(),
+            app: AppTimes::default(),
         }
     }
 
@@ -96,6 +106,15 @@ impl CallStats {
     #[inline]
     pub fn sent_one_way(&self) {
         self.count(0);
+    }
+
+    /// The provider's agent has said that its app took so long for a call that took `latency`.
+    #[cold]
+    pub fn app_took(&self, app: Duration, latency: Duration) {
+        add(&self.app.n_calls, 1);
+        add(&self.app.calls_us, whole_us(latency));
+        // A provider's clock may say anything.
+        add(&self.app.app_us, whole_us(app.min(latency)));
     }
 
     #[inline]
@@ -136,6 +155,38 @@ pub struct CallTotals {
     pub(super) latency: [LatencyTotals; 2],
     /// As in [`CallStats`]; empty if nothing was added.
     pub(super) codes: Vec<u64>,
+    app: AppTotals,
+}
+
+/// How long the app took for those calls of which the provider's agent says it, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AppTotals {
+    /// How many calls these are.
+    pub n_calls: u64,
+    calls_us: u64,
+    app_us: u64,
+}
+
+impl AppTotals {
+    /// How long they took together, in milliseconds.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    pub fn calls_ms(&self) -> f64 {
+        self.calls_us as f64 / 1e3
+    }
+
+    /// How long the app took for them, in milliseconds.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    pub fn app_ms(&self) -> f64 {
+        self.app_us as f64 / 1e3
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.n_calls = self.n_calls.wrapping_add(other.n_calls);
+        self.calls_us = self.calls_us.wrapping_add(other.calls_us);
+        self.app_us = self.app_us.wrapping_add(other.app_us);
+    }
 }
 
 /// How long the calls of some [`CallStats`] took.
@@ -177,6 +228,11 @@ impl CallTotals {
         good.sum_us as f64 / 1e3
     }
 
+    /// Of those calls of which the provider's agent says how long its app took.
+    pub fn app(&self) -> AppTotals {
+        self.app
+    }
+
     /// Calls that failed, by the name of their error: those that occurred. `names` are the errors'
     /// names, by number.
     pub fn failed<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = (String, u64)> + 'a {
@@ -214,6 +270,13 @@ impl CallTotals {
                 *sum = sum.wrapping_add(count.load(Relaxed));
             }
         }
+        let AppTimes { n_calls, calls_us, app_us } = &stats.app;
+        let load = |cell: &AtomicU64| cell.load(Relaxed);
+        self.app.merge(AppTotals {
+            n_calls: load(n_calls),
+            calls_us: load(calls_us),
+            app_us: load(app_us),
+        });
         // The numbers may be of different moments, so the difference may be below zero.
         self.in_flight += stats.started.load(Relaxed).saturating_sub(n_finished);
     }
@@ -237,6 +300,7 @@ impl CallTotals {
                 *sum = sum.wrapping_add(*count);
             }
         }
+        self.app.merge(other.app);
         self.in_flight += other.in_flight;
     }
 }

@@ -20,8 +20,9 @@ mod render;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use balance::EjectReason;
 use flow::rate_limit::RateLimits;
@@ -68,6 +69,56 @@ pub struct ServiceFigures {
     pub n_not_ready: usize,
     /// Calls that wait because all endpoints work on as many as they can take.
     pub n_waiting: usize,
+}
+
+/// The calls of a method over HTTP, as their callers saw them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MethodCalls {
+    /// The service key.
+    pub service: String,
+    /// The method, or [`OTHER`].
+    pub method: String,
+    /// Its calls.
+    pub calls: CallTotals,
+}
+
+/// What happened to the calls of a service besides their attempts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServiceEventCounts {
+    /// Because of rules for their methods, by the name of the event.
+    pub by_event: BTreeMap<String, u64>,
+    /// Further attempts, by the name of the error that they followed.
+    pub retries: BTreeMap<String, u64>,
+}
+
+/// The connections and calls of a listener.
+#[derive(Clone, Debug)]
+pub struct ListenerFigures {
+    /// Its address.
+    pub listener: String,
+    /// Its connections.
+    pub connections: Arc<ConnectionCounts>,
+    /// Its calls, as their callers saw them; nothing for one that takes none.
+    pub calls: Option<CallTotals>,
+}
+
+/// What the process uses, and how late its event loops were of late.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessFigures {
+    /// User and system time since it began.
+    pub cpu: Option<Duration>,
+    /// Resident memory.
+    pub resident_bytes: Option<u64>,
+    /// File descriptors that are open.
+    pub open_files: Option<u64>,
+    /// Most file descriptors that may be open.
+    pub max_files: Option<u64>,
+    /// The longest lag of a worker's event loop.
+    pub lag: Option<Duration>,
+    /// The lag that one had at least once in most seconds.
+    pub usual_lag: Option<Duration>,
+    /// The budget of memory for connections.
+    pub memory: Option<Budget>,
 }
 
 /// Where all counts of the process come together. A clone is another handle to the same.
@@ -210,6 +261,68 @@ impl Hub {
     #[must_use]
     pub fn method(&self, service: &str, method: Option<&str>) -> Arc<CallStats> {
         self.0.methods.writer(&[service, method.unwrap_or(OTHER)])
+    }
+
+    /// The calls of methods over HTTP, as their callers saw them: of services that are wanted.
+    #[must_use]
+    pub fn methods(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<MethodCalls> {
+        let is_wanted = |labels: &[String]| labels.first().is_some_and(|it| is_wanted(it));
+        let of_method = |(labels, calls): (Vec<String>, CallTotals)| {
+            let [service, method] = labels.try_into().ok()?;
+            Some(MethodCalls { service, method, calls })
+        };
+        self.0.methods.totals_of(is_wanted).into_iter().filter_map(of_method).collect()
+    }
+
+    /// All listeners, in the order of their names.
+    #[must_use]
+    pub fn listeners(&self) -> Vec<ListenerFigures> {
+        let mut calls: BTreeMap<String, CallTotals> = self
+            .0
+            .ingress
+            .totals()
+            .into_iter()
+            .filter_map(|(labels, totals)| Some((labels.into_iter().next()?, totals)))
+            .collect();
+        let figures = |(listener, connections): (String, Arc<ConnectionCounts>)| ListenerFigures {
+            calls: calls.remove(&listener),
+            listener,
+            connections,
+        };
+        self.0.connections.all().into_iter().map(figures).collect()
+    }
+
+    /// What happened to the calls of services besides their attempts: what has happened at all.
+    #[must_use]
+    pub fn service_events(&self) -> BTreeMap<String, ServiceEventCounts> {
+        let event = |(event, n): (MethodEvent, u64)| (event.name().to_owned(), n);
+        let retry =
+            |(code, n): (usize, u64)| Some(((*self.0.error_names.get(code)?).to_owned(), n));
+        let of_service = |(service, events): (String, Arc<ServiceEvents>)| {
+            let retries = events.retries().into_iter().filter_map(retry).collect();
+            let by_event = events.events().into_iter().map(event).collect();
+            (service, ServiceEventCounts { by_event, retries })
+        };
+        self.0.events.all().into_iter().map(of_service).collect()
+    }
+
+    /// The process and its event loops.
+    #[must_use]
+    pub fn process(&self) -> ProcessFigures {
+        let process = Process::now();
+        let lags = self.0.lags.all();
+        let worst = |of: fn(&lag::Lag) -> &AtomicU64| {
+            lags.iter().map(|(_, lag)| of(lag).load(Relaxed)).max().map(Duration::from_micros)
+        };
+        ProcessFigures {
+            cpu: process.cpu,
+            resident_bytes: process.resident_bytes,
+            open_files: process.open_files,
+            max_files: process.max_files,
+            lag: worst(|lag| &lag.worst_us),
+            usual_lag: worst(|lag| &lag.usual_us),
+            memory: self.0.memory.get().cloned(),
+        }
     }
 
     /// The connections of `listener`, shared by all threads.

@@ -9,6 +9,7 @@ use crate::support::{
     n_calls, register, register_link, wait_until,
 };
 use agent::Agent;
+use agent::inspect::snapshot::{Page, ServiceSnapshot};
 use registry::MemoryHub;
 
 /// Whoever is ejected stays so until the test is over.
@@ -60,6 +61,16 @@ fn one_that_fails_at_once_is_ejected() {
         (n_ejected(&agent) == 1).then_some(())
     });
     assert!(1 <= n_ejections(&agent, "failures") + n_ejections(&agent, "error-rate"));
+    // It is connected, and not ready, once no worker has it.
+    wait_until("no worker has it", || {
+        n_failed(&agent, 4, 10, 5000);
+        let mut http = Http::connect(agent.addresses().admin.unwrap());
+        http.send("GET /services HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");
+        let services: Page<ServiceSnapshot> = serde_json::from_str(&http.read().body).unwrap();
+        (services.items[0].ready == 2).then_some(())
+    });
+    let connected = format!("dubmesh_endpoints{{service=\"{SERVICE}\",state=\"ready\"}}");
+    assert_eq!(metric(&agent, &connected), 3);
 }
 
 /// One of three that answers faster than the others, by failing: of all calls after the first

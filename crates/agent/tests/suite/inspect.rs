@@ -13,8 +13,8 @@ use crate::support::{
     register_link, request, start, wait_until,
 };
 use agent::inspect::snapshot::{
-    ConnectionSnapshot, EndpointSnapshot, Page, RegistrySnapshot, RouteSnapshot, ServiceSnapshot,
-    StagesSnapshot, VersionSnapshot,
+    ConnectionSnapshot, EndpointSnapshot, ListenerSnapshot, MethodSnapshot, Page, ProcessSnapshot,
+    RegistrySnapshot, RouteSnapshot, ServiceSnapshot, StagesSnapshot, VersionSnapshot,
 };
 use agent::{Agent, config};
 use bytes::BytesMut;
@@ -142,6 +142,12 @@ fn where_the_time_of_calls_goes_is_known_of_each_that_is_timed() {
         }
         let labels = format!("place=\"ingress\",service=\"{SERVICE}\"");
         assert!(2 <= metric(&agent, &format!("dubmesh_stage_calls_total{{{labels}}}")));
+        // Of each endpoint, whoever called it.
+        let endpoints: Page<EndpointSnapshot> = page(admin(&agent), "/endpoints");
+        let calls = &endpoints.items[0].calls;
+        assert_eq!(2 <= calls.app_timed, has_agent, "{calls:?}");
+        assert!(20.0 * calls.app_timed as f64 <= calls.app_total_ms, "{calls:?}");
+        assert!(calls.app_total_ms <= calls.app_timed_total_ms, "{calls:?}");
         if let Some(exporting) = exporting {
             let stages = wait_until("the app's calls", || {
                 let stages: Page<StagesSnapshot> = page(admin(&exporting), "/stages");
@@ -511,4 +517,26 @@ fn a_reload_is_seen_in_the_configuration_and_in_the_policy() {
     assert_eq!(shown["defaults"]["max_attempts"], 7);
     let services: Page<ServiceSnapshot> = page(admin(&agent), "/services");
     assert_eq!(services.items[0].policy.max_attempts, 7);
+}
+
+/// What the process has, and what its callers saw.
+#[test]
+fn the_process_its_listeners_and_methods_are_shown() {
+    let (hub, provider) = (MemoryHub::new(), FakeProvider::start(Behaviour::Good));
+    let _registered = register(&hub, provider.addr);
+    let agent = consumer_with_metrics(&hub, "");
+    wait_until("the service", || (echo(&agent).status == 200).then_some(()));
+    let process: ProcessSnapshot = page(admin(&agent), "/process");
+    assert!(process.cpu_ms.is_some() && process.run_queue_ms.is_some(), "{process:?}");
+    assert!(process.open_files.is_some_and(|n| 3 < n) && process.memory.is_some(), "{process:?}");
+    let methods: Page<MethodSnapshot> = page(admin(&agent), &format!("/methods?service={SERVICE}"));
+    let echo = methods.items.iter().find(|it| it.method == "echo").unwrap();
+    assert_eq!((&*echo.service, echo.calls.ok), (SERVICE, 1));
+    let others: Page<MethodSnapshot> = page(admin(&agent), "/methods?service=com.acme.Other");
+    assert_eq!(others.items, []);
+    let listeners: Page<ListenerSnapshot> = page(admin(&agent), "/listeners?limit=9");
+    let taken: Vec<u64> =
+        listeners.items.iter().filter_map(|it| Some(it.calls.as_ref()?.ok)).collect();
+    assert_eq!(taken, [1], "{listeners:?}");
+    assert!(listeners.items.iter().all(|it| it.refused_full + it.refused_no_files == 0));
 }

@@ -10,6 +10,7 @@ use crate::support::{
     reload, wait_until,
 };
 use agent::Agent;
+use agent::inspect::snapshot::{EndpointSnapshot, Page, ServiceSnapshot};
 use dubbo_proto::{ReplyKind, Status};
 use registry::MemoryHub;
 
@@ -345,6 +346,15 @@ fn faults_are_injected_and_shown() {
     let started = Instant::now();
     assert_eq!(echo(&slow).status, 200);
     assert!(started.elapsed().as_millis() >= 50 && started.elapsed() < PATIENCE);
+    // The delay is nobody's latency, whether the provider was quick or not.
+    let call_ms = started.elapsed().as_secs_f64() * 1e3;
+    let endpoints: Page<EndpointSnapshot> =
+        serde_json::from_str(&page(&slow, "/endpoints")).unwrap();
+    let calls = &endpoints.items[0].calls;
+    let took_ms = [calls.ok_total_ms, calls.average_ms].map(|ms| ms.unwrap());
+    assert!(took_ms.iter().all(|ms| ms + 50.0 <= call_ms + 1.0), "{took_ms:?} of {call_ms}");
+    let services: Page<ServiceSnapshot> = serde_json::from_str(&page(&slow, "/services")).unwrap();
+    assert_eq!(services.items[0].method_events["delay_injected"], 1);
     // The caller is told in time, whatever the delay.
     let slower = agent(&hub, "fault_delay_ms = 60000\n");
     assert_eq!(echo_within(&slower, 50).status, 504);

@@ -1,26 +1,20 @@
 //! What an agent's pages mean.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use agent::inspect::snapshot::{
-    AppSnapshot, ConnectionSnapshot, EndpointSnapshot, ServiceSnapshot, StagesSnapshot,
+    AppSnapshot, ConnectionSnapshot, EndpointSnapshot, ListenerSnapshot, MethodSnapshot,
+    ProcessSnapshot, ServiceSnapshot, StagesSnapshot,
 };
 
 use super::{
-    Cause, Finding, OFTEN, WatchedConnection, counted, hanging, percent, recurs, share_of, slow,
-    sockets, stages, unfound,
+    Cause, Finding, OFTEN, WatchedConnection, counted, failing, grouping, hanging, out, percent,
+    processor, recurs, share_of, slow, slow_method, sockets, stages, unfound,
 };
 
 /// The name of an error on the pages.
 const POOL_EXHAUSTED: &str = "thread_pool_exhausted";
-/// Endpoints that get calls, and those whose last calls end.
-const READY: &str = "ready";
-const LEAVING: &str = "leaving";
-
-/// As many services of one endpoint have findings of their own, and as many are named.
-const MAX_NAMED: usize = 3;
-
 /// An agent's pages at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct AgentLook {
@@ -36,6 +30,12 @@ pub struct AgentLook {
     pub connections: Vec<ConnectionSnapshot>,
     /// `/stages`.
     pub stages: Vec<StagesSnapshot>,
+    /// `/methods`. An older agent has no such page, nor those that follow.
+    pub methods: Vec<MethodSnapshot>,
+    /// `/listeners`.
+    pub listeners: Vec<ListenerSnapshot>,
+    /// `/process`.
+    pub process: Option<ProcessSnapshot>,
     /// How late the event loops of its workers were of late, at worst, in milliseconds.
     pub lag_ms: Option<f64>,
     /// How late they were at some time in most of the last seconds. An older agent does not say.
@@ -53,12 +53,19 @@ pub fn of_agent(looks: &[AgentLook], connections: &[WatchedConnection]) -> Vec<F
     for endpoint in &last.endpoints {
         let seen = EndpointLooks::of(looks, endpoint);
         let found = rejects(&seen).into_iter().chain(slow::of_endpoint(looks, &seen, &held_up));
-        of_endpoints.extend(found.chain(out(&seen)).map(|finding| (endpoint, finding)));
+        of_endpoints
+            .extend(found.chain(out::of_endpoint(looks, &seen)).map(|finding| (endpoint, finding)));
     }
-    findings.extend(by_address(of_endpoints));
+    findings.extend(grouping::grouped(of_endpoints));
     findings.extend(stages::of_stages(looks));
     findings.extend(hanging::of_apps(looks));
     findings.extend(unfound::of_services(looks));
+    findings.extend(processor::of_process(looks));
+    findings.extend(failing::of_faults(looks));
+    findings.extend(failing::of_limits(looks));
+    // These are told only if nothing else says why.
+    findings.extend(failing::of_services(looks, &findings));
+    findings.extend(slow_method::of_methods(looks, &findings));
     findings
 }
 
@@ -102,31 +109,6 @@ impl<'a> EndpointLooks<'a> {
 fn is_same(a: &EndpointSnapshot, b: &EndpointSnapshot) -> bool {
     (&a.service, &a.registry, &a.address, &a.protocol)
         == (&b.service, &b.registry, &b.address, &b.protocol)
-}
-
-/// What many services of one endpoint share is told once.
-fn by_address(found: Vec<(&EndpointSnapshot, Finding)>) -> Vec<Finding> {
-    type Group<'a> = Vec<(&'a EndpointSnapshot, Finding)>;
-    let mut groups: BTreeMap<(Cause, &str), Group<'_>> = BTreeMap::new();
-    for (endpoint, finding) in found {
-        groups.entry((finding.cause, &endpoint.address)).or_default().push((endpoint, finding));
-    }
-    let told = |((_, address), group): ((Cause, &str), Group<'_>)| -> Vec<Finding> {
-        let services: BTreeSet<&str> = group.iter().map(|(it, _)| &*it.service).collect();
-        let mut findings: Vec<Finding> = group.into_iter().map(|(_, finding)| finding).collect();
-        if MAX_NAMED < services.len() {
-            findings.truncate(1);
-            let more = services.len() - MAX_NAMED;
-            let named: Vec<&str> = services.iter().take(MAX_NAMED).copied().collect();
-            for finding in &mut findings {
-                finding.subject = format!("{} services at {address}", services.len());
-                let names = named.join(", ");
-                finding.evidence.push(format!("this applies to {names}, and {more} more"));
-            }
-        }
-        findings
-    };
-    groups.into_iter().flat_map(told).collect()
 }
 
 fn full_pools(looks: &[AgentLook], first: &AgentLook, last: &AgentLook) -> Vec<Finding> {
@@ -205,37 +187,6 @@ fn rejects(seen: &EndpointLooks<'_>) -> Option<Finding> {
             "put an agent beside the provider, with its threads as capacity, so that calls wait \
                  for a moment in place of failing; or add providers or threads"
                 .to_owned(),
-    })
-}
-
-/// An endpoint that nobody calls most of the time. One that leaves is meant to go.
-fn out(seen: &EndpointLooks<'_>) -> Option<Finding> {
-    let is_in = |it: &EndpointSnapshot| {
-        it.standing.is_empty()
-            || it.standing.iter().any(|(standing, n)| standing == READY && *n != 0)
-            || it.standing.keys().all(|standing| standing == LEAVING)
-    };
-    let is_out = |it: &EndpointSnapshot| !is_in(it);
-    let share = share_of(seen.each(), is_out).filter(|share| OFTEN <= *share)?;
-    // How it was when it was out last.
-    let endpoint = seen.each().filter(|it| is_out(it)).last()?;
-    let standing: Vec<&str> = endpoint.standing.keys().map(String::as_str).collect();
-    let mut evidence = endpoint.why.clone();
-    if is_in(seen.last) {
-        evidence.push("it gets calls again now".to_owned());
-    }
-    Some(Finding {
-        cause: Cause::EndpointOut,
-        subject: seen.subject(),
-        verdict: format!(
-            "it gets no calls: {}, {} of the time",
-            standing.join(", "),
-            percent(share)
-        ),
-        evidence,
-        remedy: "see whether the provider runs, and whether it can be reached and answers; the \
-                 agent goes on trying, and uses it again by itself"
-            .to_owned(),
     })
 }
 

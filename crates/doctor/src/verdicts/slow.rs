@@ -13,8 +13,9 @@ use agent::stages::Stage;
 use super::agent_pages::{AgentLook, EndpointLooks, n_failed};
 use super::signs::{self, Symptom};
 use super::sockets::HELD_UP;
-use super::stages::{self, Means};
-use super::{Cause, Finding, MIN_LOOKS, OFTEN, counted, percent, share_of, time};
+use super::{
+    Cause, Finding, MIN_LOOKS, OFTEN, counted, percent, processor, share_of, stages, time,
+};
 use crate::figures::Figures;
 use crate::watched::WatchedSocket;
 
@@ -22,7 +23,7 @@ use crate::watched::WatchedSocket;
 const TIMEOUT: &str = "timeout";
 const CANCELLED: &str = "cancelled";
 /// Calls that take less are not slow, whatever they wait for, in milliseconds.
-const SLOW_MS: f64 = 200.0;
+pub(super) const SLOW_MS: f64 = 200.0;
 /// Fewer times in which calls were slow are chance.
 const MIN_SLOW: u32 = 2;
 /// The network is no cause if its round trip takes less than one part of so many of a call.
@@ -34,8 +35,11 @@ const BUSY: f64 = 0.5;
 /// Who answers nothing for less time may be a garbage collector's victim, in seconds.
 const MIN_SILENCE_S: f64 = 3.0;
 
-const LOOK_AT_PROVIDER: &str = "look at the provider: its threads (jstack), its garbage collector, \
-                                and what its calls wait for";
+pub(super) const LOOK_AT_PROVIDER: &str = "look at the provider: its threads (jstack), its garbage \
+                                           collector, and what its calls wait for";
+
+const BEFORE_APP: &str = "ask the provider's agent whether calls wait there (dubmesh doctor, its \
+                          page /apps), and measure the way behind a proxy from there";
 
 /// What the calls to an endpoint took, and why. `told` are the addresses to which messages do not
 /// flow, and why; that was found where their sockets were seen.
@@ -83,13 +87,16 @@ fn slow_mean(
     if call_us < round_trip_us * ROUND_TRIP_PARTS {
         return None;
     }
+    // Where its agent says how long the app took, nothing has to be concluded.
+    let app = AppTime::of(looks, seen);
+    let share = app.as_ref().map(AppTime::share);
+    if share.is_none_or(|share| share < BUSY) && processor::explains(looks, call_us / 1e3) {
+        // The agent itself comes late to what is due: that tells nothing of the provider.
+        return None;
+    }
     let mut evidence = vec![format!("the slowest round trip to it takes {}", time(round_trip_us))];
     evidence.extend(took.evidence());
-    // Where its agent says how long the app took, nothing has to be concluded.
-    let means = stages::means(looks, &seen.last.service);
-    let app = means.filter(|means| means.ms(Stage::App) != 0.0);
-    evidence.extend(app.as_ref().map(of_app));
-    let share = app.map(|app| app.share_once_sent(Stage::App));
+    evidence.extend(app.as_ref().map(AppTime::text));
     let busy = busiest(looks, seen.last);
     let busy = busy.filter(|_| share.is_none_or(|share| share < NEARLY_ALL));
     let mut findings = Vec::new();
@@ -107,22 +114,28 @@ fn slow_mean(
                 None => verdict(share, call_us, round_trip_us),
             },
             evidence,
-            remedy: LOOK_AT_PROVIDER.to_owned(),
+            remedy: match share {
+                Some(share) if share < BUSY => BEFORE_APP.to_owned(),
+                _ => LOOK_AT_PROVIDER.to_owned(),
+            },
         });
     }
     Some(findings)
 }
 
 fn verdict(app_share: Option<f64>, call_us: f64, round_trip_us: f64) -> String {
-    let own_work = |share| format!("the network is fine: {}", of_own_work(share));
     match app_share {
-        Some(share) if BUSY <= share => own_work(share),
+        Some(share) if BUSY <= share => format!("the network is fine: {}", of_own_work(share)),
         Some(share) => format!(
-            "the network is fine: calls wait at the provider before it begins them; {} of the \
-             time is its own work",
-            percent(share)
+            "{} passes neither in the app nor on the way to the next hop: calls wait at the \
+             provider before it begins them, or the way behind a proxy is long",
+            percent(1.0 - share)
         ),
-        None => own_work(1.0 - round_trip_us / call_us),
+        // The kernel knows the way to whoever has the connection, and that may be a proxy.
+        None => format!(
+            "the network is fine up to the next hop: {}, or a proxy is on the way",
+            of_own_work(1.0 - round_trip_us / call_us)
+        ),
     }
 }
 
@@ -130,13 +143,52 @@ fn of_own_work(share: f64) -> String {
     format!("{} of the time is the provider's own work", percent(share))
 }
 
-fn of_app(means: &Means) -> String {
-    format!(
-        "its agent says that the app took {} of the time after {} had been sent, {} together",
-        percent(means.share_once_sent(Stage::App)),
-        counted(means.n_calls, "call that was timed", "calls that were timed"),
-        time(means.total_ms(Stage::App) * 1e3)
-    )
+/// How long the app of an endpoint took, as its agent says.
+struct AppTime {
+    n_calls: u64,
+    calls_ms: f64,
+    app_ms: f64,
+}
+
+impl AppTime {
+    /// Of calls to this endpoint, if the agent tells them apart. An older one tells only of all
+    /// calls to a service, which says something if that has one endpoint.
+    fn of(looks: &[AgentLook], seen: &EndpointLooks<'_>) -> Option<Self> {
+        let (before, after) = seen.whole();
+        let of = |it: &EndpointSnapshot| it.calls.app_timed;
+        if let Some(n_calls) =
+            of(after).checked_sub(before.map_or(0, of)).filter(|n_calls| *n_calls != 0)
+        {
+            let grown = |of: fn(&EndpointSnapshot) -> f64| of(after) - before.map_or(0.0, of);
+            return Some(Self {
+                n_calls,
+                calls_ms: grown(|it| it.calls.app_timed_total_ms),
+                app_ms: grown(|it| it.calls.app_total_ms),
+            });
+        }
+        let all = &looks.last()?.endpoints;
+        let is_alone = all.iter().filter(|it| it.service == after.service).count() == 1;
+        if of(after) != 0 || !is_alone || after.protocol != "link" {
+            return None;
+        }
+        let means = stages::means(looks, &after.service)?;
+        let app_ms = means.total_ms(Stage::App);
+        let share = means.share_once_sent(Stage::App);
+        (share != 0.0).then(|| Self { n_calls: means.n_calls, calls_ms: app_ms / share, app_ms })
+    }
+
+    fn share(&self) -> f64 {
+        if self.calls_ms <= 0.0 { 0.0 } else { (self.app_ms / self.calls_ms).min(1.0) }
+    }
+
+    fn text(&self) -> String {
+        format!(
+            "its agent says that the app took {} of the time after {} had been sent, {} together",
+            percent(self.share()),
+            counted(self.n_calls, "call that was timed", "calls that were timed"),
+            time(self.app_ms * 1e3)
+        )
+    }
 }
 
 /// How the calls that ended while an endpoint was watched went.
@@ -292,8 +344,11 @@ fn unanswered(looks: &[AgentLook], seen: &EndpointLooks<'_>) -> Option<Finding> 
             it.calls.ok + failed.map(|(_, n)| n).sum::<u64>()
         };
         let is_awaited = |it: &EndpointSnapshot| it.calls.in_flight != 0;
+        // Those that were given up before their time was over might have been answered.
+        let given_up = n_failed((before, after), CANCELLED) != 0;
         before.is_none_or(|before| !is_awaited(before) || n_answers(before) != n_answers(after))
             || !is_awaited(after)
+            || given_up
     };
     let steps: Vec<_> = seen.steps().collect();
     let n_silent = steps.iter().rev().take_while(|step| !answered(step)).count();

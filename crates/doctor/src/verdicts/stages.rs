@@ -4,7 +4,7 @@ use agent::inspect::snapshot::{EndpointSnapshot, ServiceSnapshot, StagesSnapshot
 use agent::stages::Stage;
 
 use super::agent_pages::AgentLook;
-use super::{Cause, Finding, OFTEN, counted, percent, share_of, time};
+use super::{Cause, Finding, OFTEN, counted, failing, percent, processor, share_of, slow, time};
 
 /// Waiting that takes less of a call is no cause.
 const MIN_WAIT_SHARE: f64 = 0.2;
@@ -12,6 +12,9 @@ const MIN_WAIT_SHARE: f64 = 0.2;
 const MIN_WAIT_MS: f64 = 20.0;
 /// Whoever decodes for so long holds up all other calls of his thread, in milliseconds.
 const LONG_CODING_MS: f64 = 10.0;
+/// On a busy machine, so much of the time that coding takes may be work, and the rest waiting for
+/// a processor.
+const MIN_CODING_SHARE: f64 = 0.2;
 
 const MORE_PROVIDERS: &str = "add providers or threads, or find out what its calls wait for; a \
                               larger capacity (endpoint_capacity, or capacity of [[export]]) helps \
@@ -27,8 +30,8 @@ pub(super) struct Means {
 
 impl Means {
     /// `None` if no call of the service was timed between the looks.
-    fn between(before: &AgentLook, after: &AgentLook, service: &str) -> Option<Self> {
-        let of = |look: &AgentLook| find(look, service).cloned();
+    fn between(before: &AgentLook, after: &AgentLook, calls: TimedCalls<'_>) -> Option<Self> {
+        let of = |look: &AgentLook| calls.find(look).cloned();
         let after = of(after)?;
         let before = of(before).filter(|it| it.calls <= after.calls).unwrap_or_default();
         let n_calls = after.calls - before.calls;
@@ -72,23 +75,57 @@ impl Means {
     }
 }
 
-/// What is said of the calls that local programs make to a service.
-fn find<'a>(look: &'a AgentLook, service: &str) -> Option<&'a StagesSnapshot> {
-    look.stages.iter().find(|it| it.place == "ingress" && it.service == service)
+/// Where calls are timed.
+const INGRESS: &str = "ingress";
+const EXPORT: &str = "export";
+
+/// Which calls are meant.
+#[derive(Clone, Copy)]
+struct TimedCalls<'a> {
+    place: &'a str,
+    service: &'a str,
+}
+
+impl<'a> TimedCalls<'a> {
+    /// Those that local programs make to a service.
+    fn to(service: &'a str) -> Self {
+        Self { place: INGRESS, service }
+    }
+
+    /// What an agent says of them.
+    fn find(self, look: &AgentLook) -> Option<&StagesSnapshot> {
+        look.stages.iter().find(|it| it.place == self.place && it.service == self.service)
+    }
+
+    /// All of them that were timed while the agent was watched.
+    fn means(self, looks: &[AgentLook]) -> Option<Means> {
+        let [first, .., last] = looks else { return None };
+        Means::between(first, last, self)
+    }
+
+    /// Whether something is true between most of the looks. One pause makes no verdict.
+    fn is_usual(self, looks: &[AgentLook], is_true: impl Fn(&Means) -> bool) -> bool {
+        let pairs = looks.windows(2).filter_map(|pair| match pair {
+            [before, after] => Means::between(before, after, self),
+            _ => None,
+        });
+        share_of(pairs, |means| is_true(&means)).is_some_and(|share| OFTEN <= share)
+    }
 }
 
 /// All of a service's calls that were timed while it was watched.
 pub(super) fn means(looks: &[AgentLook], service: &str) -> Option<Means> {
-    let [first, .., last] = looks else { return None };
-    Means::between(first, last, service)
+    TimedCalls::to(service).means(looks)
 }
 
 /// What stages show besides what is known of endpoints.
 pub(super) fn of_stages(looks: &[AgentLook]) -> Vec<Finding> {
     let Some(last) = looks.last() else { return Vec::new() };
-    let ingress = last.stages.iter().filter(|it| it.place == "ingress");
+    let ingress = last.stages.iter().filter(|it| it.place == INGRESS);
     let timed = ingress.flat_map(|it| [waits(looks, &it.service), starves(looks, &it.service)]);
-    let mut findings: Vec<Finding> = timed.flatten().collect();
+    let export = last.stages.iter().filter(|it| it.place == EXPORT);
+    let apps = export.map(|it| slow_app(looks, &it.service));
+    let mut findings: Vec<Finding> = timed.chain(apps).flatten().collect();
     let in_line = last.services.iter().filter_map(|it| stands_in_line(looks, it));
     for finding in in_line {
         if findings.iter().all(|it| (it.cause, &it.subject) != (finding.cause, &finding.subject)) {
@@ -98,13 +135,31 @@ pub(super) fn of_stages(looks: &[AgentLook]) -> Vec<Finding> {
     findings
 }
 
-/// Whether something is true between most of the looks. One pause makes no verdict.
-fn is_usual(looks: &[AgentLook], service: &str, is_true: impl Fn(&Means) -> bool) -> bool {
-    let pairs = looks.windows(2).filter_map(|pair| match pair {
-        [before, after] => Means::between(before, after, service),
-        _ => None,
-    });
-    share_of(pairs, |means| is_true(&means)).is_some_and(|share| OFTEN <= share)
+/// The app behind this agent's export takes as long as makes an endpoint slow.
+fn slow_app(looks: &[AgentLook], service: &str) -> Option<Finding> {
+    let calls = TimedCalls { place: EXPORT, service };
+    let is_slow = |means: &Means| slow::SLOW_MS <= means.ms(Stage::App);
+    let all = calls.means(looks).filter(is_slow)?;
+    if !calls.is_usual(looks, is_slow) {
+        return None;
+    }
+    Some(Finding {
+        cause: Cause::SlowProvider,
+        subject: format!("app of {service}"),
+        verdict: format!(
+            "the app takes {} for each call, {} of its time here",
+            time(all.ms(Stage::App) * 1e3),
+            percent(all.share(Stage::App))
+        ),
+        evidence: vec![
+            format!(
+                "that is the mean of {}",
+                counted(all.n_calls, "call that was timed", "calls that were timed")
+            ),
+            format!("calls waited {} for room in it", time(all.ms(Stage::Wait) * 1e3)),
+        ],
+        remedy: slow::LOOK_AT_PROVIDER.to_owned(),
+    })
 }
 
 fn waits(looks: &[AgentLook], service: &str) -> Option<Finding> {
@@ -112,7 +167,11 @@ fn waits(looks: &[AgentLook], service: &str) -> Option<Finding> {
         MIN_WAIT_MS <= means.ms(Stage::Wait) && MIN_WAIT_SHARE <= means.share(Stage::Wait)
     };
     let (all, last) = (means(looks, service)?, looks.last()?);
-    if !does_wait(&all) || !is_usual(looks, service, does_wait) {
+    // A delay on purpose is found where it is counted.
+    if failing::is_delayed(looks, service)
+        || !does_wait(&all)
+        || !TimedCalls::to(service).is_usual(looks, does_wait)
+    {
         return None;
     }
     let full = full_endpoints(last, service);
@@ -225,10 +284,28 @@ fn others_do_not_wait(last: &AgentLook) -> String {
     }
 }
 
+/// How many calls of a service were answered while it was watched, timed or not.
+fn n_answered(looks: &[AgentLook], service: &str) -> u64 {
+    let of = |look: &AgentLook| -> u64 {
+        let all = look.endpoints.iter().filter(|it| it.service == service);
+        all.map(|it| it.calls.n_answers()).sum()
+    };
+    let [first, .., last] = looks else { return 0 };
+    of(last).saturating_sub(of(first))
+}
+
 fn starves(looks: &[AgentLook], service: &str) -> Option<Finding> {
     let is_long = |means: &Means| LONG_CODING_MS <= means.coding_ms();
     let (all, last) = (means(looks, service)?, looks.last()?);
-    if !is_long(&all) || !is_usual(looks, service, is_long) {
+    if !is_long(&all) || !TimedCalls::to(service).is_usual(looks, is_long) {
+        return None;
+    }
+    // What a thread without a processor waits for looks like work on its clock.
+    let n_coded = n_answered(looks, service).max(all.n_calls);
+    let least_ms = LONG_CODING_MS.max(all.coding_ms() * MIN_CODING_SHARE);
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let coding_ms = least_ms * n_coded as f64;
+    if processor::is_work(looks, coding_ms) == Some(false) {
         return None;
     }
     let decodes = all.ms(Stage::Encode) <= all.ms(Stage::Decode);

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use agent::inspect::snapshot::{
-    CallsSnapshot, ConnectionSnapshot, EndpointSnapshot, ServiceSnapshot, TcpSnapshot,
+    CallsSnapshot, ConnectionSnapshot, EndpointSnapshot, MethodSnapshot, ServiceSnapshot,
+    TcpSnapshot,
 };
 
 use super::Finding;
@@ -33,6 +34,14 @@ pub(super) fn endpoint(ok: u64, each_ms: f64, failed: &[(&str, u64)]) -> Endpoin
         calls,
         ..EndpointSnapshot::default()
     }
+}
+
+/// A method of the service that was answered so often, each time in so many milliseconds.
+pub(super) fn method(name: &str, ok: u64, each_ms: f64) -> MethodSnapshot {
+    let mut calls = CallsSnapshot::default();
+    calls.ok = ok;
+    calls.ok_total_ms = Some(ok as f64 * each_ms);
+    MethodSnapshot { service: "com.acme.Orders".to_owned(), method: name.to_owned(), calls }
 }
 
 /// A service with one endpoint, of which so many calls have failed before it was chosen.

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use agent::inspect::snapshot::ServiceSnapshot;
+
 use super::agent_pages::AgentLook;
-use super::{Cause, Finding, OFTEN, counted, percent, share_of};
+use super::{Cause, Finding, OFTEN, counted, failing, percent, share_of};
 
 /// The errors of calls for which there is nobody, by their names on the pages.
 const NOBODY: [&str; 2] = ["service_not_found", "no_endpoint"];
@@ -64,7 +66,9 @@ fn unfound(looks: &[AgentLook], service: &str) -> Option<Finding> {
     let steps = ended.windows(2).map(|pair| pair[1].since(pair[0]));
     let share = share_of(steps.filter(|it| it.n_all != 0), EndedCalls::is_unfound)?;
     let whole = last.since(first);
-    if share < OFTEN || !whole.is_unfound() {
+    // A failure on purpose may have any code.
+    let is_injected = whole.n_unfound <= 2 * failing::grown(looks, service, failing::ABORTED);
+    if share < OFTEN || !whole.is_unfound() || is_injected {
         return None;
     }
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
@@ -88,15 +92,36 @@ fn unfound(looks: &[AgentLook], service: &str) -> Option<Finding> {
         ),
     });
     evidence.extend(seen.unused.iter().cloned());
+    let (verdict, remedy) = why(seen);
     Some(Finding {
         cause: Cause::NoEndpoint,
         subject: subject(service),
-        verdict: "most calls fail because there is no endpoint for them".to_owned(),
+        verdict: verdict.to_owned(),
         evidence,
-        remedy: "see whether its provider runs and has registered (dubmesh list), and whether \
-                 interface, group and version are the same on both sides"
-            .to_owned(),
+        remedy,
     })
+}
+
+/// Why calls find no endpoint, by what is known of those that there are, and what to do.
+fn why(seen: &ServiceSnapshot) -> (&'static str, String) {
+    let service = &seen.service;
+    if seen.endpoints != 0 && seen.weightless == seen.endpoints {
+        let remedy = format!(
+            "have at least one provider register a weight, or take back the configurator that \
+             switches all of them off (dubmesh describe {service})"
+        );
+        return ("most calls fail because all its endpoints have the weight 0", remedy);
+    }
+    if seen.ready != 0 {
+        let remedy = format!(
+            "see which rule leaves no endpoint for a call: dubmesh explain {service} METHOD; then \
+             change that rule, or the calls"
+        );
+        return ("most calls fail because routing rules leave no endpoint for them", remedy);
+    }
+    let remedy = "see whether its provider runs and has registered (dubmesh list), and whether \
+                  interface, group and version are the same on both sides";
+    ("most calls fail because there is no endpoint for them", remedy.to_owned())
 }
 
 #[cfg(test)]

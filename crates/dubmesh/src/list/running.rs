@@ -66,7 +66,8 @@ impl RunningService {
         for it in &self.endpoints {
             let states: Vec<_> = it.standing.keys().map(String::as_str).collect();
             let EndpointRow { protocol, address, weight, .. } = it;
-            let _ = write!(out, "  {protocol}://{address}  weight {weight}  {}", states.join("+"));
+            let endpoint = registry::written(protocol, address);
+            let _ = write!(out, "  {endpoint}  weight {weight}  {}", states.join("+"));
             let facts = [
                 ("application", &it.application),
                 ("dubbo", &it.release),

@@ -4,12 +4,15 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use agent::inspect::snapshot::{
-    CallsSnapshot, ConnectionSnapshot, EndpointSnapshot, Page, ServiceSnapshot, StagesSnapshot,
-    VersionSnapshot,
+    CallsSnapshot, ConnectionSnapshot, EndpointSnapshot, ListenerSnapshot, Page, ServiceSnapshot,
+    StagesSnapshot, VersionSnapshot,
 };
 use agent::stages::{N_STAGES, Stage};
 
 use crate::admin_pages;
+
+/// The name of the error of calls that were given up before their deadline.
+const CANCELLED: &str = "cancelled";
 
 /// The pages at one moment.
 pub(super) struct Sample {
@@ -19,6 +22,8 @@ pub(super) struct Sample {
     endpoints: Vec<EndpointSnapshot>,
     connections: Vec<ConnectionSnapshot>,
     stages: Vec<StagesSnapshot>,
+    /// An older agent does not say it.
+    listeners: Option<Vec<ListenerSnapshot>>,
     missing: Missing,
 }
 
@@ -51,7 +56,7 @@ pub(super) struct AgentFigures {
     pub(super) version: String,
     /// Between the looks.
     pub(super) seconds: f64,
-    /// Calls a second, however they ended.
+    /// Calls a second, however they ended: as their callers saw them, each once.
     pub(super) rate: f64,
     /// Those of them that failed.
     pub(super) errors: f64,
@@ -137,11 +142,12 @@ impl Sample {
     pub(super) async fn take(admin: &str) -> Result<Self, String> {
         let at = Instant::now();
         let version = admin_pages::version(admin).await?;
-        let (services, endpoints, connections, stages) = tokio::join!(
+        let (services, endpoints, connections, stages, listeners) = tokio::join!(
             admin_pages::listed(admin, "services"),
             admin_pages::listed(admin, "endpoints"),
             admin_pages::listed(admin, "connections"),
             admin_pages::items(admin, "stages"),
+            admin_pages::items(admin, "listeners"),
         );
         let mut missing = Missing::default();
         let services = missing.of(services?, |it| &mut it.services);
@@ -149,7 +155,8 @@ impl Sample {
         let connections = missing.of(connections?, |it| &mut it.connections);
         // An older agent has no such page.
         let stages = stages.unwrap_or_default();
-        Ok(Self { at, version, services, endpoints, connections, stages, missing })
+        let listeners = listeners.ok();
+        Ok(Self { at, version, services, endpoints, connections, stages, listeners, missing })
     }
 
     /// Of an agent that does nothing.
@@ -162,6 +169,7 @@ impl Sample {
             endpoints: Vec::new(),
             connections: Vec::new(),
             stages: Vec::new(),
+            listeners: None,
             missing: Missing::default(),
         }
     }
@@ -172,17 +180,24 @@ impl Sample {
         let time = self.at.saturating_duration_since(before.at);
         let rates = Rates { seconds: time.max(Duration::from_millis(1)).as_secs_f64(), is_same };
         let endpoints = self.endpoints(before, &rates);
-        let sum =
-            |of: fn(&CallFigures) -> f64| endpoints.iter().map(|it| of(&it.calls)).sum::<f64>();
+        let sum = |of: fn(&CallFigures) -> f64| total(endpoints.iter().map(|it| of(&it.calls)));
         let early = self.early_errors(before, &rates);
-        let errors_without_endpoint = early.values().map(|it| it.rate).sum::<f64>();
+        let early_rate = total(early.values().map(|it| it.rate));
+        // An older agent says only which attempts there were.
+        let attempts = CallFigures {
+            rate: sum(|calls| calls.rate) + early_rate,
+            errors: sum(|calls| calls.errors) + early_rate,
+            ..CallFigures::default()
+        };
+        let seen = self.seen_by_callers(before, &rates).unwrap_or(attempts);
         AgentFigures {
             agent: self.version.agent.clone(),
             version: self.version.version.clone(),
             seconds: time.as_secs_f64(),
-            rate: sum(|calls| calls.rate) + errors_without_endpoint,
-            errors: sum(|calls| calls.errors) + errors_without_endpoint,
-            errors_without_endpoint,
+            rate: seen.rate,
+            errors: seen.errors,
+            // Copies of calls, which nobody waits for, fail there, too.
+            errors_without_endpoint: early_rate.min(seen.errors),
             in_flight: endpoints.iter().map(|it| it.calls.in_flight).sum(),
             services: self.services(before, &rates, &endpoints, &early),
             connections: self.connections(before, &rates),
@@ -190,6 +205,18 @@ impl Sample {
             endpoints,
             missing: self.missing.clone(),
         }
+    }
+
+    /// The calls of all listeners.
+    fn seen_by_callers(&self, before: &Self, rates: &Rates) -> Option<CallFigures> {
+        let known = before.listeners.as_ref()?;
+        let known: HashMap<&str, _> =
+            known.iter().filter_map(|it| Some((&*it.listener, it.calls.as_ref()?))).collect();
+        let figures = |it: &ListenerSnapshot| {
+            Some(rates.calls(it.calls.as_ref()?, known.get(&*it.listener).copied()))
+        };
+        let all: Vec<CallFigures> = self.listeners.as_ref()?.iter().filter_map(figures).collect();
+        Some(sum_of(all.iter()))
     }
 
     fn endpoints(&self, before: &Self, rates: &Rates) -> Vec<EndpointLine> {
@@ -225,7 +252,7 @@ impl Sample {
             let by_name = it.failed_without_endpoint.iter().map(rate);
             let most = by_name.clone().max_by(|(_, a), (_, b)| a.total_cmp(b));
             let most = most.filter(|(_, rate)| *rate != 0.0).map(|(name, _)| name);
-            (&*it.service, EarlyErrors { rate: by_name.map(|(_, rate)| rate).sum(), most })
+            (&*it.service, EarlyErrors { rate: total(by_name.map(|(_, rate)| rate)), most })
         };
         self.services.iter().map(errors).collect()
     }
@@ -376,8 +403,11 @@ impl Rates {
     }
 
     fn calls(&self, now: &CallsSnapshot, before: Option<&CallsSnapshot>) -> CallFigures {
-        let failed = |calls: &CallsSnapshot| calls.failed.values().sum::<u64>();
-        let all = |calls: &CallsSnapshot| calls.ok.saturating_add(failed(calls));
+        let ended = |calls: &CallsSnapshot| calls.failed.values().sum::<u64>();
+        let all = |calls: &CallsSnapshot| calls.ok.saturating_add(ended(calls));
+        // Another endpoint was faster, or the caller has gone: nothing went wrong.
+        let given_up = |calls: &CallsSnapshot| calls.failed.get(CANCELLED).copied().unwrap_or(0);
+        let failed = |calls: &CallsSnapshot| ended(calls) - given_up(calls);
         CallFigures {
             rate: self.of(all(now), before.map(all)),
             errors: self.of(failed(now), before.map(failed)),
@@ -398,6 +428,11 @@ impl Rates {
         let n_answers = now.n_answers().saturating_sub(n_before);
         (n_answers != 0).then(|| (total - total_before).max(0.0) / n_answers as f64)
     }
+}
+
+/// The sum. Rust's own of nothing is -0.
+fn total(all: impl Iterator<Item = f64>) -> f64 {
+    all.fold(0.0, |sum, next| sum + next)
 }
 
 /// The calls of all; how long they take is that of the slowest.
@@ -485,6 +520,41 @@ mod tests {
         assert_eq!(noted, (201.0, "overloaded without an endpoint"));
         let figures = now.since(&now);
         assert_eq!((figures.errors, &*figures.services[0].note), (0.0, ""));
+    }
+
+    /// A call may have several attempts, and copies.
+    #[test]
+    fn calls_are_those_that_callers_saw() {
+        let calls = |ok: u64, failed: u64| {
+            let mut calls = CallsSnapshot::default();
+            calls.ok = ok;
+            calls.failed = [("timeout".to_owned(), failed), (CANCELLED.to_owned(), ok)].into();
+            Some(calls)
+        };
+        let listeners = |ok, failed| {
+            let of = |name: &str, calls| ListenerSnapshot {
+                listener: name.to_owned(),
+                calls,
+                ..ListenerSnapshot::default()
+            };
+            Some(vec![of("a:1", calls(ok, failed)), of("b:2", calls(ok, 0)), of("admin:3", None)])
+        };
+        let (before, mut now) = (Sample::of_nothing(), Sample::of_nothing());
+        let at = now.at - Duration::from_secs(2);
+        let services = vec![service(&[("overloaded", 100)])];
+        let before = Sample { listeners: listeners(10, 1), at, services, ..before };
+        now.listeners = listeners(50, 3);
+        now.services = vec![service(&[("overloaded", 500)])];
+        let figures = now.since(&before);
+        assert_eq!(
+            (figures.rate, figures.errors, figures.errors_without_endpoint),
+            (81.0, 1.0, 1.0)
+        );
+        now.listeners = None;
+        assert_eq!(now.since(&before).errors, 200.0, "an older agent");
+        let nothing = Sample::of_nothing().since(&Sample::of_nothing());
+        let figures = [nothing.rate, nothing.errors, nothing.errors_without_endpoint];
+        assert!(figures.iter().all(|it| it.is_sign_positive()), "{figures:?}");
     }
 
     #[test]

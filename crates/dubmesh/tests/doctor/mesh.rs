@@ -11,7 +11,7 @@ use std::time::Duration;
 use interop_harness::{Child, free_port};
 use serde_json::Value;
 
-use crate::{PATIENCE, causes_for, doctor, verdicts};
+use crate::{PATIENCE, causes_for, report, verdicts};
 
 pub(crate) const SERVICE: &str = "com.alibaba.dubbo.performance.demo.provider.IHelloService";
 
@@ -130,7 +130,7 @@ fn an_agent_tells_a_slow_provider_from_a_slow_network() {
     let (status, causes, report) = mesh.diagnosed();
     assert_eq!((status, &causes[..]), (3, &["slow_provider".to_owned()][..]), "{report:#}");
     let verdict = report["findings"][0]["verdict"].as_str().unwrap();
-    assert!(verdict.starts_with("the network is fine: "), "{verdict}");
+    assert!(verdict.starts_with("the network is fine up to the next hop: "), "{verdict}");
     // Its sockets were found by its process.
     assert!(1 <= report["connections"].as_u64().unwrap(), "{report:#}");
     assert_eq!(report["notes"].as_array().map(Vec::len), Some(0), "{report:#}");
@@ -193,9 +193,8 @@ fn a_provider_that_has_stopped_is_named_before_any_call_fails() {
     mesh.call(2, "hash", "a");
     mesh.provider.suspend();
     let quick = ["--for", "5s", "--every", "200ms", "--json"];
-    let (status, out, err) = doctor(&[&["--admin", &mesh.admin], &quick[..]].concat());
+    let (status, report) = report(&[&["--admin", &mesh.admin], &quick[..]].concat());
     mesh.provider.resume();
-    let report: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
     assert_eq!(status, 3, "{report:#}");
     let verdicts = verdicts(&report);
     // Its socket is on this machine, too, and says the same.
@@ -288,9 +287,7 @@ fn a_pause_of_two_seconds_makes_no_slow_provider() {
     mesh.call(4, "hash", "a");
     let admin = mesh.admin.clone();
     let watching = thread::spawn(move || {
-        let (status, out, err) =
-            doctor(&["--admin", &admin, "--for", "7s", "--every", "100ms", "--json"]);
-        (status, serde_json::from_str::<Value>(&out).unwrap_or_else(|_| panic!("{out}{err}")))
+        report(&["--admin", &admin, "--for", "7s", "--every", "100ms", "--json"])
     });
     // The doctor has begun to look; how far it is does not matter.
     mesh.wait_for_answers(40);
@@ -302,6 +299,38 @@ fn a_pause_of_two_seconds_makes_no_slow_provider() {
     assert_eq!(report["findings"].as_array().map(Vec::len), Some(0), "{status} {report:#}");
     mesh.stop.store(true, Relaxed);
     mesh.callers.drain(..).for_each(|caller| caller.join().unwrap());
+}
+
+/// A fault that was left on is nobody's slow work.
+#[test]
+fn a_delay_on_purpose_is_named_and_the_provider_is_not() {
+    let mut mesh = Mesh::with(1, |provider| {
+        format!(
+            "[[registry]]\nkind = \"static\"\n[[registry.service]]\ninterface = \"{SERVICE}\"\n\
+             endpoints = [\"{provider}\"]\n\
+             [[cluster]]\ninterface = \"{SERVICE}\"\n[[cluster.method]]\nfault_delay_ms = 300\n"
+        )
+    });
+    mesh.call(3, "hash", "a");
+    let (status, causes, report) = mesh.diagnosed();
+    assert_eq!((status, &causes[..]), (3, &["faults_injected".to_owned()][..]), "{report:#}");
+}
+
+/// A limit that refuses nearly all calls.
+#[test]
+fn calls_that_fail_are_named_with_their_code() {
+    let mut mesh = Mesh::with(1, |provider| {
+        format!(
+            "[[registry]]\nkind = \"static\"\n[[registry.service]]\ninterface = \"{SERVICE}\"\n\
+             endpoints = [\"{provider}\"]\n\
+             [[cluster]]\ninterface = \"{SERVICE}\"\n[[cluster.method]]\nrate_limit = 2\n"
+        )
+    });
+    mesh.call_so(2, |port| drop(try_call(port, "hash", "a")));
+    let (status, causes, report) = mesh.diagnosed();
+    assert_eq!((status, &causes[..]), (3, &["calls_fail".to_owned()][..]), "{report:#}");
+    let verdict = report["findings"][0]["verdict"].as_str().unwrap();
+    assert!(verdict.ends_with("% of its calls fail with rate_limited"), "{verdict}");
 }
 
 /// How the answer of a call begins that went well.

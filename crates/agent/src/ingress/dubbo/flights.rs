@@ -13,6 +13,7 @@ use link_proto::CallId;
 use tokio::task::AbortHandle;
 use wire::Conn;
 
+use crate::call::ReplyTiming;
 use crate::cluster::Attempt;
 use crate::error::{CallError, Code};
 use crate::expected_len::ExpectedLen;
@@ -111,6 +112,13 @@ impl CallCounter {
         clock.enter(Stage::Answer, at);
         if matches!(self, Self::Export(..)) {
             clock.app_took(Duration::MAX);
+        }
+    }
+
+    /// Notes how long the endpoint's app took, if its agent says so.
+    pub(super) fn note_app(&self, came: Option<ReplyTiming>) {
+        if let (Self::Attempt(attempt), Some(ReplyTiming { at, app: Some(app) })) = (self, came) {
+            attempt.app_took(at, app);
         }
     }
 

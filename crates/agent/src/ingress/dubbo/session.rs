@@ -478,6 +478,7 @@ impl Consumer for DubboSession {
         let Some(mut flight) = self.take(number) else { return };
         match outcome {
             Ok(ProviderReply { serialization, body, endpoint, came, failure, .. }) => {
+                flight.counted.note_app(came);
                 let mut clock = None;
                 if let Some(entry) = flight.entry.take() {
                     clock = entry.clock().cloned();

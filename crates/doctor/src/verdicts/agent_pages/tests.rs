@@ -114,6 +114,62 @@ fn an_endpoint_that_is_out_for_most_of_the_time_is_named() {
     assert_eq!(out([("leaving", 1), ("leaving", 1)], |_| true), []);
 }
 
+/// Ejection empties no cluster: where no other endpoint is better, it gets the calls, and its
+/// failures are what there is to see.
+#[test]
+fn an_ejected_endpoint_that_gets_its_calls_fails_them() {
+    let ejected = |each: u64, of_others: u64| {
+        let at = |nth: u64| {
+            let mut bad = endpoint(0, 1.0, &[("provider_rejected", each * nth)]);
+            bad.calls.in_flight = 0;
+            bad.standing = [("ejected".to_owned(), 2)].into();
+            bad.why = vec!["it refuses calls".to_owned()];
+            let mut other = endpoint(of_others * nth, 1.0, &[]);
+            other.address = "10.0.0.8:20880".to_owned();
+            other.calls.in_flight = 0;
+            AgentLook { endpoints: vec![bad, other], ..AgentLook::default() }
+        };
+        let [finding] = of_agent(&looks(20, at)).try_into().unwrap();
+        finding
+    };
+    let finding = ejected(10, 0);
+    assert_eq!(finding.cause, Cause::CallsFail);
+    assert_eq!(finding.verdict, "calls to it fail with provider_rejected");
+    assert_eq!(finding.evidence[0], "190 of the 190 calls that it got failed so");
+    // Trial calls are few.
+    let finding = ejected(1, 99);
+    assert_eq!(finding.verdict, "it gets no calls: ejected, 100% of the time");
+    assert_eq!(
+        finding.evidence,
+        ["it refuses calls", "19 trial calls failed with provider_rejected"]
+    );
+}
+
+/// A list of hundreds, of which none is there any more.
+#[test]
+fn what_many_endpoints_of_a_service_share_is_told_once() {
+    let out = |n: u64, differs: bool| {
+        let at = |nth: u64| {
+            let of = |number: u64| {
+                let mut endpoint = endpoint(nth, 1.0, &[]);
+                endpoint.address = format!("10.0.1.{number:03}:20880");
+                endpoint.standing = [("down".to_owned(), 1)].into();
+                let why = if differs && number % 2 == 0 { "no route" } else { "refused" };
+                endpoint.why = vec![format!("cannot connect to {}: {why}", endpoint.address)];
+                endpoint
+            };
+            AgentLook { endpoints: (0..n).map(of).collect(), ..AgentLook::default() }
+        };
+        of_agent(&looks(5, at))
+    };
+    assert_eq!(out(3, false).len(), 3);
+    let [finding] = out(500, false).try_into().unwrap();
+    assert_eq!(finding.subject, "com.acme.Orders at 500 endpoints");
+    let these = "these are 10.0.1.000:20880, 10.0.1.001:20880, 10.0.1.002:20880, and 497 more";
+    assert_eq!(finding.evidence[1], these);
+    assert_eq!(out(500, true).len(), 2, "each reason once");
+}
+
 /// One address may offer a thousand services.
 #[test]
 fn what_many_services_of_an_endpoint_share_is_told_once() {

@@ -21,7 +21,11 @@ fn a_slow_provider_is_told_from_a_slow_network() {
     let slow = |rtt_us| looks(20, |nth| look(endpoint(9 * nth, 500.0, &[]), rtt_us));
     let finding = only(&slow(15_000));
     assert_eq!(finding.cause, Cause::SlowProvider);
-    assert_eq!(finding.verdict, "the network is fine: 97% of the time is the provider's own work");
+    assert_eq!(
+        finding.verdict,
+        "the network is fine up to the next hop: 97% of the time is the provider's own work, or a \
+         proxy is on the way"
+    );
     assert_eq!(
         finding.evidence,
         ["the slowest round trip to it takes 15.0 ms", "171 good answers took 500.0 ms on average"]
@@ -144,6 +148,7 @@ fn a_connection_that_is_full_is_no_slow_provider() {
         let mut looks = busy(450);
         for (nth, look) in (0_u32..).zip(&mut looks) {
             let ms = |each: f64| f64::from(nth) * each;
+            look.endpoints[0].protocol = "link".to_owned();
             look.stages = vec![StagesSnapshot {
                 place: "ingress".to_owned(),
                 service: "com.acme.Orders".to_owned(),
@@ -187,6 +192,7 @@ fn calls_that_wait_at_the_provider_are_not_its_own_work() {
             // In our own line, before they are sent; it is found apart.
             let wait = ("wait", 15.0);
             let means = [("app", app_ms), ("network", 600.0 - app_ms), wait];
+            look.endpoints[0].protocol = "link".to_owned();
             look.stages = vec![stages(nth, &means)];
             look
         })
@@ -196,9 +202,54 @@ fn calls_that_wait_at_the_provider_are_not_its_own_work() {
     assert_eq!(verdict(360.0), "the network is fine: 60% of the time is the provider's own work");
     assert_eq!(
         verdict(60.0),
-        "the network is fine: calls wait at the provider before it begins them; 10% of the time \
-         is its own work"
+        "90% passes neither in the app nor on the way to the next hop: calls wait at the provider \
+         before it begins them, or the way behind a proxy is long"
     );
+}
+
+/// Of two endpoints of a service, one says what its app took. The other one has no agent, or
+/// another app.
+#[test]
+fn what_one_endpoint_says_of_its_app_says_nothing_of_another() {
+    let told = |app_ms: f64| {
+        looks(20, move |nth| {
+            let mut plain = endpoint(9 * nth, 400.0, &[]);
+            plain.address = "10.0.0.8:20880".to_owned();
+            let mut linked = endpoint(9 * nth, 300.0, &[]);
+            linked.protocol = "link".to_owned();
+            let calls = &mut linked.calls;
+            calls.app_timed = nth;
+            (calls.app_timed_total_ms, calls.app_total_ms) =
+                (300.0 * nth as f64, app_ms * nth as f64);
+            let mut look = look(linked, 200);
+            look.connections.push(ConnectionSnapshot {
+                id: 2,
+                peer: plain.address.clone(),
+                ..look.connections[0].clone()
+            });
+            look.endpoints.push(plain);
+            look.stages = vec![stages(2 * nth, &[("network", 345.0), ("app", app_ms / 2.0)])];
+            look
+        })
+    };
+    let found = of_agent(&told(290.0));
+    let verdicts: Vec<_> = found.iter().map(|it| (&*it.subject, &*it.verdict)).collect();
+    let own = "the network is fine: 97% of the time is the provider's own work";
+    let guess = "the network is fine up to the next hop: 100% of the time is the provider's own \
+                 work, or a proxy is on the way";
+    let [linked, plain] =
+        ["com.acme.Orders at 10.0.0.7:20880", "com.acme.Orders at 10.0.0.8:20880"];
+    assert_eq!(verdicts, [(linked, own), (plain, guess)]);
+    // A long way that the kernel does not see.
+    let found = of_agent(&told(5.0));
+    assert!(found[0].verdict.starts_with("98% passes neither in the app nor on the way"));
+}
+
+/// The losers of hedged calls, and callers that hang up: the endpoint might have answered.
+#[test]
+fn calls_that_are_given_up_show_no_silence() {
+    let given_up = looks(20, |nth| look(endpoint(0, 0.0, &[("cancelled", 3 * nth)]), 200));
+    assert_eq!(of_agent(&given_up), []);
 }
 
 fn causes(looks: &[AgentLook]) -> Vec<Cause> {
@@ -356,6 +407,7 @@ fn work_is_no_cause_where_messages_do_not_flow() {
     for (app_ms, n_findings) in [(450.0, 1), (50.0, 0)] {
         let mut looks = full(495_000, &slow);
         for (nth, look) in (0..).zip(&mut looks) {
+            look.endpoints[0].protocol = "link".to_owned();
             look.stages = vec![stages(9 * nth, &[("network", 500.0 - app_ms), ("app", app_ms)])];
         }
         let findings = agent_pages::of_agent(&looks, &[connection_with(Cause::PeerReadsSlowly)]);
@@ -390,6 +442,7 @@ fn slow_work_is_named_beside_a_full_connection() {
         looks(20, |nth| {
             let mut look = look(endpoint(9 * nth, 700.0, &[]), 200);
             look.connections[0].in_message_ms = Some(450 * nth);
+            look.endpoints[0].protocol = "link".to_owned();
             look.stages = vec![stages(nth, &[("app", app_ms), ("network", 700.0 - app_ms)])];
             look
         })
@@ -403,7 +456,9 @@ fn slow_work_is_named_beside_a_full_connection() {
     let mut without = of_app(0.0);
     without.iter_mut().for_each(|look| look.connections[0].in_message_ms = None);
     let verdict = only(&without).verdict;
-    assert_eq!(verdict, "the network is fine: 100% of the time is the provider's own work");
+    let fine =
+        "the network is fine up to the next hop: 100% of the time is the provider's own work";
+    assert!(verdict.starts_with(fine), "{verdict}");
 }
 
 fn failed(name: &str, nth: u64, it: &mut EndpointSnapshot) {
@@ -420,8 +475,10 @@ fn silence_needs_calls_and_lasts() {
         }))
     };
     assert_eq!(silent(20, |_, _| ()), [Cause::SlowProvider]);
-    // What is cancelled or not answered in time is no answer; an exception is one.
-    assert_eq!(silent(20, |nth, it| failed("cancelled", nth, it)), [Cause::SlowProvider]);
+    // What is not answered in time is no answer; an exception is one. Calls that are given up
+    // before their time is over might have been answered: nothing is known then.
+    assert_eq!(silent(20, |nth, it| failed("timeout", nth, it)), [Cause::SlowProvider]);
+    assert_eq!(silent(20, |nth, it| failed("cancelled", nth, it)), []);
     assert_eq!(silent(20, |nth, it| failed("exception", nth, it)), []);
     // The same where nothing is known of the network.
     let mut timeouts = looks(20, |nth| look(endpoint(7, 1.0, &[("timeout", nth)]), 200));

@@ -331,3 +331,32 @@ fn each_service_that_waits_is_named_once() {
     }
     assert_eq!(causes(&own), [Cause::CallsWait]);
 }
+
+/// The provider's operator asks its own agent.
+#[test]
+fn a_slow_app_is_named_by_its_own_agent() {
+    let looks = |app_ms: fn(u64) -> f64| {
+        let mut stages = StagesSnapshot {
+            place: "export".to_owned(),
+            service: "com.acme.Orders".to_owned(),
+            ..StagesSnapshot::default()
+        };
+        let look = |nth| {
+            stages.calls += 4;
+            *stages.total_ms.entry("app".to_owned()).or_default() += 4.0 * app_ms(nth);
+            *stages.total_ms.entry("wait".to_owned()).or_default() += 4.0;
+            AgentLook { stages: vec![stages.clone()], ..AgentLook::default() }
+        };
+        (0..20).map(look).collect::<Vec<_>>()
+    };
+    let findings = of_agent(&looks(|_| 400.0));
+    let [finding] = &findings[..] else { panic!("{findings:?}") };
+    assert_eq!((finding.cause, &*finding.subject), (Cause::SlowProvider, "app of com.acme.Orders"));
+    assert_eq!(finding.verdict, "the app takes 400.0 ms for each call, 100% of its time here");
+    assert_eq!(
+        finding.evidence,
+        ["that is the mean of 76 calls that were timed", "calls waited 1.0 ms for room in it"]
+    );
+    assert_eq!(causes(&looks(|_| 150.0)), [], "it is not slow");
+    assert_eq!(causes(&looks(|nth| if nth == 9 { 9_000.0 } else { 5.0 })), [], "a pause");
+}
