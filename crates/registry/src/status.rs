@@ -15,11 +15,20 @@ pub struct RegistryStatus {
     pub since: SystemTime,
     /// What went wrong last, for an operator; kept after it has come right again.
     pub last_error: Option<String>,
+    /// A server that has taken the connection, and has not answered yet.
+    pub unanswered: Option<String>,
 }
 
 impl RegistryStatus {
     pub(crate) fn new(connected: bool) -> Self {
-        Self { connected, since: SystemTime::now(), last_error: None }
+        Self { connected, since: SystemTime::now(), last_error: None, unanswered: None }
+    }
+
+    /// Why the registry cannot be read, for who gives up: what went wrong last, or else what is
+    /// waited for.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&str> {
+        self.last_error.as_deref().or(self.unanswered.as_deref())
     }
 
     /// Whether an attempt to reach the registry has failed, and none has succeeded since.
