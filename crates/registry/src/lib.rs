@@ -63,6 +63,7 @@ mod rules;
 mod several;
 #[cfg(test)]
 mod silent_store;
+mod similar;
 mod status;
 mod store;
 mod stores;
@@ -90,4 +91,5 @@ pub use missing::{unused_text, why_nobody};
 pub use registry::{Registered, Registry, RegistryActivity, RuleSubscription, Subscription};
 pub use rules::RuleDocument;
 pub use several::several;
+pub use similar::is_similar;
 pub use status::RegistryStatus;

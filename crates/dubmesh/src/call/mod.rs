@@ -25,7 +25,7 @@ use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, Serialization, ServiceKey};
 use hessian::transcode::{JsonOptions, RefStyle};
 use registry::{Freshness, MemoryHub, Registered, Registration, Registry, RegistryConfig};
 
-use self::outcome::{exit_of, remedy};
+use self::outcome::{add_similar, exit_of, remedy};
 use self::tap::Tap;
 use crate::Exit;
 use crate::output::{self, OutputReader};
@@ -216,7 +216,8 @@ pub(crate) fn call(args: &CallArgs) -> Exit {
                 Code::RegistryUnavailable => args.place.remedy(),
                 code => remedy(code, &error.message),
             };
-            let message = format!("{error}{reason}; {remedy}{exception}");
+            let remedy = if remedy.is_empty() { String::new() } else { format!("; {remedy}") };
+            let message = format!("{error}{reason}{remedy}{exception}");
             (exit_of(error.code), message)
         }
     };
@@ -348,6 +349,11 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, C
         output::say(format_args!(
             "the call took {took} ms, connecting included; preparing it took {before} ms"
         ));
+    }
+    if let Err(error) = &mut result
+        && error.code == Code::ServiceNotFound
+    {
+        add_similar(error, &place.registry, &service).await;
     }
     result.map_err(|error| {
         let error = match &tapped {
