@@ -52,7 +52,7 @@ fn write_to(out: &mut impl Write, bytes: &[u8]) -> Result<OutputReader, String> 
     outcome(out.write_all(bytes).and_then(|()| out.flush()))
 }
 
-/// Ends once the reader of standard output has closed the pipe. Where it is no pipe, that is never.
+/// Ends once the reader of standard output has closed the pipe; never where it is no pipe.
 pub(crate) async fn reader_gone() {
     // Nothing is written there, so it need not be in the mode that never blocks.
     if let Ok(out) = io::stdout().as_fd().try_clone_to_owned()

@@ -26,8 +26,8 @@ pub(crate) fn similar_names<'a>(
     similar
 }
 
-/// Whether two names differ in capital letters alone, in the package alone, or in one letter. Takes
-/// one look at each letter.
+/// Whether two names differ in capital letters alone, in the package alone, or in one letter. It
+/// looks at each letter once.
 #[must_use]
 pub fn is_similar(wanted: &str, name: &str) -> bool {
     let simple = |name: &str| name.rfind('.').map_or(0, |dot| dot + 1);
