@@ -348,7 +348,8 @@ impl<P: PeerProtocol> UpstreamParts<P> {
             }
             // What connects and what serves is large, and there is none of it while an endpoint
             // that is down waits: there may be thousands of them.
-            let connect = Box::pin(destination.connect(P::PROTOCOL, self.peer.connect_timeout()));
+            let timeout = self.peer.connect_timeout();
+            let connect = Box::pin(destination.connect(P::PROTOCOL, timeout));
             let connected = tokio::select! {
                 connected = connect => connected,
                 () = self.until_dropped() => break,
@@ -369,7 +370,7 @@ impl<P: PeerProtocol> UpstreamParts<P> {
                     down
                 }
                 Err(error) => {
-                    let reason = unreached::cannot_connect(destination, &error);
+                    let reason = unreached::cannot_connect(destination, timeout, &error);
                     WentDown { reason, was_announced: false }
                 }
             };

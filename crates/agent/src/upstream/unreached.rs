@@ -25,18 +25,21 @@ pub(super) fn no_handshake(address: &str, protocol: &str, waited: Duration) -> S
     )
 }
 
-/// An attempt has failed.
-pub(super) fn cannot_connect(destination: &Destination, error: &io::Error) -> String {
-    let is_far = match (destination, error.kind()) {
-        (Destination::Unix(_), _) => false,
-        (_, ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable) => true,
+/// An attempt that may take `timeout` has failed.
+pub(super) fn cannot_connect(
+    destination: &Destination,
+    timeout: Duration,
+    error: &io::Error,
+) -> String {
+    match (destination, error.kind()) {
         // With TLS, it may be the handshake that was late.
-        (Destination::Tcp { tls, .. }, ErrorKind::TimedOut) => tls.is_none(),
-        _ => false,
-    };
-    match is_far {
-        true => format!("cannot connect: {error}; {REMEDY}"),
-        false => format!("cannot connect: {error}"),
+        (Destination::Tcp { tls: None, .. }, ErrorKind::TimedOut) => {
+            no_connection(&destination.to_string(), timeout)
+        }
+        (Destination::Tcp { .. }, ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable) => {
+            format!("cannot connect: {error}; {REMEDY}")
+        }
+        _ => format!("cannot connect: {error}"),
     }
 }
 
@@ -56,9 +59,12 @@ mod tests {
             (&tcp, ErrorKind::ConnectionRefused, false),
             (&Destination::Unix("/run/a.sock".into()), ErrorKind::TimedOut, false),
         ] {
-            let text = cannot_connect(destination, &kind.into());
-            assert!(text.starts_with("cannot connect: "), "{text}");
+            let text = cannot_connect(destination, Duration::from_secs(1), &kind.into());
+            assert!(text.starts_with("cannot connect"), "{text}");
             assert_eq!(text.ends_with("(DUBBO_IP_TO_REGISTRY)"), is_told, "{text}");
         }
+        let silent = cannot_connect(&tcp, Duration::from_secs(1), &ErrorKind::TimedOut.into());
+        let told = "cannot connect to 10.0.0.7:20880: no answer within 1000 ms; check that";
+        assert!(silent.starts_with(told), "{silent}");
     }
 }

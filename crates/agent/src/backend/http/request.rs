@@ -70,7 +70,7 @@ impl Fixed {
         let body = body(method, arguments)?;
         let mut headers = self.headers.clone();
         // An empty list is that of a method without parameters.
-        let are_known = !types.is_empty() || arguments.len() == 0;
+        let are_known = !types.is_empty() || arguments.is_empty();
         if are_known && let Ok(types) = HeaderValue::from_str(types) {
             headers.insert(TYPES, types);
         }
