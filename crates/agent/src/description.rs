@@ -138,7 +138,7 @@ pub async fn first_list(
     match timeout(patience, settled).await {
         Ok(Ok(_)) => Ok(()),
         _ => {
-            let said = registry.status().borrow().last_error.clone();
+            let said = registry.status().borrow().trouble().map(str::to_owned);
             Err(said.unwrap_or_else(|| format!("{name} does not answer")))
         }
     }

@@ -61,7 +61,7 @@ pub(crate) async fn reader_gone() {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// What a write to standard output came to.

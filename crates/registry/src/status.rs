@@ -54,3 +54,18 @@ pub(crate) fn note(status: &StatusSender, connected: bool, error: Option<String>
     });
     flipped
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who waits for an answer is not away: others need not give up.
+    #[test]
+    fn a_server_that_has_not_answered_yet_is_told_and_waited_for() {
+        let waiting =
+            RegistryStatus { unanswered: Some("no answer".into()), ..RegistryStatus::new(false) };
+        assert_eq!((waiting.is_away(), waiting.trouble()), (false, Some("no answer")));
+        let failed = RegistryStatus { last_error: Some("refused".into()), ..waiting };
+        assert_eq!((failed.is_away(), failed.trouble()), (true, Some("refused")));
+    }
+}

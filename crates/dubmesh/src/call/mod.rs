@@ -362,7 +362,7 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, C
         };
         let error = without_agent(error);
         let is_away = error.code == Code::RegistryUnavailable;
-        let reason = is_away.then(|| status.borrow().last_error.clone()).flatten();
+        let reason = is_away.then(|| status.borrow().trouble().map(str::to_owned)).flatten();
         CallFailure::Call(error, reason)
     })
 }

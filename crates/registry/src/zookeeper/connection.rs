@@ -183,7 +183,7 @@ impl Connector for ZooKeeperConnector {
             Ok(stream) => stream,
             Err(error) => return error.to_string(),
         };
-        self.lender.note_unanswered(server);
+        lender.note_unanswered(server);
         let machine = zookeeper_proto::Connection::new(self.greeting(), Instant::now());
         let client = Arc::new(SyncConn::new(ClientMachine(machine)));
         let (mut was_ready, mut has_expired) = (false, false);
