@@ -8,7 +8,7 @@ use dubbo_proto::ServiceKey;
 use dubbo_proto::definition::{ClassDefinition, MethodDefinition};
 use registry::{
     Endpoint, Freshness, ListedService, Lookup, Registry, Snapshot, Subscription, Unused,
-    why_nobody,
+    is_similar, why_nobody,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
@@ -138,17 +138,17 @@ pub async fn first_list(
     match timeout(patience, settled).await {
         Ok(Ok(_)) => Ok(()),
         _ => {
-            let said = registry.status().borrow().last_error.clone();
+            let said = registry.status().borrow().trouble().map(str::to_owned);
             Err(said.unwrap_or_else(|| format!("{name} does not answer")))
         }
     }
 }
 
-/// What is registered under the same interface, or under one of the same simple name.
-async fn like_it(registry: &Registry, service: &ServiceKey) -> Vec<String> {
-    let simple = |name: &str| name.rsplit('.').next().unwrap_or_default().to_lowercase();
-    let wanted = simple(&service.interface);
-    let listed = registry.catalogue(|name| simple(name) == wanted).await;
+/// What is registered under the same interface, or under one of a similar name. All services are
+/// listed for it, so it is for commands, and not for calls.
+pub async fn like_it(registry: &Registry, service: &ServiceKey) -> Vec<String> {
+    let wanted = &service.interface;
+    let listed = registry.catalogue(|name| name == wanted || is_similar(wanted, name)).await;
     let listed = listed.unwrap_or_default().services;
     let is_same = |it: &&ListedService| it.service.interface == service.interface;
     let of_it = |it: &ListedService| it.service.to_string();

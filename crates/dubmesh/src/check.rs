@@ -9,7 +9,7 @@ use agent::config::{self, AccessLogConfig, AppConfig, ClusterRules, Config};
 use agent::own_ingresses::is_reached_at;
 use clap::Args;
 use doctor::counted;
-use registry::file::IgnoredParameter;
+use registry::file::{Checked, IgnoredParameter, OnLine};
 use registry::{Endpoint, Protocol, RegistryConfig, RegistryError};
 
 use crate::Exit;
@@ -87,37 +87,23 @@ fn check_files(config: &Config) -> Exit {
     for (registry, entry) in config.registries.iter().enumerate() {
         let RegistryConfig::File { path } = &entry.config else { continue };
         match registry::file::check(path) {
-            Ok(checked) => {
-                for (interface, unused) in &checked.unused {
-                    output::say(format_args!(
-                        "{}: {interface}: not used: {unused}",
-                        path.display()
-                    ));
-                }
-                for IgnoredParameter { interface, endpoint, what } in &checked.doubts {
-                    output::say(format_args!(
-                        "{}: {interface}: {endpoint}: {what}",
-                        path.display()
-                    ));
-                }
-                for (interface, endpoint) in &checked.endpoints {
-                    if is_own_ingress(config, registry, endpoint) {
-                        let Endpoint { host, port, .. } = endpoint;
-                        output::say(format_args!(
-                            "{}: {interface}: {host}:{port}: is this agent's own Dubbo ingress, \
-                             so calls come back there again and again; remove it",
-                            path.display()
-                        ));
-                    }
-                }
-            }
+            Ok(checked) => say_doubts(config, registry, path, &checked),
             Err(RegistryError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
                 output::say(format_args!(
-                    "{}: does not exist yet; registry {:?} is empty until it does",
+                    "{}: {} does not exist yet; registry {:?} is empty until it does",
+                    entry.place,
                     path.display(),
                     entry.name
                 ));
             }
+            Err(error @ RegistryError::Read { .. }) => {
+                output::say(format_args!(
+                    "{}: {error}; name a file that this user may read",
+                    entry.place
+                ));
+                exit = Exit::Usage;
+            }
+            // It has a line of its own.
             Err(error) => {
                 output::say(format_args!("{error}"));
                 exit = Exit::Usage;
@@ -127,9 +113,34 @@ fn check_files(config: &Config) -> Exit {
     exit
 }
 
+/// Prints what is written well in a file, and is not meant so.
+fn say_doubts(config: &Config, registry: usize, path: &Path, checked: &Checked) {
+    let path = path.display();
+    for OnLine { line, it: (interface, unused) } in &checked.unused {
+        output::say(format_args!("{path}:{line}: {interface}: not used: {unused}"));
+    }
+    for OnLine { line, it: IgnoredParameter { interface, endpoint, what } } in &checked.doubts {
+        output::say(format_args!("{path}:{line}: {interface}: {endpoint}: {what}"));
+    }
+    for OnLine { line, it: (interface, endpoint) } in &checked.endpoints {
+        if is_own_ingress(config, registry, endpoint) {
+            let Endpoint { host, port, .. } = endpoint;
+            output::say(format_args!(
+                "{path}:{line}: {interface}: {host}:{port}: is this agent's own Dubbo ingress, so \
+                 calls come back there again and again; remove it"
+            ));
+        }
+    }
+}
+
 /// Whether calls that a Dubbo ingress sends to an endpoint of its registry come back to it.
 fn is_own_ingress(config: &Config, registry: usize, endpoint: &Endpoint) -> bool {
-    let ingresses = config.dubbo.iter().filter(|ingress| ingress.registry == registry);
+    let name = &config.registries[registry].name;
+    let reads = |used: usize| match config.registries.get(used).map(|entry| &entry.config) {
+        Some(RegistryConfig::Several(several)) => several.of.contains(name),
+        _ => used == registry,
+    };
+    let ingresses = config.dubbo.iter().filter(|ingress| reads(ingress.registry));
     let mut listens = ingresses.filter_map(|ingress| ingress.listen.tcp());
     endpoint.protocol == Protocol::Dubbo
         && listens.any(|listen| is_reached_at(listen, &endpoint.host, endpoint.port))
@@ -146,15 +157,17 @@ fn check_access_log(config: &Config) -> Exit {
     };
     let shown = folder.display();
     let wrong = match fs::metadata(folder) {
-        _ if path.is_dir() => format!("the access log {} is a folder; name a file", path.display()),
+        _ if path.is_dir() => format!("{} is a folder; name a file", path.display()),
         Ok(found) if found.is_dir() => return Exit::Ok,
-        Ok(_) => format!("{shown} is not a folder; choose another folder for the access log"),
+        Ok(_) => format!("{shown} is not a folder; choose another one"),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            format!("the folder {shown} of the access log does not exist; create it")
+            format!("the folder {shown} does not exist; create it")
         }
-        Err(error) => format!("the folder {shown} of the access log cannot be used: {error}"),
+        Err(error) => {
+            format!("the folder {shown} cannot be used: {error}; name one that this user may use")
+        }
     };
-    output::say(format_args!("{wrong} (access_log.path)"));
+    output::say(format_args!("{}: {wrong}", config.access_log_place));
     Exit::Usage
 }
 
@@ -171,6 +184,7 @@ fn summary(config: &Config) -> String {
     }
     if let Some(dubbo) = &config.dubbo_exports {
         let services = list(config.exports.iter().map(|export| &export.service));
+        let services = or_nothing(services);
         parts.push(format!("offers {services} to Dubbo consumers on {}", dubbo.listen));
     }
     if let Some(link) = &config.link {
@@ -184,6 +198,7 @@ fn summary(config: &Config) -> String {
                 }
             },
         }));
+        let services = or_nothing(services);
         parts.push(format!("offers {services} to other agents on {}", link.listen));
     }
     let registries =
@@ -201,6 +216,11 @@ fn summary(config: &Config) -> String {
     parts.push(counted(workers as u64, "worker thread", "worker threads"));
     parts.push(format!("holds up to {memory} MiB for connections"));
     format!("agent {}: {}", config.process.name, parts.join("; "))
+}
+
+/// A listener may be there before anything is exported.
+fn or_nothing(services: String) -> String {
+    if services.is_empty() { "nothing yet".to_owned() } else { services }
 }
 
 /// The files with routing rules, each once.

@@ -9,9 +9,12 @@ use crate::output;
 /// What stands below the options in `--help`.
 pub(crate) const HELP: &str = "\
 Examples:
+  mkdir -p ~/.local/share/bash-completion/completions
   dubmesh completions bash > ~/.local/share/bash-completion/completions/dubmesh
+  mkdir -p ~/.zfunc
   dubmesh completions zsh > ~/.zfunc/_dubmesh
       with fpath+=~/.zfunc before compinit in .zshrc
+  mkdir -p ~/.config/fish/completions
   dubmesh completions fish > ~/.config/fish/completions/dubmesh.fish
   dubmesh completions powershell >> $PROFILE
   dubmesh completions elvish >> ~/.config/elvish/rc.elv";

@@ -36,7 +36,7 @@ Exit status:
 #[derive(Args, Debug)]
 #[command(group(ArgGroup::new("place").required(true)))]
 pub(crate) struct ListArgs {
-    /// Only interfaces whose name contains this text
+    /// Only interfaces whose name contains this text, in capital or small letters
     text: Option<String>,
     /// The registry: etcd://HOST:PORT[?layout=contest],
     /// zookeeper://HOST:PORT[/CHROOT], nacos://HOST:PORT[?namespace=ID],
@@ -94,7 +94,9 @@ struct PrintedList {
 }
 
 async fn read(args: &ListArgs) -> Result<PrintedList, String> {
-    let is_wanted = |name: &str| args.text.as_ref().is_none_or(|text| name.contains(text));
+    let text = args.text.as_ref().map(|text| text.to_lowercase());
+    let is_wanted =
+        |name: &str| text.as_ref().is_none_or(|text| name.to_lowercase().contains(text));
     let mut unasked = Vec::new();
     let (shown, texts, place): (Vec<_>, Vec<_>, _) = match (&args.registry, &args.admin) {
         (Some(url), _) => {

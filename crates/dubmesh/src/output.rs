@@ -3,8 +3,11 @@
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd as _;
 
 use agent::terminal::escaped;
+use tokio::io::Interest;
+use tokio::net::unix::pipe::Sender;
 
 use crate::Exit;
 
@@ -47,6 +50,18 @@ pub(crate) fn write(bytes: &[u8]) -> Result<OutputReader, String> {
 
 fn write_to(out: &mut impl Write, bytes: &[u8]) -> Result<OutputReader, String> {
     outcome(out.write_all(bytes).and_then(|()| out.flush()))
+}
+
+/// Ends once the reader of standard output has closed the pipe; never where it is no pipe.
+pub(crate) async fn reader_gone() {
+    // Nothing is written there, so it need not be in the mode that never blocks.
+    if let Ok(out) = io::stdout().as_fd().try_clone_to_owned()
+        && let Ok(out) = Sender::from_file_unchecked(out.into())
+        && out.ready(Interest::ERROR).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending::<()>().await;
 }
 
 /// What a write to standard output came to.

@@ -1,7 +1,7 @@
 //! `dubmesh provider`: an embedded provider until a signal ends it.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -50,7 +50,8 @@ const MAX_WORK_MS: u64 = 3_600_000;
 #[derive(Args, Debug)]
 pub(crate) struct ProviderArgs {
     /// Where to listen; port 0 means any free port
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:20880")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:20880",
+          value_parser = listen)]
     listen: SocketAddr,
     /// Calls that are worked on at the same time; further calls are rejected
     #[arg(long, value_name = "N", default_value = "200", value_parser = from_one::<NonZeroUsize>)]
@@ -77,6 +78,21 @@ pub(crate) struct ProviderArgs {
     /// provider understands all of them
     #[arg(long, value_name = "NAME", requires = "registry", value_parser = registered)]
     serialization: Option<Serialization>,
+}
+
+/// Reads `HOST:PORT`. Of several addresses of a name, the first counts.
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    const REMEDY: &str = "write HOST:PORT such as 127.0.0.1:20880";
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let split = text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    let Some((host, port)) = split.filter(|(host, _): &(&str, u16)| !host.is_empty()) else {
+        return Err(REMEDY.to_owned());
+    };
+    let found = (host, port).to_socket_addrs();
+    let found = found.map_err(|error| format!("cannot resolve {host}: {error}; {REMEDY}"))?.next();
+    found.ok_or_else(|| format!("{host} has no address; {REMEDY}"))
 }
 
 /// Reads `MS`, or `MIN..MAX`.
@@ -183,4 +199,22 @@ fn register(
     };
     let registry = Registry::open(url.config.clone()).map_err(fail)?;
     registry.register(&registration).map_err(fail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_has_an_address_or_a_name() {
+        for (text, port) in [("127.0.0.1:0", 0), ("[::1]:20880", 20880), ("localhost:7", 7)] {
+            let address = listen(text).unwrap();
+            assert!(address.ip().is_loopback() && address.port() == port, "{address}");
+        }
+        for text in ["localhost", "localhost:", ":20880", "localhost:99999", ""] {
+            assert!(listen(text).unwrap_err().starts_with("write HOST:PORT"), "{text}");
+        }
+        let unknown = listen("name.invalid:1").unwrap_err();
+        assert!(unknown.starts_with("cannot resolve name.invalid: "), "{unknown}");
+    }
 }

@@ -67,10 +67,36 @@ impl FromStr for RegistryUrl {
         } else if let Some(rest) = text.strip_prefix("kubernetes://") {
             RegistryConfig::Kubernetes(kubernetes(rest)?)
         } else {
-            return Err(format!("write {FORMS}"));
+            return Err(match meant(text) {
+                Some(meant) => format!("did you mean {meant}? Otherwise write {FORMS}"),
+                None => format!("write {FORMS}"),
+            });
         };
         Ok(Self { config, text: text.to_owned() })
     }
+}
+
+/// What was probably meant by a text that begins with no known scheme. Of the text, only an
+/// address or a path is repeated.
+fn meant(text: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once("://").map_or(("", text), |(s, rest)| (s, rest));
+    let (address, _) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    if scheme.is_empty() && text.ends_with(".toml") {
+        return Some(format!("file:{text}"));
+    }
+    let mut first = address.split(',').map(wire::address::split);
+    let Some(Ok((_, port))) = first.next() else { return None };
+    if !first.all(|it| it.is_ok()) {
+        return None;
+    }
+    let kind = match (scheme.to_ascii_lowercase().as_str(), port) {
+        ("zk" | "zookeeper", _) | ("" | "http" | "https", 2181) => "zookeeper",
+        ("nacos", _) | ("" | "http" | "https", 8848) => "nacos",
+        ("etcd" | "etcd3" | "etcds" | "" | "http" | "https", _) => "etcd",
+        ("k8s" | "kubernetes", _) => "kubernetes",
+        _ => return None,
+    };
+    Some(format!("{kind}://{address}"))
 }
 
 fn etcd(rest: &str) -> Result<EtcdConfig, String> {
@@ -315,6 +341,25 @@ mod tests {
             let error = wrong.parse::<RegistryUrl>().unwrap_err();
             assert!(error.contains("write etcd://"), "{error}");
             assert!(!error.contains("hu"), "{error}");
+        }
+        for (wrong, meant) in [
+            ("127.0.0.1:2379", "etcd://127.0.0.1:2379"),
+            ("etcd3://127.0.0.1:2379", "etcd://127.0.0.1:2379"),
+            ("ETCD://h:1", "etcd://h:1"),
+            ("http://127.0.0.1:2379/", "etcd://127.0.0.1:2379"),
+            ("http://a:1,b:2?hush", "etcd://a:1,b:2"),
+            ("zk://h:2181/dubbo", "zookeeper://h:2181"),
+            ("h:2181", "zookeeper://h:2181"),
+            ("http://h:8848", "nacos://h:8848"),
+            ("services.toml", "file:services.toml"),
+        ] {
+            let error = wrong.parse::<RegistryUrl>().unwrap_err();
+            assert!(error.starts_with(&format!("did you mean {meant}? ")), "{error}");
+            assert!(!error.contains("hush"), "{error}");
+        }
+        for wrong in ["hush", "hush://h:1", "http://h"] {
+            let error = wrong.parse::<RegistryUrl>().unwrap_err();
+            assert!(error.starts_with("write etcd://"), "{error}");
         }
         for wrong in ["zookeeper://h:1?password_file=hush", "nacos://h:1?secret_key_file=hush"] {
             let error = wrong.parse::<RegistryUrl>().unwrap_err();

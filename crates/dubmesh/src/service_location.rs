@@ -70,6 +70,13 @@ pub(crate) fn plain_address(text: &str) -> Result<String, String> {
     if text.contains('@') && !text.starts_with("unix:") {
         return Err("an address has no user and password before an @".to_owned());
     }
+    if let Some((scheme, rest)) = text.split_once("://")
+        && !text.starts_with("unix:")
+    {
+        let place = rest.split(['/', '?']).next().unwrap_or_default();
+        let place = wire::address::split(place).map_or("HOST:PORT", |_| place);
+        return Err(format!("write {place}, without {scheme}://"));
+    }
     Ok(text.to_owned())
 }
 
@@ -210,6 +217,20 @@ mod tests {
         assert_eq!(chosen.serializations, [Serialization::Hessian2]);
         let bare = endpoint(&endpoint_url("dubbo://h:1").unwrap(), None);
         assert_eq!(bare.params.get("path"), None);
+    }
+
+    #[test]
+    fn an_address_is_no_url() {
+        for good in ["127.0.0.1:9700", "unix:/run/a.sock", "unix:///run/a.sock"] {
+            assert_eq!(plain_address(good).as_deref(), Ok(good));
+        }
+        for (wrong, told) in [
+            ("http://127.0.0.1:9700", "write 127.0.0.1:9700, without http://"),
+            ("https://h:1/services?x", "write h:1, without https://"),
+            ("http://h", "write HOST:PORT, without http://"),
+        ] {
+            assert_eq!(plain_address(wrong), Err(told.to_owned()));
+        }
     }
 
     #[test]

@@ -3,9 +3,12 @@
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::{Duration, Instant};
 
+use agent::inspect::snapshot::{AppSnapshot, ServiceSnapshot};
 use agent::journal::JournalLine;
 use agent::terminal::escaped;
 use clap::Args;
+use dubbo_proto::ServiceKey;
+use registry::is_similar;
 use serde::Deserialize;
 
 use crate::Exit;
@@ -87,7 +90,7 @@ pub(crate) fn tap(args: &TapArgs) -> Exit {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = runtime
         .map_err(|error| format!("cannot start an event loop: {error}"))
-        .and_then(|runtime| runtime.block_on(show(args)));
+        .and_then(|runtime| runtime.block_on(show_while_read(args)));
     match done {
         Ok(()) => Exit::Ok,
         Err(message) => {
@@ -95,6 +98,55 @@ pub(crate) fn tap(args: &TapArgs) -> Exit {
             Exit::Failure
         }
     }
+}
+
+/// Calls may not come for long, and nobody may be there to see them.
+async fn show_while_read(args: &TapArgs) -> Result<(), String> {
+    let shown = async {
+        if let Some(what) = &args.what {
+            say_if_unknown(args, split(what).0).await;
+        }
+        show(args).await
+    };
+    tokio::select! {
+        done = shown => done,
+        () = output::reader_gone() => Ok(()),
+    }
+}
+
+/// Says that nobody has called a service by this agent, so that a misspelt name does not wait for
+/// ever. What keeps us from knowing is said by the page with the calls, if it matters there.
+async fn say_if_unknown(args: &TapArgs, service: &str) {
+    if service.contains('*') {
+        return;
+    }
+    let (called, apps) = tokio::join!(
+        admin_pages::listed::<ServiceSnapshot>(&args.admin, "services"),
+        admin_pages::listed::<AppSnapshot>(&args.admin, "apps"),
+    );
+    let (Ok(called), Ok(apps)) = (called, apps) else { return };
+    let is_whole = !called.truncated && !apps.truncated;
+    let exported = apps.items.iter().flat_map(|app| &app.services);
+    let keys: Vec<&String> = called.items.iter().map(|it| &it.service).chain(exported).collect();
+    if let (true, Some(unknown)) = (is_whole, unknown(service, &keys)) {
+        output::say(format_args!("dubmesh tap: {unknown}"));
+    }
+}
+
+/// What to say of a service, a key or an interface, that is none of `keys`.
+fn unknown(service: &str, keys: &[&String]) -> Option<String> {
+    let interface =
+        |key: &str| key.parse().map_or_else(|_| key.into(), |it: ServiceKey| it.interface);
+    if keys.iter().any(|key| **key == service || interface(key) == service) {
+        return None;
+    }
+    let wanted = interface(service);
+    let similar = keys.iter().find(|key| {
+        let other = interface(key);
+        other == wanted || is_similar(&wanted, &other)
+    });
+    let meant = similar.map_or(String::new(), |key| format!("; did you mean {key}?"));
+    Some(format!("no call of {service} has come to this agent yet; waiting for the first{meant}"))
 }
 
 /// An agent ends each look after a while; then it is asked again.
@@ -190,6 +242,24 @@ fn split(what: &str) -> (&str, Option<&str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_service_that_nobody_calls_is_told() {
+        let keys = ["com.acme.Orders", "blue/com.acme.Users:1.0"].map(str::to_owned);
+        let keys: Vec<&String> = keys.iter().collect();
+        for known in ["com.acme.Orders", "com.acme.Users", "blue/com.acme.Users:1.0"] {
+            assert_eq!(unknown(known, &keys), None);
+        }
+        for (service, meant) in [
+            ("com.acme.orders", "waiting for the first; did you mean com.acme.Orders?"),
+            ("com.acme.Users:2.0", "waiting for the first; did you mean blue/com.acme.Users:1.0?"),
+            ("com.acme.Carts", "waiting for the first"),
+        ] {
+            let told = unknown(service, &keys).unwrap();
+            assert!(told.starts_with(&format!("no call of {service} has come")), "{told}");
+            assert!(told.ends_with(meant), "{told}");
+        }
+    }
 
     #[test]
     fn a_service_may_have_a_group_and_a_method() {

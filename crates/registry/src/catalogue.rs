@@ -101,7 +101,7 @@ async fn services_of(
 }
 
 fn late(store: &dyn Store) -> String {
-    let said = store.status().borrow().last_error.clone();
+    let said = store.status().borrow().trouble().map(str::to_owned);
     said.unwrap_or_else(|| format!("no answer within {READ_TIMEOUT:?}"))
 }
 

@@ -355,13 +355,16 @@ pub enum NotUsed {
     NoMapping,
     /// It is the same interface, offered with another version or group.
     OtherVariant,
+    /// It is another interface, whose name is like this one.
+    SimilarName,
 }
 
 impl Unused {
     /// Whether it says only what else there is, and so matters only while there is no endpoint.
     #[must_use]
     pub fn is_hint(&self) -> bool {
-        let hints = [NotUsed::NoMapping, NotUsed::OtherVariant, NotUsed::NoService];
+        let hints =
+            [NotUsed::NoMapping, NotUsed::OtherVariant, NotUsed::NoService, NotUsed::SimilarName];
         hints.contains(&self.reason)
     }
 }
@@ -390,6 +393,7 @@ impl fmt::Display for Unused {
             NotUsed::NoMetadata(error) => write!(f, "{what} (its services are unknown: {error})"),
             NotUsed::NoMapping => write!(f, "{what} (no application is mapped to it)"),
             NotUsed::OtherVariant => write!(f, "{what} (offered with another version or group)"),
+            NotUsed::SimilarName => write!(f, "{what} (a similar name)"),
         }
     }
 }

@@ -34,9 +34,9 @@ use wire::file::FileWork;
 
 use crate::definitions::Away;
 use crate::directory::Presence;
-use crate::endpoint::{Endpoint, Freshness, Registration, Unused};
+use crate::endpoint::{Endpoint, Freshness, Protocol, Registration, Unused};
 use crate::error::RegistryError;
-use crate::listing::Listing;
+use crate::listing::{Leftover, Listing};
 use crate::status::{RegistryStatus, StatusSender, note};
 use crate::store::{Store, Wait, Watch, Withdraw};
 use crate::table::{Row, Table, TableWatch};
@@ -44,9 +44,9 @@ use crate::table::{Row, Table, TableWatch};
 mod doubts;
 mod format;
 
-pub use format::IgnoredParameter;
 use format::{FileContent, doubts_of};
 pub(crate) use format::{FileService, FileText, parse_endpoint};
+pub use format::{IgnoredParameter, OnLine};
 
 /// The safety net below the file system's events: network file systems have none, and a link's
 /// target may lie in a folder that we do not watch.
@@ -180,15 +180,18 @@ impl Loader {
         let FileContent { rows, leftovers, doubts } = content;
         let path = self.path.display();
         tracing::info!(%path, endpoints = rows.len(), unused = leftovers.len(), "registry file read");
-        for (interface, leftover) in leftovers.iter().take(MAX_TOLD) {
+        for OnLine { line, it: (interface, leftover) } in leftovers.iter().take(MAX_TOLD) {
             let unused = &leftover.unused;
-            tracing::warn!(%path, interface, %unused, "an endpoint of the registry file is not used");
+            tracing::warn!(%path, line, interface, %unused, "an endpoint of the registry file is not used");
         }
-        for IgnoredParameter { interface, endpoint, what } in doubts.iter().take(MAX_TOLD) {
-            tracing::warn!(%path, interface, endpoint, what, "a parameter of an endpoint in the \
+        for OnLine { line, it } in doubts.iter().take(MAX_TOLD) {
+            let IgnoredParameter { interface, endpoint, what } = it;
+            tracing::warn!(%path, line, interface, endpoint, what, "a parameter of an endpoint in the \
                 registry file does not count");
         }
         self.failure = None;
+        let rows = rows.into_iter().map(|row| row.it).collect();
+        let leftovers = leftovers.into_iter().map(|leftover| leftover.it).collect();
         self.table.send_replace(Table::written(rows, leftovers));
         note(&self.status, true, None);
     }
@@ -216,11 +219,11 @@ impl Loader {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Checked {
     /// The endpoints of all services, with their interface.
-    pub endpoints: Vec<(String, Endpoint)>,
+    pub endpoints: Vec<OnLine<(String, Endpoint)>>,
     /// What is not used, by interface.
-    pub unused: Vec<(String, Unused)>,
+    pub unused: Vec<OnLine<(String, Unused)>>,
     /// What is used in another way than it is written.
-    pub doubts: Vec<IgnoredParameter>,
+    pub doubts: Vec<OnLine<IgnoredParameter>>,
 }
 
 /// Reads a registry file once, as an agent that uses it would.
@@ -229,9 +232,19 @@ pub struct Checked {
 /// When the file is not there, or an agent would not take it.
 pub fn check(path: &Path) -> Result<Checked, RegistryError> {
     let FileContent { rows, leftovers, doubts } = format::parse(path, &read(path)?)?;
-    let unused = leftovers.into_iter().map(|(interface, it)| (interface, it.unused)).collect();
-    let endpoint = |Row { interface, listing, .. }: Row| (interface, listing.endpoint.clone());
-    Ok(Checked { endpoints: rows.into_iter().map(endpoint).collect(), unused, doubts })
+    let unused = |OnLine { line, it: (interface, leftover) }: OnLine<(String, Leftover)>| OnLine {
+        line,
+        it: (interface, leftover.unused),
+    };
+    let endpoint = |OnLine { line, it: Row { interface, listing, .. } }: OnLine<Row>| OnLine {
+        line,
+        it: (interface, listing.endpoint.clone()),
+    };
+    Ok(Checked {
+        endpoints: rows.into_iter().map(endpoint).collect(),
+        unused: leftovers.into_iter().map(unused).collect(),
+        doubts,
+    })
 }
 
 /// The endpoints of a text in the form of a registry file, by service.
@@ -240,7 +253,7 @@ pub(crate) fn parse_text(
     text: &str,
 ) -> Result<Vec<(ServiceKey, Endpoint)>, RegistryError> {
     let rows = format::parse(path, text)?.rows;
-    let of_row = |Row { interface, listing, .. }: Row| {
+    let of_row = |OnLine { it: Row { interface, listing, .. }, .. }: OnLine<Row>| {
         let Listing { version, group, endpoint, .. } = Arc::unwrap_or_clone(listing);
         (ServiceKey { interface, version, group }, endpoint)
     };
@@ -251,7 +264,16 @@ pub(crate) fn parse_text(
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum CheckedEndpoint {
     /// It is used, but for parameters that do not count.
-    Used(Vec<IgnoredParameter>),
+    Used {
+        /// What is spoken there.
+        protocol: Protocol,
+        /// Where it is.
+        host: Arc<str>,
+        /// Where it is.
+        port: u16,
+        /// The parameters that do not count.
+        doubts: Vec<IgnoredParameter>,
+    },
     /// It is not used.
     Unused(Unused),
 }
@@ -262,7 +284,11 @@ pub enum CheckedEndpoint {
 /// What is wrong with its text.
 pub fn check_endpoint(service: &ServiceKey, text: &str) -> Result<CheckedEndpoint, String> {
     Ok(match parse_endpoint(service, text)? {
-        Ok(row) => CheckedEndpoint::Used(doubts_of(&row).collect()),
+        Ok(row) => {
+            let doubts = doubts_of(&row).collect();
+            let Endpoint { protocol, host, port, .. } = &row.listing.endpoint;
+            CheckedEndpoint::Used { protocol: *protocol, host: host.clone(), port: *port, doubts }
+        }
         Err(leftover) => CheckedEndpoint::Unused(leftover.unused),
     })
 }

@@ -22,6 +22,9 @@ mod connector;
 mod session;
 mod watching;
 
+/// A server that has taken a connection may be something else.
+const UNANSWERED: &str = "connected, but there is no answer yet; is this the right port?";
+
 /// What its users hold of a connection. Clones share it.
 pub(crate) struct Lent<L> {
     live: watch::Receiver<Option<Arc<L>>>,
@@ -135,7 +138,7 @@ impl<L> Lent<L> {
 
     /// Why the store cannot be asked now.
     pub(crate) fn away(&self) -> Away {
-        let said = self.status.borrow().last_error.clone();
+        let said = self.status.borrow().trouble().map(str::to_owned);
         Away(said.unwrap_or_else(|| format!("{} has not answered", self.name.store)))
     }
 }
@@ -163,7 +166,18 @@ impl<L> Lender<L> {
     pub(crate) fn give(&mut self, live: impl Into<Arc<L>>) -> bool {
         self.since = Some(Instant::now());
         self.sender.send_replace(Some(live.into()));
+        self.lent.status.send_if_modified(|status| status.unanswered.take().is_some());
         note(&self.lent.status, true, None)
+    }
+
+    /// A server has taken the connection, and has not answered yet. Who gives up before anything
+    /// has failed learns that.
+    pub(crate) fn note_unanswered(&self, server: impl Display) {
+        let ConnectionName { store, .. } = self.lent.name;
+        self.lent.status.send_if_modified(|status| {
+            status.unanswered = Some(format!("{store} at {server}: {UNANSWERED}"));
+            true
+        });
     }
 
     /// How long the connection is lent by now, if it is.

@@ -64,6 +64,7 @@ mod rules;
 mod several;
 #[cfg(test)]
 mod silent_store;
+mod similar;
 mod status;
 mod store;
 mod stores;
@@ -92,4 +93,5 @@ pub use registry::{Registered, Registry, RegistryActivity, RuleSubscription, Sub
 pub use registry_secret::RegistrySecret;
 pub use rules::RuleDocument;
 pub use several::several;
+pub use similar::is_similar;
 pub use status::RegistryStatus;

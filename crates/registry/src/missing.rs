@@ -75,8 +75,7 @@ pub(crate) fn complete<'a>(
 pub fn why_nobody(service: &ServiceKey, registry: &str, unused: &[Unused]) -> String {
     let is = |reason: NotUsed| unused.iter().filter(move |it| it.reason == reason);
     let others: Vec<&str> = is(NotUsed::OtherVariant).map(|it| it.what.as_str()).collect();
-    let is_said = |it: &&Unused| it.reason != NotUsed::NoMapping;
-    let n_reasons = unused.iter().filter(is_said).count();
+    let n_reasons = unused.iter().filter(is_there).count();
     if others.len() < n_reasons {
         let text = unused_text(unused);
         return format!(
@@ -91,6 +90,11 @@ pub fn why_nobody(service: &ServiceKey, registry: &str, unused: &[Unused]) -> St
              {list}?"
         );
     }
+    let similar: Vec<&str> = is(NotUsed::SimilarName).map(|it| it.what.as_str()).collect();
+    if !similar.is_empty() {
+        let list = similar.join(", ");
+        return format!("{nobody}: nothing is registered for its interface; did you mean {list}?");
+    }
     let is_unmapped = is(NotUsed::NoMapping).next().is_some();
     let mapping = if is_unmapped { ", and no application is mapped to it" } else { "" };
     format!(
@@ -102,8 +106,6 @@ pub fn why_nobody(service: &ServiceKey, registry: &str, unused: &[Unused]) -> St
 /// The endpoints that are not used, as the end of a message; empty if there is none.
 #[must_use]
 pub fn unused_text(unused: &[Unused]) -> String {
-    // It says what is not there, and not what is there and not used.
-    let is_there = |it: &&Unused| it.reason != NotUsed::NoMapping;
     let shown: Vec<_> =
         unused.iter().filter(is_there).take(MAX_SHOWN).map(Unused::to_string).collect();
     match unused.iter().filter(is_there).count() {
@@ -111,6 +113,11 @@ pub fn unused_text(unused: &[Unused]) -> String {
         n if n <= MAX_SHOWN => format!("; not used: {}", shown.join(", ")),
         n => format!("; not used: {} and {} more", shown.join(", "), n - MAX_SHOWN),
     }
+}
+
+/// Whether it says what is there of the service and not used, and not what there is instead.
+fn is_there(it: &&Unused) -> bool {
+    !matches!(it.reason, NotUsed::NoMapping | NotUsed::SimilarName)
 }
 
 #[cfg(test)]

@@ -15,11 +15,20 @@ pub struct RegistryStatus {
     pub since: SystemTime,
     /// What went wrong last, for an operator; kept after it has come right again.
     pub last_error: Option<String>,
+    /// A server that has taken the connection, and has not answered yet.
+    pub unanswered: Option<String>,
 }
 
 impl RegistryStatus {
     pub(crate) fn new(connected: bool) -> Self {
-        Self { connected, since: SystemTime::now(), last_error: None }
+        Self { connected, since: SystemTime::now(), last_error: None, unanswered: None }
+    }
+
+    /// Why the registry cannot be read, for who gives up: what went wrong last, or else what is
+    /// waited for.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&str> {
+        self.last_error.as_deref().or(self.unanswered.as_deref())
     }
 
     /// Whether an attempt to reach the registry has failed, and none has succeeded since.
@@ -44,4 +53,19 @@ pub(crate) fn note(status: &StatusSender, connected: bool, error: Option<String>
         flipped || new_error
     });
     flipped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who waits for an answer is not away: others need not give up.
+    #[test]
+    fn a_server_that_has_not_answered_yet_is_told_and_waited_for() {
+        let waiting =
+            RegistryStatus { unanswered: Some("no answer".into()), ..RegistryStatus::new(false) };
+        assert_eq!((waiting.is_away(), waiting.trouble()), (false, Some("no answer")));
+        let failed = RegistryStatus { last_error: Some("refused".into()), ..waiting };
+        assert_eq!((failed.is_away(), failed.trouble()), (true, Some("refused")));
+    }
 }

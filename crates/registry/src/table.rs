@@ -9,9 +9,10 @@ use tokio::sync::watch;
 use crate::by_variant::ByVariant;
 use crate::definitions::Away;
 use crate::directory::{Directory, Presence, VariantKey};
-use crate::endpoint::Freshness;
+use crate::endpoint::{Freshness, NotUsed, Unused};
 use crate::layout::Entry;
 use crate::listing::{Leftover, Listing};
+use crate::similar::similar_names;
 use crate::store::{Item, Known, News, StoreError, Wait, Watch};
 
 /// All services of a store: memory and file.
@@ -119,9 +120,12 @@ impl Table {
         self.entries = entries(&self.rows, &self.leftovers);
     }
 
-    /// The entries of a service, keyed by their order, and that there are a few others.
+    /// The entries of a service, keyed by their order, and that there are a few others. If there
+    /// are none, interfaces of similar names.
     fn items(&self, wanted: &ServiceKey) -> Vec<Item> {
-        let Some(entries) = self.entries.get(&wanted.interface) else { return Vec::new() };
+        let Some(entries) = self.entries.get(&wanted.interface) else {
+            return self.similar(wanted);
+        };
         let item =
             |place: usize, entry| Item { key: place.to_be_bytes().to_vec(), read: Ok(Some(entry)) };
         let others = entries.others(wanted).into_iter().map(|it| {
@@ -130,6 +134,19 @@ impl Table {
         });
         let own = entries.of(wanted).into_iter().map(|it| item(it.place, it.entry.clone()));
         own.chain(others).collect()
+    }
+
+    fn similar(&self, wanted: &ServiceKey) -> Vec<Item> {
+        let names = self.entries.keys().map(String::as_str);
+        let ServiceKey { interface, version, group } = wanted;
+        let hint = |name: &str| Leftover {
+            version: version.clone(),
+            group: group.clone(),
+            unused: Unused { what: name.to_owned(), address: None, reason: NotUsed::SimilarName },
+        };
+        let item =
+            |name: &str| Item { key: name.as_bytes().to_vec(), read: Ok(Some(hint(name).into())) };
+        similar_names(interface, names).into_iter().map(item).collect()
     }
 }
 
@@ -212,5 +229,21 @@ mod tests {
         table.remove(7);
         assert_eq!(n_items(&table, "g7/a.B"), MAX_OTHERS);
         assert_eq!(n_items(&table, "a.C"), 0);
+    }
+
+    #[test]
+    fn a_watch_of_a_misspelt_name_has_what_may_be_meant() {
+        let listing = parse_listing("dubbo://h:1/com.acme.Orders").unwrap();
+        let interface = "com.acme.Orders".to_owned();
+        let row = Row { id: 1, interface, listing: listing.into(), url: String::new() };
+        let table = Table::new(Freshness::Current, vec![row], Vec::new());
+        let items = table.items(&"com.acme.orders".parse().unwrap());
+        let [Item { read: Ok(Some(Entry::Leftover(leftover))), .. }] = &items[..] else {
+            panic!("{}", items.len());
+        };
+        assert_eq!(leftover.unused.what, "com.acme.Orders");
+        assert_eq!(leftover.unused.reason, NotUsed::SimilarName);
+        assert!(leftover.unused.is_hint());
+        assert!(table.items(&"com.acme.Users".parse().unwrap()).is_empty());
     }
 }

@@ -90,7 +90,7 @@ pub(super) fn access_log(mut section: Section<'_>, folder: &Path) -> AccessLogCo
     let sample = section.number("sample", 1..=u32::MAX, DEFAULT_SAMPLE);
     let formats = [("text", LineFormat::Text), ("json", LineFormat::Json)];
     let format = section.choice("format", &formats).unwrap_or(LineFormat::Text);
-    let path = section.text("path").map(|path| folder.join(path));
+    let path = section.path("path", folder);
     let max_len = section.number("max_bytes", MIN_LEN..=MAX_LEN, DEFAULT_LEN);
     let keep = section.number("keep", 0..=MAX_KEEP, DEFAULT_KEEP);
     let idle = |key: &str, is_used: bool, remedy: &str| {

@@ -78,6 +78,7 @@ pub(super) fn check<'d>(
         dubbo_exports,
         exports,
         clusters,
+        access_log_place: problems.key_line(&access_log_path),
         // Nobody knows them all yet.
         warnings: Vec::new(),
     };

@@ -9,7 +9,9 @@ use wire::ListenAddress;
 use super::AppCapacity;
 use super::error::{KeyPlace, Problems};
 use super::registries::{Registrations, RegistryDraft, RegistryKind, kinds_where};
-use crate::own_ingresses::is_reached_at;
+
+mod loopback;
+mod loops;
 
 /// What was found where, for the checks that look at more than one section.
 #[derive(Default)]
@@ -38,9 +40,11 @@ pub(super) struct ListenKey {
 /// An `[[ingress]]` section.
 pub(super) struct IngressSection {
     pub(super) registry: Option<usize>,
-    /// Where it listens for Dubbo's consumers, if it does.
-    pub(super) dubbo: Option<ListenAddress>,
+    pub(super) listen: ListenAddress,
+    /// It takes the calls of Dubbo's consumers, and not those by HTTP.
+    pub(super) is_dubbo: bool,
     pub(super) place: KeyPlace,
+    pub(super) listen_place: KeyPlace,
 }
 
 /// Whether there is a section of that listener.
@@ -48,7 +52,25 @@ pub(super) struct IngressSection {
 pub(super) enum ListenerSection {
     #[default]
     Nowhere,
-    At(KeyPlace),
+    At(ListenerPlace),
+}
+
+/// Such a section.
+pub(super) struct ListenerPlace {
+    pub(super) place: KeyPlace,
+    pub(super) listen: ListenAddress,
+    pub(super) listen_place: KeyPlace,
+    /// The section says which address is registered.
+    pub(super) is_advertised: bool,
+}
+
+impl ListenerSection {
+    fn at(&self) -> Option<&ListenerPlace> {
+        match self {
+            Self::Nowhere => None,
+            Self::At(at) => Some(at),
+        }
+    }
 }
 
 /// An `[[export]]` section.
@@ -72,12 +94,13 @@ pub(super) fn check(places: &FoundSections, registries: &[RegistryDraft], proble
     purpose(places, problems);
     duplicate_exports(&places.exports, problems);
     two_capacities(&places.exports, problems);
-    own_apps(places, problems);
+    loops::check(places, registries, problems);
     for export in &places.exports {
         export_and_registry(export, places.offers_tcp || !places.offers_unix, registries, problems);
     }
     dubbo_and_contest(places, registries, problems);
     memory_registries(places, registries, problems);
+    loopback::check(places, registries, problems);
 }
 
 /// Two listeners cannot share a port, also when one of them takes it on all interfaces.
@@ -125,10 +148,7 @@ fn share_a_port(a: SocketAddr, b: SocketAddr) -> bool {
 
 fn purpose(places: &FoundSections, problems: &Problems<'_>) {
     let listeners = [&places.link, &places.dubbo];
-    let mut present = listeners.into_iter().filter_map(|listener| match listener {
-        ListenerSection::At(place) => Some(place),
-        ListenerSection::Nowhere => None,
-    });
+    let mut present = listeners.into_iter().filter_map(ListenerSection::at).map(|at| &at.place);
     match places.exports.first() {
         Some(export) if present.next().is_none() => {
             let place = KeyPlace { key: "link".to_owned(), ..export.place.clone() };
@@ -174,30 +194,6 @@ fn two_capacities(exports: &[ExportSection], problems: &Problems<'_>) {
             let line = problems.line(&other.capacity_place);
             let problem = format!("the app at {} has another capacity in line {line}", export.app);
             problems.add(&export.capacity_place, problem, "write it once for each app");
-        }
-    }
-}
-
-/// The app of an export is this agent's own listener for Dubbo's consumers. That is good where it
-/// leads to another registry, but calls go round if it leads back.
-fn own_apps(places: &FoundSections, problems: &Problems<'_>) {
-    for export in &places.exports {
-        let address = wire::address::split_optional(&export.app);
-        let (Ok((host, Some(port))), true) = (address, export.is_dubbo_app) else { continue };
-        let is_app = |ingress: &&IngressSection| {
-            let listen = ingress.dubbo.as_ref().and_then(ListenAddress::tcp);
-            listen.is_some_and(|listen| is_reached_at(listen, host, port))
-        };
-        if let Some(ingress) = places.ingresses.iter().find(is_app) {
-            let line = problems.line(&ingress.place);
-            let problem = format!(
-                "{} is this agent's own [[ingress]] in line {line}, which sends calls where its \
-                 registry says; if that is here, they come back again and again",
-                export.app
-            );
-            let remedy = "write the address of the app, unless this export is a bridge between \
-                          two registries";
-            problems.warn(&export.app_place, problem, remedy);
         }
     }
 }
@@ -260,7 +256,7 @@ fn dubbo_and_contest(
     registries: &[RegistryDraft],
     problems: &Problems<'_>,
 ) {
-    let ListenerSection::At(place) = &places.dubbo else {
+    let Some(ListenerPlace { place, .. }) = places.dubbo.at() else {
         return;
     };
     let used = places.exports.iter().filter_map(|export| export.registry);

@@ -100,6 +100,23 @@ pub(super) struct KeyPlace {
     pub(super) key: String,
 }
 
+/// Where a key is in a configuration file, for messages of those who try what it names.
+///
+/// Written `FILE:LINE: KEY`.
+#[derive(Clone, Debug)]
+pub struct KeyLine {
+    file: String,
+    line: usize,
+    key: String,
+}
+
+impl fmt::Display for KeyLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, line, key } = self;
+        write!(f, "{file}:{line}: {key}")
+    }
+}
+
 /// So many problems are told, and as many warnings; of further ones only their number. A file with
 /// more of them is another file, or repeats one mistake.
 const MAX_TOLD: usize = 100;
@@ -223,6 +240,11 @@ impl<'t> Problems<'t> {
     /// The line of a place, for a message that points to it.
     pub(super) fn line(&self, place: &KeyPlace) -> usize {
         self.line_starts.partition_point(|start| *start <= place.offset)
+    }
+
+    /// A place, for whoever has not the text.
+    pub(super) fn key_line(&self, place: &KeyPlace) -> KeyLine {
+        KeyLine { file: self.file.to_owned(), line: self.line(place), key: place.key.clone() }
     }
 
     /// Whether nothing was wrong; otherwise the errors, in the order of their lines.

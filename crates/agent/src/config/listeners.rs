@@ -10,7 +10,7 @@ use wire::ListenAddress;
 use wire::tls::Protocols;
 
 use super::check::{hosts, registry};
-use super::conflicts::{FoundSections, IngressSection, ListenKey, ListenerSection};
+use super::conflicts::{FoundSections, IngressSection, ListenKey, ListenerPlace, ListenerSection};
 use super::defaults;
 use super::heartbeat::heartbeat;
 use super::registries::RegistryDraft;
@@ -49,9 +49,13 @@ pub(super) fn ingresses(
         let protocol = section.choice("protocol", &protocols).unwrap_or(Protocol::Http);
         let listen = listen(&mut section, places).unwrap_or(NO_ADDRESS);
         let registry = registry(&mut section, registries);
-        let dubbo_listen = matches!(protocol, Protocol::Dubbo).then(|| listen.clone());
-        let place = section.head().clone();
-        places.ingresses.push(IngressSection { registry, dubbo: dubbo_listen, place });
+        places.ingresses.push(IngressSection {
+            registry,
+            listen: listen.clone(),
+            is_dubbo: matches!(protocol, Protocol::Dubbo),
+            place: section.head().clone(),
+            listen_place: section.place("listen"),
+        });
         let registry = registry.unwrap_or_default();
         match protocol {
             Protocol::Http => http.push(http_ingress(section, folder, listen, registry)),
@@ -218,7 +222,10 @@ pub(super) fn dubbo_exports(
     let (listen, advertise) = advertised_listener(&mut section, places);
     let application = section.text("application").unwrap_or(agent_name).to_owned();
     // In a registered URL a parameter ends at these.
-    if application.contains(|c: char| c.is_control() || c.is_whitespace() || "&=?#%".contains(c)) {
+    if section.is_present()
+        && application
+            .contains(|c: char| c.is_control() || c.is_whitespace() || "&=?#%".contains(c))
+    {
         let remedy = "write a plain name such as \"orders\"";
         section.wrong("application", format!("\"{application}\" is not a name"), remedy);
     }
@@ -228,7 +235,7 @@ pub(super) fn dubbo_exports(
     let config = DubboListenerConfig { listen, socket, advertise, application, limits, tls };
     let is_present = section.is_present();
     if is_present {
-        places.dubbo = ListenerSection::At(section.head().clone());
+        places.dubbo = listener_at(&section, &config.listen);
     }
     section.finish();
     is_present.then_some(config)
@@ -269,10 +276,19 @@ pub(super) fn link(
     };
     let is_present = section.is_present();
     if is_present {
-        places.link = ListenerSection::At(section.head().clone());
+        places.link = listener_at(&section, &config.listen);
     }
     section.finish();
     is_present.then_some(config)
+}
+
+fn listener_at(section: &Section<'_>, listen: &ListenAddress) -> ListenerSection {
+    ListenerSection::At(ListenerPlace {
+        place: section.head().clone(),
+        listen: listen.clone(),
+        listen_place: section.place("listen"),
+        is_advertised: section.has("advertise"),
+    })
 }
 
 /// The address to listen on, and the one that others are told.

@@ -44,7 +44,7 @@ pub use self::access_log::{AccessLogConfig, LineFormat, LoggedCalls};
 pub use self::certificates::{CertificatesInUse, OutOfDate, ShownChain};
 pub use self::check::check_log_filter;
 pub use self::cluster_policy::{ClusterPolicy, ClusterRule, ClusterRules, ConnectionLimit};
-pub use self::error::{ConfigError, ConfigErrors};
+pub use self::error::{ConfigError, ConfigErrors, KeyLine};
 pub use self::http_app::HttpAppConfig;
 pub use self::load::{load, parse};
 pub(crate) use self::methods::calls;
@@ -83,6 +83,8 @@ pub struct Config {
     pub exports: Vec<ExportConfig>,
     /// How upstream services are called.
     pub clusters: ClusterRules,
+    /// Where the file of the access log is named.
+    pub access_log_place: KeyLine,
     /// What is not a mistake, but could be better.
     pub warnings: Vec<ConfigError>,
 }
@@ -147,6 +149,8 @@ pub struct RegistryEntry {
     pub definitions: DefinitionSources,
     /// The file that keeps what it listed last, if any.
     pub snapshot: Option<PathBuf>,
+    /// Where its file is named, or else the registry.
+    pub place: KeyLine,
 }
 
 /// A listener for HTTP/1.1 and HTTP/2 calls.

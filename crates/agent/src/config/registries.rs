@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dubbo_proto::ServiceKey;
 use dubbo_proto::application::{Storage, is_application};
 use registry::file::{CheckedEndpoint, IgnoredParameter};
 use registry::{
-    ApplicationConfig, DefinitionSources, EtcdConfig, Layout, MemoryHub, RegisterMode,
+    ApplicationConfig, DefinitionSources, EtcdConfig, Layout, MemoryHub, Protocol, RegisterMode,
     RegistryConfig, RegistrySecret, RegistryTls, StaticService,
 };
 
@@ -35,6 +36,8 @@ pub(super) struct RegistryDraft {
     pub(super) members: Vec<usize>,
     /// Where they are named.
     pub(super) of_place: KeyPlace,
+    /// The Dubbo endpoints of its list, if it is one.
+    pub(super) dubbo_listed: Vec<Listed>,
     /// `None` if something is wrong with it.
     pub(super) entry: Option<RegistryEntry>,
 }
@@ -53,6 +56,13 @@ pub(super) const METADATA_TYPES: [(&str, Storage); 2] =
     [("local", Storage::Local), ("remote", Storage::Remote)];
 
 pub(super) use self::several::MODES as SEVERAL_MODES;
+
+/// An endpoint of a list.
+pub(super) struct Listed {
+    pub(super) host: Arc<str>,
+    pub(super) port: u16,
+    pub(super) place: KeyPlace,
+}
 
 /// Reads all registries. `folder` is where relative paths start.
 pub(super) fn registries(
@@ -84,10 +94,13 @@ fn registry(mut section: Section<'_>, folder: &Path) -> RegistryDraft {
     if let Some(kind) = kind {
         refuse_keys_of_others(&mut section, kind);
     }
+    let mut dubbo_listed = Vec::new();
     let (kind, config) = match kind {
         Some(RegistryKind::Memory) => (kind, Some(RegistryConfig::Memory(MemoryHub::default()))),
         Some(RegistryKind::File) => (kind, file(&mut section, folder)),
-        Some(RegistryKind::Static) => (kind, Some(RegistryConfig::Static(fixed(&mut section)))),
+        Some(RegistryKind::Static) => {
+            (kind, Some(RegistryConfig::Static(fixed(&mut section, &mut dubbo_listed))))
+        }
         Some(RegistryKind::EtcdDubbo | RegistryKind::EtcdContest) => {
             let config = etcd(&mut section, folder);
             let is_contest = matches!(config.layout, Layout::Contest { .. });
@@ -111,14 +124,21 @@ fn registry(mut section: Section<'_>, folder: &Path) -> RegistryDraft {
         None => (None, None),
     };
     let definitions = definitions(&mut section, folder);
-    let snapshot = section.text("snapshot").map(|path| folder.join(path));
+    let snapshot = section.path("snapshot", folder);
+    let named = if section.has("path") { "path" } else { "name" };
+    let key_line = section.problems().key_line(&section.place(named));
     let (place, of_place) = (section.place("name"), section.place("of"));
     if kind.is_some() {
         section.finish();
     }
-    let entry =
-        config.map(|config| RegistryEntry { name: name.clone(), config, definitions, snapshot });
-    RegistryDraft { name, place, kind, members: Vec::new(), of_place, entry }
+    let entry = config.map(|config| RegistryEntry {
+        name: name.clone(),
+        config,
+        definitions,
+        snapshot,
+        place: key_line,
+    });
+    RegistryDraft { name, place, kind, members: Vec::new(), of_place, dubbo_listed, entry }
 }
 
 /// Refuses the keys that other kinds have, and this one does not.
@@ -164,7 +184,7 @@ fn applications(section: &mut Section<'_>, instances_root: &str) -> ApplicationC
 /// Where services say what they look like.
 fn definitions(section: &mut Section<'_>, folder: &Path) -> DefinitionSources {
     let base = DefinitionSources::default();
-    let path = section.text("definitions").map(|path| folder.join(path));
+    let path = section.path("definitions", folder);
     if let Some(path) = path.as_ref().filter(|path| !path.is_dir()) {
         let problem = format!("{} is not a folder", path.display());
         section.wrong("definitions", problem, "name a folder with INTERFACE.json files");
@@ -184,12 +204,12 @@ fn check_root(section: &mut Section<'_>, key: &'static str, root: &str) {
 }
 
 fn file(section: &mut Section<'_>, folder: &Path) -> Option<RegistryConfig> {
-    let path = section.required_text("path", "write the path of the file with the endpoints")?;
-    Some(RegistryConfig::File { path: folder.join(path) })
+    let text = section.required_text("path", "write the path of the file with the endpoints")?;
+    Some(RegistryConfig::File { path: section.path_of("path", text, folder) })
 }
 
-/// The services of a list in the configuration.
-fn fixed(section: &mut Section<'_>) -> Vec<StaticService> {
+/// The services of a list in the configuration. Their Dubbo endpoints are added to `dubbo_listed`.
+fn fixed(section: &mut Section<'_>, dubbo_listed: &mut Vec<Listed>) -> Vec<StaticService> {
     let mut services = Vec::new();
     for mut of_service in section.tables_as("service", "registry.service") {
         let remedy = "write the Java interface, such as \"com.acme.Orders\"";
@@ -207,7 +227,7 @@ fn fixed(section: &mut Section<'_>) -> Vec<StaticService> {
         match interface.map(|interface| ServiceKey::new(interface, version, group)) {
             Some(Ok(service)) => {
                 let endpoints = endpoints.unwrap_or_default();
-                check_endpoints(&of_service, &service, &endpoints);
+                check_endpoints(&of_service, &service, &endpoints, dubbo_listed);
                 let endpoints = endpoints.into_iter().map(str::to_owned).collect();
                 services.push(StaticService { service, endpoints });
             }
@@ -223,10 +243,18 @@ fn fixed(section: &mut Section<'_>) -> Vec<StaticService> {
     services
 }
 
-fn check_endpoints(section: &Section<'_>, service: &ServiceKey, endpoints: &[&str]) {
+fn check_endpoints(
+    section: &Section<'_>,
+    service: &ServiceKey,
+    endpoints: &[&str],
+    dubbo_listed: &mut Vec<Listed>,
+) {
     for text in endpoints {
         match registry::file::check_endpoint(service, text) {
-            Ok(CheckedEndpoint::Used(doubts)) => {
+            Ok(CheckedEndpoint::Used { protocol, host, port, doubts }) => {
+                if protocol == Protocol::Dubbo {
+                    dubbo_listed.push(Listed { host, port, place: section.place("endpoints") });
+                }
                 for IgnoredParameter { endpoint, what, .. } in doubts {
                     section.warn("endpoints", format!("{endpoint}: {what}"), "correct it");
                 }

@@ -50,6 +50,7 @@ impl Config {
             dubbo_exports,
             exports,
             clusters,
+            access_log_place: _,
             warnings: _,
         } = self;
         let mut plan = ReloadPlan::default();

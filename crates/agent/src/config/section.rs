@@ -16,9 +16,11 @@ use wire::{DEFAULT_SOCKET_MODE, ListenAddress, MAX_SOCKET_PATH_LEN};
 
 use self::secrets::describe_of;
 pub(crate) use self::spelling::closest;
+use self::spelling::meant;
 use super::error::{KeyPlace, Problems};
 
 mod own_keys;
+mod paths;
 mod secrets;
 mod spelling;
 
@@ -416,7 +418,7 @@ impl<'d> Section<'d> {
                 DeValue::Table(_) => "section",
                 _ => "key",
             };
-            let remedy = match closest(key, &self.asked) {
+            let remedy = match meant(key, &self.asked) {
                 Some(known) => format!("did you mean \"{known}\"?"),
                 None => format!("known keys: {}", self.asked.join(", ")),
             };

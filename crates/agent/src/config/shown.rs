@@ -42,6 +42,7 @@ impl Config {
             dubbo_exports,
             exports,
             clusters,
+            access_log_place: _,
             warnings,
         } = self;
         let http = http.iter().map(|it| self.http(it));

@@ -257,9 +257,12 @@ fn key_of(error: &TlsError, files: &TlsFiles) -> &'static str {
         TlsError::Read { place, .. }
         | TlsError::NoCertificate { place }
         | TlsError::Malformed { place, .. } => {
+            let is_of_certificate = matches!(error, TlsError::NoCertificate { .. });
             let is = |file: &Option<PathBuf>| file.as_ref().is_some_and(|it| is_at(it, place));
             match () {
                 () if is(&files.cert_file) => "cert_file",
+                // A certificate is looked for where certificates are.
+                () if is_of_certificate && is(&files.ca_file) => "ca_file",
                 () if is(&files.key_file) => "key_file",
                 () => "ca_file",
             }
@@ -426,6 +429,9 @@ mod tests {
         assert_eq!(without("cert.pem"), "cert_file");
         assert_eq!(without("key.pem"), "key_file");
         assert_eq!(without("ca.pem"), "ca_file");
+        let twice = TlsFiles { ca_file: Some("key.pem".into()), ..files.clone() };
+        let no_certificate = TlsError::NoCertificate { place: Pem::file("key.pem").to_string() };
+        assert_eq!(key_of(&no_certificate, &twice), "ca_file");
         assert_eq!(key_of(&TlsError::NoKey { place: String::new() }, &files), "key_file");
         assert_eq!(key_of(&TlsError::ServerName("a b".to_owned()), &files), "server_name");
         assert_eq!(key_of(&TlsError::NoSystemAuthorities, &files), "ca_file");

@@ -19,8 +19,8 @@ use tokio::sync::Notify;
 use tracing::{debug, info, warn};
 use wire::{Backoff, Connection, Destination, Meter, TcpInfo, jitter};
 
-use super::PeerProtocol;
 use super::reconnects::{AttemptPermit, Down, Reconnects};
+use super::{PeerProtocol, unreached};
 use crate::connections::{Connections, Direction, Session, SessionActivity};
 use crate::error::{CallError, Code};
 use crate::traffic::EndpointTraffic;
@@ -206,6 +206,7 @@ impl<P: PeerProtocol> Upstream<P> {
     /// # Errors
     /// [`Code::Unreachable`] with the reason, or [`Code::Timeout`] at `deadline`.
     pub async fn connected(&self, deadline: Instant) -> Result<Conn<P::Machine>, CallError> {
+        let began = Instant::now();
         loop {
             let changed = self.0.changed.notified();
             if self.standing() != Standing::Connecting {
@@ -215,8 +216,18 @@ impl<P: PeerProtocol> Upstream<P> {
                 self.connect_soon();
             }
             if tokio::time::timeout_at(deadline.into(), changed).await.is_err() {
-                return Err(self.unreachable("the deadline passed while connecting"));
+                return Err(self.unreachable(&self.waited_in_vain(began.elapsed())));
             }
+        }
+    }
+
+    fn waited_in_vain(&self, waited: Duration) -> String {
+        let Self(parts) = self;
+        match &*parts.state.borrow() {
+            Connectivity::Connecting(Some(_)) => {
+                unreached::no_handshake(&parts.address, P::PROTOCOL, waited)
+            }
+            _ => unreached::no_connection(&parts.address, waited),
         }
     }
 
@@ -337,7 +348,8 @@ impl<P: PeerProtocol> UpstreamParts<P> {
             }
             // What connects and what serves is large, and there is none of it while an endpoint
             // that is down waits: there may be thousands of them.
-            let connect = Box::pin(destination.connect(P::PROTOCOL, self.peer.connect_timeout()));
+            let timeout = self.peer.connect_timeout();
+            let connect = Box::pin(destination.connect(P::PROTOCOL, timeout));
             let connected = tokio::select! {
                 connected = connect => connected,
                 () = self.until_dropped() => break,
@@ -358,7 +370,7 @@ impl<P: PeerProtocol> UpstreamParts<P> {
                     down
                 }
                 Err(error) => {
-                    let reason = format!("cannot connect: {error}");
+                    let reason = unreached::cannot_connect(destination, timeout, &error);
                     WentDown { reason, was_announced: false }
                 }
             };

@@ -24,6 +24,7 @@ mod share;
 mod signs;
 #[cfg(test)]
 mod testing;
+mod unreached;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

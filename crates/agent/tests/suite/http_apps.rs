@@ -58,6 +58,10 @@ fn without_a_table_every_method_is_a_post() {
     assert_eq!(request.header("x-dubbo-parameter-types"), Some("long,java.lang.String"));
     let generic = call(&mesh.consumer, "anything", &[], "[{\"a\":[true]}]");
     assert_eq!((generic.status, &*generic.body), (200, "[{\"a\":[true]}]"), "{generic:?}");
+    let types = app.last().header("x-dubbo-parameter-types").map(str::to_owned);
+    assert_eq!(types, None, "they are unknown");
+    assert_eq!(call(&mesh.consumer, "anything", &[], "[]").status, 200);
+    assert_eq!(app.last().header("x-dubbo-parameter-types"), Some(""), "there are no arguments");
     assert_eq!(call(&mesh.consumer, "none", &[STRING], "[\"x\"]").body, "[\"x\"]");
 }
 

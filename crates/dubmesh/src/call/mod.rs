@@ -25,7 +25,7 @@ use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, Serialization, ServiceKey};
 use hessian::transcode::{JsonOptions, RefStyle};
 use registry::{Freshness, MemoryHub, Registered, Registration, Registry, RegistryConfig};
 
-use self::outcome::{exit_of, remedy};
+use self::outcome::{add_similar, exit_of, remedy};
 use self::tap::Tap;
 use crate::Exit;
 use crate::output::{self, OutputReader};
@@ -216,7 +216,8 @@ pub(crate) fn call(args: &CallArgs) -> Exit {
                 Code::RegistryUnavailable => args.place.remedy(),
                 code => remedy(code, &error.message),
             };
-            let message = format!("{error}{reason}; {remedy}{exception}");
+            let remedy = if remedy.is_empty() { String::new() } else { format!("; {remedy}") };
+            let message = format!("{error}{reason}{remedy}{exception}");
             (exit_of(error.code), message)
         }
     };
@@ -349,6 +350,11 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, C
             "the call took {took} ms, connecting included; preparing it took {before} ms"
         ));
     }
+    if let Err(error) = &mut result
+        && error.code == Code::ServiceNotFound
+    {
+        add_similar(error, &place.registry, &service).await;
+    }
     result.map_err(|error| {
         let error = match &tapped {
             Some(tapped) => tapped.with_real_addresses(error),
@@ -356,7 +362,7 @@ async fn make_call(args: &CallArgs, list: ArgumentList<'_>) -> Result<Vec<u8>, C
         };
         let error = without_agent(error);
         let is_away = error.code == Code::RegistryUnavailable;
-        let reason = is_away.then(|| status.borrow().last_error.clone()).flatten();
+        let reason = is_away.then(|| status.borrow().trouble().map(str::to_owned)).flatten();
         CallFailure::Call(error, reason)
     })
 }

@@ -1,8 +1,15 @@
 //! How a failed call ends: its exit status, and what the user can do.
 
-use agent::error::Code;
+use std::time::Duration;
+
+use agent::error::{CallError, Code};
+use dubbo_proto::ServiceKey;
+use registry::Registry;
 
 use crate::Exit;
+
+/// What may have been meant is looked for no longer.
+const SIMILAR_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How a failed call ends the process.
 pub(super) fn exit_of(code: Code) -> Exit {
@@ -42,7 +49,7 @@ pub(super) fn exit_of(code: Code) -> Exit {
     }
 }
 
-/// What the user can do about a failed call, of which `message` says more.
+/// What the user can do about a failed call, of which `message` says more. Empty if that says it.
 pub(super) fn remedy(code: Code, message: &str) -> &'static str {
     match code {
         Code::BadReply if message.contains("refs=path") => "add --json refs=path",
@@ -65,6 +72,7 @@ pub(super) fn remedy(code: Code, message: &str) -> &'static str {
         Code::FaultInjected => "remove fault_abort_percent from the agent's configuration",
         Code::RateLimited => "call less often, or raise the limit in [[cluster.method]]",
         Code::RegistryUnavailable => "check --registry, and whether it is running",
+        Code::Unreachable if message.contains("; check that ") => "",
         Code::NoEndpoint | Code::Unreachable => {
             "check that the endpoint is running, and that it speaks this protocol"
         }
@@ -75,6 +83,18 @@ pub(super) fn remedy(code: Code, message: &str) -> &'static str {
         Code::ProviderRejected => "check the arguments and --types",
         Code::ProviderError | Code::Exception => "see the provider's log",
         Code::Cancelled | Code::Internal => "please report this",
+    }
+}
+
+/// Adds what may have been meant, unless the message says so already.
+pub(super) async fn add_similar(error: &mut CallError, registry: &Registry, service: &ServiceKey) {
+    if error.message.contains("did you mean") {
+        return;
+    }
+    let similar = agent::description::like_it(registry, service);
+    let similar = tokio::time::timeout(SIMILAR_TIMEOUT, similar).await.unwrap_or_default();
+    if !similar.is_empty() {
+        error.message = format!("{}; did you mean {}?", error.message, similar.join(", ")).into();
     }
 }
 

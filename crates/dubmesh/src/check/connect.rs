@@ -77,7 +77,7 @@ async fn registry(entry: &RegistryEntry) -> Result<String, String> {
     let connected = status.wait_for(|status| status.connected);
     let connected = tokio::time::timeout(REGISTRY_TIMEOUT, connected).await.is_ok();
     if !connected {
-        let why = registry.status().borrow().last_error.clone();
+        let why = registry.status().borrow().trouble().map(str::to_owned);
         let why = why.unwrap_or_else(|| "it does not answer".to_owned());
         return Err(format!("not connected within {REGISTRY_TIMEOUT:?}: {why}"));
     }

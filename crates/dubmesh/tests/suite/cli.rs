@@ -129,7 +129,7 @@ fn check_reads_the_files_of_file_registries() {
     let (code, stdout, stderr) = check();
     assert_eq!(code, Some(0));
     assert!(
-        stdout.contains("good") && stderr.contains("services.toml: does not exist yet"),
+        stdout.contains("good") && stderr.contains("services.toml does not exist yet"),
         "{stderr}"
     );
 
@@ -139,7 +139,7 @@ fn check_reads_the_files_of_file_registries() {
     fs::write(&services, list("tri://h:2")).unwrap();
     let (code, stdout, stderr) = check();
     assert_eq!(code, Some(0));
-    let told = "a.B: not used: tri://h:2 (protocol tri is not supported, only dubbo and link)";
+    let told = "services.toml:3: a.B: not used: tri://h:2 (protocol tri is not supported, only dubbo and link)";
     assert!(stdout.contains("good") && stderr.contains(told), "{stderr}");
 
     // The listener looks services up in this file, and finds itself.
@@ -150,9 +150,17 @@ fn check_reads_the_files_of_file_registries() {
         fs::write(&services, list(endpoint)).unwrap();
         let (code, _, stderr) = check();
         assert_eq!(code, Some(0));
-        let told = "a.B: 127.0.0.1:20881: is this agent's own Dubbo ingress";
+        let told = "services.toml:3: a.B: 127.0.0.1:20881: is this agent's own Dubbo ingress";
         assert_eq!(stderr.contains(told), is_told, "{stderr}");
     }
+
+    fs::remove_file(&services).unwrap();
+    fs::create_dir(&services).unwrap();
+    let (code, _, stderr) = check();
+    assert_eq!(code, Some(2));
+    let told = "agent.toml:3: registry.path: cannot read ";
+    assert!(stderr.contains(told) && stderr.contains("it is not a regular file; "), "{stderr}");
+    fs::remove_dir(&services).unwrap();
 
     for (broken, line) in [(list("dubbo://h"), 3), ("[[servce]]\n".into(), 1), ("".into(), 1)] {
         fs::write(&services, broken).unwrap();
@@ -173,14 +181,13 @@ fn check_looks_where_the_access_log_goes() {
         ("/dev/null", ""),
         ("services.toml", "agent.toml:6: access_log.path: "),
         ("agent.toml", " is this configuration; "),
-        ("/", "the access log / is a folder; name a file (access_log.path)"),
+        ("/", "agent.toml:6: access_log.path: / is a folder; name a file"),
         (
             "/dev/null/access.log",
-            "/dev/null is not a folder; choose another folder for the access log \
-             (access_log.path)",
+            "agent.toml:6: access_log.path: /dev/null is not a folder; choose another one",
         ),
-        ("/dev/null/no/access.log", "/dev/null/no of the access log cannot be used: Not a dir"),
-        ("no/access.log", "/no of the access log does not exist; create it (access_log.path)"),
+        ("/dev/null/no/access.log", "the folder /dev/null/no cannot be used: Not a dir"),
+        ("no/access.log", "/no does not exist; create it"),
     ] {
         let text = format!(
             "[[registry]]\nkind = 'file'\npath = 'services.toml'\n[access_log]\ncalls = 'all'\n\

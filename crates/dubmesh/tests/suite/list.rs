@@ -56,7 +56,7 @@ fn lists_all(registry: &str) {
     assert_eq!(lines(before), lines(expected));
     assert!(unreadable.starts_with("/dubbo/a.Users/providers/%zz"), "{out}");
 
-    let (status, out, _) = dubmesh(&["list", "Orders", "--registry", registry, "--json"]);
+    let (status, out, _) = dubmesh(&["list", "orders", "--registry", registry, "--json"]);
     assert_eq!(status, Some(0));
     let json: Value = serde_json::from_str(&out).unwrap();
     let services = json["services"].as_array().unwrap();

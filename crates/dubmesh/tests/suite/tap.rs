@@ -2,7 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -102,4 +102,24 @@ fn arguments_are_shown_only_where_the_agent_allows_it() {
     let (status, text, err) = tap(&open, &["--arguments", "--count", "1"]);
     assert_eq!(status, 0, "{err}");
     assert!(text.trim_end().ends_with(" [\"a\"]"), "{text}");
+}
+
+/// No call comes that would find out.
+#[test]
+fn it_ends_with_its_reader_and_says_that_a_service_is_unknown() {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = agent(&folder, "");
+    let admin = agent.addresses().admin.unwrap().to_string();
+    let mut tap = Command::new(env!("CARGO_BIN_EXE_dubmesh"))
+        .args(["tap", "com.acme.Nobody", "--admin", &admin])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(tap.stderr.take().unwrap());
+    let mut line = String::new();
+    told.read_line(&mut line).unwrap();
+    assert!(line.starts_with("dubmesh tap: no call of com.acme.Nobody has come"), "{line}");
+    drop(tap.stdout.take());
+    assert_eq!(tap.wait().unwrap().code(), Some(0));
 }

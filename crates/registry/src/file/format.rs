@@ -10,6 +10,7 @@ use wire::address::unix_path;
 
 use super::doubts::doubts;
 use crate::address;
+use crate::endpoint::Protocol;
 use crate::error::RegistryError;
 use crate::listing::{Leftover, Listing};
 use crate::table::Row;
@@ -46,11 +47,20 @@ struct Mistake {
 /// What a file lists.
 #[derive(Debug, Default)]
 pub(super) struct FileContent {
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<OnLine<Row>>,
     /// What is written well and cannot be used, by interface.
-    pub(super) leftovers: Vec<(String, Leftover)>,
+    pub(super) leftovers: Vec<OnLine<(String, Leftover)>>,
     /// What is used in another way than it is written.
-    pub(super) doubts: Vec<IgnoredParameter>,
+    pub(super) doubts: Vec<OnLine<IgnoredParameter>>,
+}
+
+/// Something, and the line of the file where it is written, counted from 1.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct OnLine<T> {
+    /// The line.
+    pub line: usize,
+    /// What is there.
+    pub it: T,
 }
 
 /// A parameter of an endpoint that does not count.
@@ -67,10 +77,23 @@ pub struct IgnoredParameter {
 /// Reads the whole file or nothing of it.
 pub(super) fn parse(path: &Path, text: &str) -> Result<FileContent, RegistryError> {
     content(text).map_err(|mistake| {
-        let before = text.get(..mistake.offset).unwrap_or(text);
-        let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+        let line = Lines::of(text).at(mistake.offset);
         RegistryError::File { path: path.to_owned(), line, reason: mistake.reason }
     })
+}
+
+/// Where the lines of a text end.
+struct Lines(Vec<usize>);
+
+impl Lines {
+    fn of(text: &str) -> Self {
+        Self(text.match_indices('\n').map(|(end, _)| end).collect())
+    }
+
+    /// The line of an offset, counted from 1.
+    fn at(&self, offset: usize) -> usize {
+        self.0.partition_point(|end| *end < offset) + 1
+    }
 }
 
 fn content(text: &str) -> Result<FileContent, Mistake> {
@@ -83,6 +106,7 @@ fn content(text: &str) -> Result<FileContent, Mistake> {
         let offset = error.span().map_or(0, |span| span.start);
         Mistake { offset, reason: explain(text, offset, error.message().trim()) }
     })?;
+    let lines = Lines::of(text);
     let mut content = FileContent::default();
     for service in file.service {
         let interface = service.interface;
@@ -94,12 +118,16 @@ fn content(text: &str) -> Result<FileContent, Mistake> {
         for endpoint in service.endpoints {
             let parsed = parse_endpoint(&key, endpoint.get_ref());
             let mistake = |reason| Mistake { offset: endpoint.span().start, reason };
+            let line = lines.at(endpoint.span().start);
             match parsed.map_err(mistake)? {
                 Ok(row) => {
-                    content.doubts.extend(doubts_of(&row));
-                    content.rows.push(row);
+                    content.doubts.extend(doubts_of(&row).map(|it| OnLine { line, it }));
+                    content.rows.push(OnLine { line, it: row });
                 }
-                Err(leftover) => content.leftovers.push((key.interface.clone(), leftover)),
+                Err(leftover) => {
+                    let it = (key.interface.clone(), leftover);
+                    content.leftovers.push(OnLine { line, it });
+                }
             }
         }
     }
@@ -109,12 +137,20 @@ fn content(text: &str) -> Result<FileContent, Mistake> {
 const ENDPOINTS: &str = "endpoints must be a list: write it in [ ], such as endpoints = \
                          [\"dubbo://10.0.0.7:20880\"]";
 
-/// What the parser says, with what to write if a text stands where a list belongs.
+/// What the parser says, or what to write where a value is of another kind.
 fn explain(text: &str, offset: usize, said: &str) -> String {
-    let line = text.get(..offset).unwrap_or_default().rsplit('\n').next().unwrap_or_default();
-    let key = line.split_once('=').map(|(key, _)| key.trim());
-    let is_text = key == Some("endpoints") && said.contains("expected a sequence");
-    if is_text { ENDPOINTS.to_owned() } else { said.to_owned() }
+    let start = text.get(..offset).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
+    let line = text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+    let (key, value) = line.split_once('=').map_or((line.trim(), ""), |(k, v)| (k.trim(), v));
+    let value = value.split('#').next().unwrap_or_default().trim();
+    match key {
+        "endpoints" if said.contains("expected a sequence") => ENDPOINTS.to_owned(),
+        "[service]" => "write [[service]], with double brackets".to_owned(),
+        "interface" | "version" | "group" if said.contains("expected a string") => {
+            format!("{key} must be a text: write {key} = \"{value}\"")
+        }
+        _ => said.to_owned(),
+    }
 }
 
 pub(super) fn doubts_of(row: &Row) -> impl Iterator<Item = IgnoredParameter> {
@@ -143,16 +179,13 @@ pub(crate) fn parse_endpoint(
             && !text.contains("://")
             && text.chars().all(|c| c.is_ascii_graphic()) =>
         {
-            return Err(format!(
-                "{shown:?} has no protocol: write dubbo://{shown} for a provider, or \
-                 link://{shown} for its agent"
-            ));
+            return Err(without_protocol(&shown));
         }
         None => text.parse().map_err(|error| format!("{shown:?}: {error}"))?,
     };
     let is_unix = unix_path(&url.host).is_some();
     if !is_unix && (url.host.is_empty() || url.port == 0) {
-        return Err(format!("{shown:?}: an endpoint has a host and a port"));
+        return Err(format!("{shown:?}: {}", incomplete(text, &url)));
     }
     let ServiceKey { interface, version, group } = service.clone();
     Ok(match address::offer(url) {
@@ -162,6 +195,33 @@ pub(crate) fn parse_endpoint(
         }
         Err(unused) => Err(Leftover { version, group, unused }),
     })
+}
+
+fn without_protocol(shown: &str) -> String {
+    let known = |scheme: &&str| Protocol::from_scheme(scheme).is_some();
+    match shown.split_once(':').filter(|(scheme, _)| known(scheme)) {
+        Some((scheme, rest)) => {
+            let rest = rest.trim_start_matches('/');
+            format!("{shown:?}: write {scheme}://{rest}, with two slashes")
+        }
+        None => format!(
+            "{shown:?} has no protocol: write dubbo://{shown} for a provider, or link://{shown} \
+             for its agent"
+        ),
+    }
+}
+
+/// What a URL without a host, or without a port, should be.
+fn incomplete(text: &str, url: &DubboUrl) -> String {
+    let (protocol, host) = (&url.protocol, &url.host);
+    let place = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let place = place.split(['/', '?']).next().unwrap_or_default();
+    match host.contains(':') {
+        _ if host.is_empty() => format!("the host is missing; write {protocol}://HOST:PORT"),
+        _ if place.ends_with(":0") => "a port is a number from 1 to 65535".to_owned(),
+        true => format!("the port is missing; write {protocol}://[{host}]:PORT"),
+        false => format!("the port is missing; write {protocol}://{host}:PORT"),
+    }
 }
 
 /// `link+unix:/run/orders.sock?weight=200`: the path goes on to the question mark.
@@ -188,7 +248,8 @@ mod tests {
 
     fn parse_text(text: &str) -> Result<Vec<Row>, String> {
         let content = parse(Path::new("services.toml"), text);
-        content.map(|content| content.rows).map_err(|error| error.to_string())
+        let rows = content.map(|content| content.rows.into_iter().map(|row| row.it).collect());
+        rows.map_err(|error| error.to_string())
     }
 
     /// What is written for others does not keep us from the rest.
@@ -197,14 +258,16 @@ mod tests {
         let text = GOOD.replace("link://[::1]:30000", "tri://[::1]:50051");
         let content = parse(Path::new("services.toml"), &text).unwrap();
         assert_eq!(content.rows.len(), 2);
-        let told: Vec<String> =
-            content.leftovers.iter().map(|(name, it)| format!("{name}: {}", it.unused)).collect();
+        let told = content.leftovers.iter().map(|OnLine { line, it: (name, leftover) }| {
+            format!("{line}: {name}: {}", leftover.unused)
+        });
+        let told: Vec<String> = told.collect();
         let expected = [
-            "a.B: tri://[::1]:50051 (protocol tri is not supported, only dubbo and link)",
-            "a.C: dubbo://h:1 (disabled)",
+            "6: a.B: tri://[::1]:50051 (protocol tri is not supported, only dubbo and link)",
+            "10: a.C: dubbo://h:1 (disabled)",
         ];
         assert_eq!(told, expected);
-        let of_b = &content.leftovers[0].1;
+        let of_b = &content.leftovers[0].it.1;
         assert_eq!((of_b.version.as_str(), of_b.group.as_str()), ("1.0", "g"));
     }
 
@@ -212,8 +275,11 @@ mod tests {
     fn parameters_that_do_not_count_are_told_with_their_endpoint() {
         let text = GOOD.replace("weight=200", "weight=abc&timeout=-5");
         let content = parse(Path::new("services.toml"), &text).unwrap();
-        assert_eq!(content.rows[0].listing.endpoint.weight, 100);
-        let [weight, timeout] = &content.doubts[..] else { panic!("{:?}", content.doubts) };
+        assert_eq!(content.rows[0].it.listing.endpoint.weight, 100);
+        let [OnLine { line: 6, it: weight }, OnLine { line: 6, it: timeout }] = &content.doubts[..]
+        else {
+            panic!("{:?}", content.doubts)
+        };
         assert_eq!((&*weight.interface, &*weight.endpoint), ("a.B", "dubbo://127.0.0.1:20880"));
         assert!(weight.what.contains("weight=abc") && timeout.what.contains("timeout=-5"));
     }
@@ -239,10 +305,29 @@ endpoints = ["dubbo://h:1?disabled=true", "dubbo://h:2/a.C?version=9"]
         for (endpoints, told) in [
             ("\"dubbo://h:1\"", "endpoints must be a list: write it in [ ], such as endpoints = ["),
             ("[\"\"]", "begins with protocol://"),
+            ("[\"dubbo:/127.0.0.1:1\"]", "write dubbo://127.0.0.1:1, with two slashes"),
+            ("[\"link:127.0.0.1:1\"]", "write link://127.0.0.1:1, with two slashes"),
+            ("[\"dubbo://127.0.0.1\"]", "the port is missing; write dubbo://127.0.0.1:PORT"),
+            ("[\"dubbo://[::1]/a.B\"]", "the port is missing; write dubbo://[::1]:PORT"),
+            ("[\"dubbo://127.0.0.1:0\"]", "a port is a number from 1 to 65535"),
+            ("[\"dubbo://:1\"]", "the host is missing; write dubbo://HOST:PORT"),
             ("[\"127.0.0.1:41880\"]", "has no protocol: write dubbo://127.0.0.1:41880 for a"),
         ] {
             let mistake = of(endpoints);
             assert!(mistake.contains("services.toml:3: ") && mistake.contains(told), "{mistake}");
+        }
+        for (text, told) in [
+            (
+                "[service]\ninterface = \"a.B\"\nendpoints = []\n",
+                "1: write [[service]], with double",
+            ),
+            (
+                "[[service]]\ninterface = \"a.B\"\nversion=1.0 # old\nendpoints = []\n",
+                "3: version must be a text: write version = \"1.0\"",
+            ),
+        ] {
+            let mistake = parse_text(text).unwrap_err();
+            assert!(mistake.starts_with(&format!("services.toml:{told}")), "{mistake}");
         }
     }
 
@@ -271,7 +356,7 @@ endpoints = ["dubbo://h:1?disabled=true", "dubbo://h:2/a.C?version=9"]
     fn names_the_line_of_a_mistake() {
         for (from, to, line, word) in [
             ("link://[::1]:30000", "no url", 6, "no url"),
-            ("link://[::1]:30000", "link://x", 6, "a host and a port"),
+            ("link://[::1]:30000", "link://x", 6, "the port is missing"),
             ("\"a.C\"", "\"a..C\"", 9, "interface"),
             ("group", "gruop", 5, "unknown field `gruop`"),
             ("interface = \"a.C\"", "", 8, "missing field `interface`"),

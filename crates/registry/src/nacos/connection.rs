@@ -323,7 +323,7 @@ impl NacosConnector {
     async fn connect(&self, server: &NacosServer) -> Result<(Live, Talk), NacosError> {
         let after = self.settings.connect_timeout;
         let set_up = timeout(after, self.set_up(server)).await;
-        set_up.unwrap_or(Err(NacosError::Timeout { what: "connecting", after }))
+        set_up.unwrap_or_else(|_| Err(NacosError::Connect(self.settings.no_answer(server))))
     }
 
     /// The handshake. Source: `GrpcClient.connectToServer`.
@@ -337,7 +337,9 @@ impl NacosConnector {
         let access_key = access_key.map_err(|error| NacosError::Connect(error.to_string()))?;
         let credentials = Credentials { token, access_key };
         let channel = connect(settings.grpc(server), settings.connect_timeout).await;
-        let channel = channel.map_err(|error| NacosError::Connect(words_of(&error)))?;
+        let channel = channel.map_err(|error| {
+            NacosError::Connect(settings.grpc_is_closed(server, &words_of(&error)))
+        })?;
         let grpc = Grpc::new(channel).max_decoding_message_size(settings.max_message_len);
         let live = Live {
             grpc: grpc.clone(),

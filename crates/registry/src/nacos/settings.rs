@@ -142,6 +142,24 @@ impl NacosSettings {
         let port = server.port.saturating_add(self.grpc_port_offset);
         destination(&server.host, port, self.tls.as_ref())
     }
+
+    /// What to check, if a server has not answered while it was connected to.
+    pub(super) fn no_answer(&self, server: &NacosServer) -> String {
+        let (grpc, after) = (self.grpc(server), self.connect_timeout);
+        format!(
+            "no answer within {after:?} while connecting; check that a firewall lets both ports \
+             pass: {server}, and {grpc} for gRPC (grpc_port_offset)"
+        )
+    }
+
+    /// What to do, if the port for gRPC cannot be connected to.
+    pub(super) fn grpc_is_closed(&self, server: &NacosServer, why: &str) -> String {
+        let (grpc, offset) = (self.grpc(server), self.grpc_port_offset);
+        format!(
+            "cannot connect to {grpc}, its port for gRPC: {why}; open that port, or correct \
+             grpc_port_offset, which is {offset}"
+        )
+    }
 }
 
 pub(super) fn destination(host: &str, port: u16, tls: Option<&RenewedTls>) -> Destination {
@@ -152,6 +170,17 @@ pub(super) fn destination(host: &str, port: u16, tls: Option<&RenewedTls>) -> De
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_that_is_not_reached_is_named() {
+        let settings = NacosSettings::new(NacosConfig::new(["10.0.0.7:8848"])).unwrap();
+        let server = &settings.servers[0];
+        let closed = settings.grpc_is_closed(server, "Connection refused");
+        assert!(closed.starts_with("cannot connect to 10.0.0.7:9848, its port for gRPC: Conn"));
+        assert!(closed.ends_with("correct grpc_port_offset, which is 1000"), "{closed}");
+        let silent = settings.no_answer(server);
+        assert!(silent.contains("10.0.0.7:8848, and 10.0.0.7:9848 for gRPC"), "{silent}");
+    }
 
     #[test]
     fn refuses_what_cannot_work_and_says_what_would() {

@@ -187,6 +187,7 @@ impl Connector for ZooKeeperConnector {
             Ok(stream) => stream,
             Err(error) => return error.to_string(),
         };
+        lender.note_unanswered(server);
         let machine = zookeeper_proto::Connection::new(self.greeting(identities), Instant::now());
         let client = Arc::new(SyncConn::new(ClientMachine(machine)));
         let (mut was_ready, mut has_expired) = (false, false);
@@ -244,6 +245,13 @@ impl ZooKeeperConnector {
         was_ready: bool,
     ) -> String {
         match (ending, broken) {
+            (Ending::Finished, Some(broken @ Broken::AuthFailed)) => broken.to_string(),
+            (Ending::Finished, Some(broken)) if !was_ready => {
+                format!(
+                    "connected, but it does not answer as ZooKeeper does: {broken}; is this \
+                         the right port?"
+                )
+            }
             (Ending::Finished, Some(broken)) => broken.to_string(),
             (Ending::PeerClosed | Ending::Io(_), None) if !was_ready => {
                 let n_servers = self.settings.servers.len();
@@ -254,7 +262,8 @@ impl ZooKeeperConnector {
                     );
                 }
                 "the server hung up instead of answering: it is starting, lags behind what this \
-                 agent has seen, wants TLS, or has too many connections (maxClientCnxns)"
+                 agent has seen, wants TLS, has too many connections (maxClientCnxns), or is no \
+                 ZooKeeper"
                     .to_owned()
             }
             (ending, _) => ending.to_string(),

@@ -51,7 +51,8 @@ impl Fixed {
         Self { headers }
     }
 
-    /// The request of a call with the time that is left for it.
+    /// The request of a call with the time that is left for it. `types` are empty if they are
+    /// unknown.
     ///
     /// # Errors
     /// [`Code::BadArguments`] if the arguments do not fit the path or the body.
@@ -68,7 +69,9 @@ impl Fixed {
         })?;
         let body = body(method, arguments)?;
         let mut headers = self.headers.clone();
-        if let Ok(types) = HeaderValue::from_str(types) {
+        // An empty list is that of a method without parameters.
+        let are_known = !types.is_empty() || arguments.is_empty();
+        if are_known && let Ok(types) = HeaderValue::from_str(types) {
             headers.insert(TYPES, types);
         }
         // Rounded up: 0 would be no time at all.

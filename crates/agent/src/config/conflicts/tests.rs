@@ -104,7 +104,7 @@ fn exports_that_their_registry_cannot_hold() {
 fn an_app_that_is_the_agents_own_ingress_is_doubted() {
     let text = |app: &str, protocol: &str| {
         format!(
-            "[[registry]]\nkind = 'etcd'\n\
+            "[[registry]]\nkind = 'memory'\n\
              [[ingress]]\nprotocol = '{protocol}'\nlisten = '127.0.0.1:20881'\n\
              [link]\nlisten = '127.0.0.1:3'\n\
              [[export]]\ninterface = 'a.B'\napp = 'dubbo://{app}'\n"
@@ -125,6 +125,133 @@ fn an_app_that_is_the_agents_own_ingress_is_doubted() {
     {
         let doubted = warnings(&text(app, protocol));
         assert!(doubted.is_empty(), "{app}: {doubted:?}");
+    }
+}
+
+fn warnings(text: &str) -> Vec<String> {
+    parse(text, "a.toml").unwrap().warnings.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn an_app_that_is_the_agents_own_listener_is_refused() {
+    let text = |section: &str, listen: &str, app: &str| {
+        format!(
+            "[[registry]]\nkind = 'etcd'\n\
+             [{section}]\nlisten = '{listen}'\nadvertise = '10.0.0.5:20880'\n\
+             [[export]]\ninterface = 'a.B'\napp = '{app}'\n"
+        )
+    };
+    assert_errors(
+        &text("dubbo", "0.0.0.0:20880", "dubbo://127.0.0.1:20880"),
+        &["a.toml:8: export.app: 127.0.0.1:20880 is this agent's own [dubbo] listener in line 3; \
+           write the address of the app, and give one of them another port"],
+    );
+    for (listen, app) in [
+        ("127.0.0.1:20880", "dubbo://localhost:20880"),
+        ("[::]:20880", "dubbo://127.0.0.2:20880"),
+        ("[::]:20880", "dubbo://[::1]:20880"),
+        ("127.0.0.1:20880", "http://127.0.0.1:20880/orders"),
+        ("unix:/run/a.sock", "dubbo+unix:/run/a.sock"),
+    ] {
+        for section in ["dubbo", "link"] {
+            let found = errors(&text(section, listen, app));
+            let expected = format!("is this agent's own [{section}] listener in line 3;");
+            assert!(found.len() == 1 && found[0].contains(&expected), "{app}: {found:?}");
+        }
+    }
+    for (listen, app) in [
+        ("127.0.0.1:20880", "dubbo://127.0.0.1:20881"),
+        ("127.0.0.1:20880", "dubbo://127.0.0.2:20880"),
+        ("0.0.0.0:20880", "dubbo://[::1]:20880"),
+        ("0.0.0.0:20880", "dubbo://192.0.2.7:20880"),
+        ("127.0.0.1:0", "dubbo://127.0.0.1:20880"),
+        ("unix:/run/a.sock", "dubbo+unix:/run/b.sock"),
+    ] {
+        assert_errors(&text("dubbo", listen, app), &[]);
+    }
+}
+
+#[test]
+fn an_http_app_that_is_the_agents_own_ingress_is_doubted() {
+    let text = |protocol: &str| {
+        format!(
+            "[[registry]]\nkind = 'memory'\n\
+             [[ingress]]\nprotocol = '{protocol}'\nlisten = '127.0.0.1:20000'\n\
+             [link]\nlisten = '127.0.0.1:3'\n\
+             [[export]]\ninterface = 'a.B'\napp = 'http://127.0.0.1:20000'\n"
+        )
+    };
+    let doubted = warnings(&text("http"));
+    assert!(doubted.len() == 1 && doubted[0].contains("own [[ingress]] in line 3"), "{doubted:?}");
+    assert_eq!(warnings(&text("dubbo")), [""; 0]);
+}
+
+#[test]
+fn a_list_with_the_ingress_that_reads_it_is_doubted() {
+    let text = |protocol: &str, endpoint: &str| {
+        format!(
+            "[[registry]]\nname = 'list'\nkind = 'static'\n\
+             [[registry.service]]\ninterface = 'a.B'\nendpoints = ['{endpoint}']\n\
+             [[registry]]\nname = 'both'\nkind = 'several'\nof = ['list', 'x']\n\
+             [[registry]]\nname = 'x'\nkind = 'file'\npath = 'x'\n\
+             [[ingress]]\nregistry = 'list'\nprotocol = '{protocol}'\nlisten = '0.0.0.0:20880'\n"
+        )
+    };
+    let doubted = "a.toml:6: registry.service.endpoints: 127.0.0.1:20880 is this agent's own \
+                   [[ingress]] in line 15, so calls come back there again and again; remove it";
+    let own = text("dubbo", "dubbo://127.0.0.1:20880");
+    assert_eq!(warnings(&own), [doubted]);
+    let through_several = own.replace("registry = 'list'", "registry = 'both'");
+    assert_eq!(warnings(&through_several), [doubted]);
+    for (protocol, endpoint) in [
+        ("dubbo", "dubbo://127.0.0.1:20881"),
+        ("dubbo", "link://127.0.0.1:20880"),
+        ("http", "dubbo://127.0.0.1:20880"),
+    ] {
+        assert_eq!(warnings(&text(protocol, endpoint)), [""; 0], "{endpoint}");
+    }
+}
+
+#[test]
+fn listeners_that_java_consumers_do_not_reach_are_told() {
+    let dubbo = |registry: &str, keys: &str| {
+        warnings(&format!(
+            "[[registry]]\n{registry}\n[dubbo]\n{keys}\n\
+             [[export]]\ninterface = 'a.B'\napp = 'dubbo://h:1'\n\
+             [[ingress]]\nprotocol = 'http'\nlisten = '127.0.0.1:3'\n"
+        ))
+    };
+    assert_eq!(
+        dubbo("kind = 'etcd'", "listen = '127.0.0.1:20990'"),
+        [
+            "a.toml:4: dubbo.listen: 127.0.0.1 is registered in registry \"main\", but Java consumers \
+          do not reach it, not even on this machine; write listen = \"0.0.0.0:20990\", and \
+          advertise = with the address of this machine"
+        ]
+    );
+    let v6 = dubbo("kind = 'etcd'", "listen = '[::1]:20990'");
+    assert!(v6[0].contains("consumers on other machines do not reach it"), "{v6:?}");
+    for (registry, keys) in [
+        ("kind = 'memory'", "listen = '127.0.0.1:20990'"),
+        ("kind = 'etcd'", "listen = '127.0.0.1:20990'\nadvertise = '10.0.0.5'"),
+        ("kind = 'etcd'", "listen = '10.0.0.5:20990'"),
+        ("kind = 'etcd'", "listen = 'unix:/run/a.sock'"),
+    ] {
+        assert_eq!(dubbo(registry, keys), [""; 0], "{registry} {keys}");
+    }
+    let ingress = |registry: &str, protocol: &str, listen: &str| {
+        warnings(&format!(
+            "[[registry]]\n{registry}\n[[ingress]]\nprotocol = '{protocol}'\nlisten = '{listen}'\n"
+        ))
+    };
+    let told = ingress("kind = 'etcd'", "dubbo", "127.0.0.1:20880");
+    assert!(told[0].starts_with("a.toml:5: ingress.listen: Java consumers do not"), "{told:?}");
+    for (registry, protocol, listen) in [
+        ("kind = 'file'\npath = 'x'", "dubbo", "127.0.0.1:20880"),
+        ("kind = 'etcd'", "http", "127.0.0.1:20880"),
+        ("kind = 'etcd'", "dubbo", "0.0.0.0:20880"),
+    ] {
+        assert_eq!(ingress(registry, protocol, listen), [""; 0], "{registry} {protocol} {listen}");
     }
 }
 

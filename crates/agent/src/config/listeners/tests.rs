@@ -142,3 +142,15 @@ fn a_window_is_no_larger_than_the_protocols() {
     let policy = errors(&format!("{GOOD}[defaults]\nmax_in_flight = 65537"));
     assert!(policy[0].contains("from 1 to 65536"), "{policy:?}");
 }
+
+/// It stands in for the application of `[dubbo]`, which not every agent has.
+#[test]
+fn a_wrong_name_of_the_agent_is_told_once() {
+    let agent = "[agent]\nname = 'my agent'\n";
+    let told = "a.toml:7: agent.name: contains a space; write a name without spaces";
+    assert_errors_behind_good(agent, &[told]);
+    let dubbo =
+        "[dubbo]\nlisten = '127.0.0.1:3'\n[[export]]\ninterface = 'a.B'\napp = 'dubbo://h:1'\n";
+    let errors = errors(&format!("{GOOD}{agent}{dubbo}"));
+    assert!(errors.iter().any(|it| it.contains("dubbo.application: \"my agent\"")), "{errors:?}");
+}

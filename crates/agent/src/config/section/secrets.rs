@@ -6,6 +6,7 @@ use std::path::Path;
 
 use toml::de::DeValue;
 
+use super::paths::unreplaced;
 use super::{Section, describe, kind};
 
 /// Keys whose values are secrets.
@@ -22,9 +23,12 @@ impl Section<'_> {
     pub(in crate::config) fn cannot_read(&self, key: &str, path: &Path, error: &io::Error) {
         let is_shown = !SECRET_FILES.contains(&key) || self.names_file(key, path);
         let shown = if is_shown { path.display().to_string() } else { HIDDEN.to_owned() };
+        let readable = || "name a file that this user may read".to_owned();
+        let text = self.entry(key).and_then(|(_, value)| value.get_ref().as_str());
         let remedy = match error.kind() {
-            io::ErrorKind::InvalidData => "write one line of text into it",
-            _ => "name a file that this user may read",
+            io::ErrorKind::InvalidData => "write one line of text into it".to_owned(),
+            io::ErrorKind::NotFound => text.and_then(unreplaced).unwrap_or_else(readable),
+            _ => readable(),
         };
         self.wrong(key, format!("cannot read {shown}: {error}"), remedy);
     }

@@ -85,3 +85,40 @@ fn sockets_have_a_whole_path_and_a_mode_of_permissions() {
     let tcp = errors(&format!("{GOOD}socket_mode = '0660'"));
     assert!(tcp[0].contains("works only with a Unix socket; remove it"), "{tcp:?}");
 }
+
+#[test]
+fn what_others_call_a_key_or_a_value_is_understood() {
+    let registry = |lines: &str| {
+        errors(&GOOD.replace("kind = \"etcd\"\n", &format!("kind = 'etcd'\n{lines}\n")))
+    };
+    for (lines, meant) in [
+        ("address = 'h:1'", "registry.address: unknown key; did you mean \"endpoints\"?"),
+        ("username = 'u'", "registry.username: unknown key; did you mean \"user\"?"),
+    ] {
+        let told = registry(lines);
+        assert!(told.iter().any(|it| it.contains(meant)), "{told:?}");
+    }
+    let told = errors(&GOOD.replace("\"etcd\"", "\"ETCD\""));
+    assert!(told[0].contains("\"ETCD\" is not known; did you mean \"etcd\"?"), "{told:?}");
+}
+
+#[test]
+fn a_path_that_waits_for_a_shell_is_told() {
+    let warnings = |path: &str| {
+        let file = format!("kind = \"file\"\npath = \"{path}\"");
+        let warned = parse(&GOOD.replace("kind = \"etcd\"", &file), "a.toml").unwrap().warnings;
+        warned.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    for (path, what) in [
+        ("~/s.toml", "~ is not replaced here; write the whole path"),
+        ("$HOME/s.toml", "a variable such as $HOME is not replaced here"),
+        ("/etc/${MESH}/s.toml", "a variable such as $HOME is not replaced here"),
+    ] {
+        let told = warnings(path);
+        let place = "a.toml:3: registry.path: there is no ";
+        assert!(told[0].starts_with(place) && told[0].contains(what), "{told:?}");
+    }
+    for path in ["s.toml", "/s~.toml", "a$.toml"] {
+        assert_eq!(warnings(path), [""; 0], "{path}");
+    }
+}

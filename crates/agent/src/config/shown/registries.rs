@@ -26,7 +26,7 @@ fn several_shown(several: &SeveralConfig) -> Value {
 }
 
 pub(super) fn registry(entry: &RegistryEntry) -> Value {
-    let RegistryEntry { name, config, definitions, snapshot } = entry;
+    let RegistryEntry { name, config, definitions, snapshot, place: _ } = entry;
     let mut shown = match config {
         RegistryConfig::Memory(_) => json!({}),
         RegistryConfig::File { path } => json!({ "path": path.display().to_string() }),
