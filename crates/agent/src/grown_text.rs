@@ -149,7 +149,7 @@ impl GrownText {
             return CallError { code, message: message.into(), ..error };
         }
         let message = format!(
-            "{}; the JSON of a message of {len} bytes may have {} bytes: 64 times as many (at least \
+            "{}; the JSON of a message of {len} bytes may have {} bytes: 128 times as many (at least \
              16 MiB, at most 64 MiB), or 8 times where that is more, and in any case no more than \
              seven sixteenths of memory_bytes of [agent]. A value that others refer to is written \
              for each of them",
@@ -215,7 +215,7 @@ mod tests {
         // What can never be is a final error.
         let error = other.explained(too_long(Code::BodyTooLarge));
         assert_eq!(error.code, Code::BodyTooLarge);
-        assert!(error.message.contains("may have 7340032 bytes: 64 times"), "{}", error.message);
+        assert!(error.message.contains("may have 7340032 bytes: 128 times"), "{}", error.message);
     }
 
     #[test]

@@ -125,8 +125,8 @@ impl Default for JsonOptions {
 /// The JSON of a message may be so many times as long as the message, if it is not over the next
 /// limit but one. References name values of any length by two or three bytes. In graphs of objects
 /// as programs have them, where thousands of objects share a few long ones, that adds up to 20
-/// or 30 times the message.
-const MAX_TIMES: usize = 64;
+/// or 30 times the message; 20 fields of long names that are all null are 95 times.
+const MAX_TIMES: usize = 128;
 /// It may have as much as this however short the message is: 10,000 objects of ten bytes that
 /// share one of 1 kB are 10 MB.
 const ALWAYS_OUT_LEN: usize = 16 << 20;

@@ -107,7 +107,7 @@ fn requests_that_expand_wait_for_a_thread_and_are_refused_for_good() {
     for _ in 0..N {
         let (_, answer) = hostile.answer();
         let text = answer.text();
-        assert!(text.contains("may have 16777216 bytes: 64 times as many"), "{text}");
+        assert!(text.contains("may have 16777216 bytes: 128 times as many"), "{text}");
     }
     wait_until("the memory to be given back", || (used(&agent) == 0).then_some(()));
 }
