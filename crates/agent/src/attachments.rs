@@ -17,6 +17,7 @@ use hessian::json::{self, JsonError, JsonReader};
 use hessian::transcode::JsonOptions;
 
 use crate::call::ONE_WAY;
+use crate::grown_text::IN_PLACE_LEN;
 
 /// Holds attachments as a JSON object.
 pub const HEADER: &str = "x-dubbo-attachments";
@@ -146,8 +147,10 @@ fn pair(name: &str, value: &[u8]) -> Option<(String, String)> {
 /// The attachments of a request that are numbers or booleans, their names marked.
 pub fn typed_of(request: &Request) -> Vec<(String, String)> {
     let mut json = Vec::new();
+    // Far more than the few numbers and booleans that are looked for.
+    let options = JsonOptions { max_out_len: IN_PLACE_LEN, ..JsonOptions::default() };
     let has_some = request.may_have_other_attachments()
-        && request.write_attachments_json(&JsonOptions::default(), &mut json).is_ok_and(|it| it);
+        && request.write_attachments_json(&options, &mut json).is_ok_and(|it| it);
     if !has_some {
         return Vec::new();
     }

@@ -9,12 +9,13 @@ use std::sync::LazyLock;
 use dubbo_proto::{BodyLimits, JsonTexts, ReadOptions, Request, Serialization, descriptor};
 use flow::rules::FORCE_TAG;
 use hessian::JavaType;
-use hessian::transcode::JsonOptions;
+use hessian::transcode::{JsonOptions, RefStyle};
 use http::HeaderMap;
 use memchr::memmem::Finder;
 
 use crate::args::{join_json, member_of_json, text_of_json};
 use crate::call::{Encoded, Payload, RoutedCall, WholeBody};
+use crate::grown_text::plain_len;
 use crate::journal::{JournalEntry, RequestNames};
 
 /// Dubbo's generic call: its first argument is the method that is meant.
@@ -196,12 +197,20 @@ pub fn note_encoded(
     entry.asked(bytes.len(), shown);
 }
 
-/// Arguments as JSON; nothing if they cannot be read.
+/// Arguments as JSON; nothing if they cannot be read. Where values that others refer to make the
+/// text long, each is written once, and `{"$ref":..}` in the place of the others.
 fn read_args(serialization: Serialization, args: &[u8], descriptor: &str) -> Option<JsonTexts> {
     let n = descriptor::count(descriptor).ok()?;
-    let json = JsonOptions::default();
-    let options = ReadOptions { json: &json, schema: None };
-    serialization.values()?.read_args(args, n, None, options).ok()
+    let values = serialization.values()?;
+    let read = |refs| {
+        let json =
+            JsonOptions { refs, max_out_len: plain_len(args.len()), ..JsonOptions::default() };
+        values.read_args(args, n, None, ReadOptions { json: &json, schema: None })
+    };
+    match read(RefStyle::Repeat) {
+        Err(error) if error.source.is_too_long() => read(RefStyle::Path).ok(),
+        read => read.ok(),
+    }
 }
 
 impl CallFacts for WholeFacts<'_> {

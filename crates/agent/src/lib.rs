@@ -39,6 +39,7 @@ pub mod expected_len;
 pub mod export;
 pub mod facts;
 pub mod gate;
+pub mod grown_text;
 pub mod ingress;
 pub mod inspect;
 pub mod invocation;

@@ -331,7 +331,7 @@ impl<T: LinkToken> Buffers for LinkMachine<T> {
 /// Whether `len` more bytes may wait on a connection; a call that needs them has not begun.
 ///
 /// # Errors
-/// [`Code::Overloaded`].
+/// [`Code::Overloaded`], or [`Code::BodyTooLarge`] if there is never so much room.
 #[inline]
 pub fn check_room<M>(conn: &Conn<Metered<M>>, len: usize) -> Result<(), CallError> {
     conn.look(|machine| machine.account().check(len)).map_err(CallError::from)
@@ -384,7 +384,8 @@ pub fn write_timeout(account: &Account, configured: Duration) -> Duration {
 impl From<OverBudget> for CallError {
     #[cold]
     fn from(refused: OverBudget) -> Self {
-        Self::new(Code::Overloaded, refused.to_string())
+        let code = if refused.is_final() { Code::BodyTooLarge } else { Code::Overloaded };
+        Self::new(code, refused.to_string())
     }
 }
 
@@ -455,6 +456,6 @@ mod tests {
         let error = no_room_for_reply(1 << 30, &refused);
         assert_eq!(error.code, Code::ReplyTooLarge);
         assert!(error.message.contains("its reply of 1073741824 bytes was dropped: no memory"));
-        assert_eq!(CallError::from(refused).code, Code::Overloaded);
+        assert_eq!(CallError::from(refused).code, Code::BodyTooLarge, "it never fits");
     }
 }

@@ -2,8 +2,9 @@
 //! into another would hold up all other calls of the worker.
 //!
 //! Threads of the runtime's own pool do it, at most one for each core at a time, for all workers
-//! together. Other work waits for a free one. If none is free for a second, the work is done in
-//! place, so that no call fails for want of a thread.
+//! together. Other work waits for a free one. If none is free for a second, work that takes no
+//! longer than its message lets expect is done in place, so that no call fails for want of a
+//! thread.
 //!
 //! Invariants:
 //! - Work for a call whose deadline has passed is not begun.
@@ -57,12 +58,33 @@ impl Threads {
         Self { free: Arc::new(Semaphore::new(n)), patience }
     }
 
+    /// As many threads, for which work waits so long.
+    #[cfg(test)]
+    pub(crate) fn patient(n: usize, patience: Duration) -> Self {
+        Self::new(n, patience)
+    }
+
     /// Waits for a free thread. What the work needs is best copied once there is one.
     ///
     /// # Errors
     /// [`Code::Timeout`] if the deadline passes before.
     pub async fn free(&self, deadline: Option<Instant>) -> Result<Thread, CallError> {
-        let patient = Instant::now().checked_add(self.patience);
+        self.free_by(deadline, Instant::now().checked_add(self.patience)).await
+    }
+
+    /// The same for work that must not be done in place: it waits until the deadline.
+    ///
+    /// # Errors
+    /// [`Code::Timeout`] if the deadline passes before.
+    pub async fn wait(&self, deadline: Option<Instant>) -> Result<Thread, CallError> {
+        self.free_by(deadline, None).await
+    }
+
+    async fn free_by(
+        &self,
+        deadline: Option<Instant>,
+        patient: Option<Instant>,
+    ) -> Result<Thread, CallError> {
         let until = [deadline, patient].into_iter().flatten().min();
         let permit = Arc::clone(&self.free).acquire_owned();
         let permit = match until {
@@ -92,6 +114,12 @@ pub fn check_time(deadline: Option<Instant>) -> Result<(), CallError> {
 pub struct Thread(Option<OwnedSemaphorePermit>);
 
 impl Thread {
+    /// Whether it is the caller's own.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Does the work there, and waits for it; `held` is dropped when it has ended. Must be called
     /// on a worker's runtime.
     pub async fn run<R: Send + 'static>(

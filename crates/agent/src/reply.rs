@@ -1,6 +1,7 @@
 //! What a provider's reply says, as JSON.
 
 use std::fmt::Display;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,33 +10,58 @@ use hessian::json::JsonReader;
 use hessian::transcode::{EnumStyle, JsonOptions, RefStyle, Schema, fold_generalized};
 use hessian::{JavaType, Limits};
 use registry::Definition;
+use wire::Account;
 
 use crate::attachments::Replied;
 use crate::call::ProviderReply;
 use crate::error::{CallError, Code};
 use crate::exception;
+use crate::grown_text::{GrownText, IN_PLACE_LEN, in_place, is_too_long};
+use crate::memory::no_room_for_reply;
 use crate::offload::{LONG_LEN, Threads};
 use crate::route::Route;
 
-/// Reads a reply, in the form that `options` ask for. One of `threads` reads a long one, so that
-/// other calls get on meanwhile; `held` is dropped when that has ended.
+/// Reads a reply at once, in the form that `options` ask for; nothing if it is long, or becomes
+/// long as JSON.
 ///
 /// # Errors
-/// [`Code::Timeout`] if no thread is free before the call's deadline.
-pub async fn read_soon<R: Send + 'static>(
+/// Those of `read`.
+pub fn read_in_place<R>(
     reply: &ProviderReply,
     options: &JsonOptions,
-    threads: &Threads,
-    held: impl Sized + 'static,
-    read: impl FnOnce(&ReplyReader<'_>) -> R + Send + 'static,
-) -> Result<R, CallError> {
-    if reply.body.len() < LONG_LEN {
-        return Ok(read(&ReplyReader::new(reply, options)));
+    read: impl FnOnce(&ReplyReader<'_>) -> Result<R, CallError>,
+) -> Result<Option<R>, CallError> {
+    if LONG_LEN <= reply.body.len() {
+        return Ok(None);
     }
-    let thread = threads.free(reply.deadline).await;
-    let thread = thread.map_err(|error| error.at(&reply.endpoint))?;
-    let reply = OwnReply::new(reply, options);
-    Ok(thread.run(held, move || read(&reply.reader())).await)
+    match read(&ReplyReader::new(reply, &in_place(options))) {
+        Err(error) if is_too_long(&error) => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+/// Has one of `threads` read a reply, so that other calls get on meanwhile. `account` counts what
+/// that takes.
+///
+/// # Errors
+/// [`Code::Timeout`] if no thread is free before the call's deadline, [`Code::ReplyTooLarge`] if
+/// the JSON is longer than it may become, and those of `read`.
+pub async fn read_offloaded<R: Send + 'static>(
+    reply: &ProviderReply,
+    options: &JsonOptions,
+    account: &Rc<Account>,
+    threads: &Threads,
+    read: impl Fn(&ReplyReader<'_>) -> Result<R, CallError> + Send + 'static,
+) -> Result<R, CallError> {
+    let len = reply.body.len();
+    let text = GrownText::new(account, len);
+    // JSON is about as long as the body.
+    text.reserve(len).map_err(|refused| no_room_for_reply(len, &refused))?;
+    let own = OwnReply::new(reply);
+    let options = options.clone();
+    let write = move |text: &GrownText| read(&own.reader(&text.options(&options)));
+    let written = text.write(threads, reply.deadline, account.count(len), write).await;
+    written.map_err(|error| error.at(&reply.endpoint))
 }
 
 /// What is needed to read a reply.
@@ -54,7 +80,6 @@ struct OwnReply {
     serialization: Serialization,
     body: Bytes,
     endpoint: Box<str>,
-    options: JsonOptions,
     result: Option<JavaType>,
     definition: Option<Arc<Definition>>,
     form: ValueForm,
@@ -82,25 +107,24 @@ impl ValueForm {
 }
 
 impl OwnReply {
-    fn new(reply: &ProviderReply, options: &JsonOptions) -> Self {
+    fn new(reply: &ProviderReply) -> Self {
         let plan = reply.route.as_ref().map(|route| &route.plan);
         Self {
             serialization: reply.serialization,
             body: reply.body.clone(),
             endpoint: (&*reply.endpoint).into(),
-            options: options.with_room_for(reply.body.len()).into_owned(),
             result: plan.and_then(|plan| plan.result.clone()),
             definition: plan.and_then(|plan| plan.schema.clone()),
             form: reply.route.as_deref().map_or_else(ValueForm::default, ValueForm::of),
         }
     }
 
-    fn reader(&self) -> ReplyReader<'_> {
+    fn reader<'a>(&'a self, options: &'a JsonOptions) -> ReplyReader<'a> {
         ReplyReader {
             serialization: self.serialization,
             body: &self.body,
             endpoint: &self.endpoint,
-            options: &self.options,
+            options,
             known: DefinedResult::new(self.result.as_ref(), self.definition.as_deref()),
             form: self.form,
         }
@@ -153,7 +177,13 @@ impl<'a> ReplyReader<'a> {
                     let named = JsonOptions { class_name: true, refs, ..self.options.clone() };
                     write_value(&outcome, DefinedResult::default(), &named, &mut json)
                 };
-                write(RefStyle::Repeat).or_else(|_| write(RefStyle::Path))?;
+                match write(RefStyle::Repeat) {
+                    // There is a better place for a long one.
+                    Err(error) if is_too_long(&error) && self.options.room.is_none() => {
+                        return Err(error);
+                    }
+                    written => written.or_else(|_| write(RefStyle::Path))?,
+                }
             }
         }
         match self.form {
@@ -186,6 +216,9 @@ impl<'a> ReplyReader<'a> {
             class_name: false,
             key_classes: false,
             number_classes: false,
+            // A header takes far less.
+            max_out_len: IN_PLACE_LEN,
+            room: None,
             ..self.options.clone()
         };
         Replied::of(&outcome, &options)
@@ -209,12 +242,12 @@ impl<'a> ReplyReader<'a> {
     }
 }
 
-/// The value of a reply as JSON text, at once.
+/// The value of a short reply as JSON text, at once.
 ///
 /// # Errors
-/// As [`ReplyReader::json`].
+/// As [`ReplyReader::json`]; [`Code::ReplyTooLarge`] also where the text is too long for that.
 pub fn json_of(reply: &ProviderReply) -> Result<Vec<u8>, CallError> {
-    ReplyReader::new(reply, &JsonOptions::default()).json()
+    ReplyReader::new(reply, &in_place(&JsonOptions::default())).json()
 }
 
 /// A reply that is broken, rather than one that cannot be told in the form that was asked for.
@@ -223,7 +256,8 @@ fn unreadable(error: impl Display) -> CallError {
     CallError { is_broken_reply: true, ..CallError::new(Code::BadReply, message) }
 }
 
-/// A value that contains itself can be read, but not be told without references.
+/// A value that contains itself can be read, but not be told without references; one to which many
+/// others refer may be too long without.
 fn untold(error: impl Display) -> CallError {
     let how = "header x-dubbo-json: refs=path, or dubmesh call --json refs=path";
     CallError::new(Code::BadReply, format!("the reply cannot be written as JSON: {error} ({how})"))
@@ -237,9 +271,10 @@ fn write_value(
     out: &mut Vec<u8>,
 ) -> Result<(), CallError> {
     let options = ReadOptions { json: options, schema: known.schema };
-    outcome.write_json(known.ty, options, out).map_err(|error| match error.is_cycle() {
-        true => untold(error),
-        false => unreadable(error),
+    outcome.write_json(known.ty, options, out).map_err(|error| match () {
+        () if error.is_cycle() => untold(error),
+        () if error.is_too_long() => CallError { code: Code::ReplyTooLarge, ..untold(error) },
+        () => unreadable(error),
     })
 }
 

@@ -67,6 +67,16 @@ impl ValueError {
         )
     }
 
+    /// Whether its JSON is longer than it may become.
+    #[must_use]
+    pub const fn is_too_long(&self) -> bool {
+        matches!(
+            self,
+            Self::Hessian(hessian::transcode::TranscodeError::OutputLen { .. })
+                | Self::Jsonb(jsonb::JsonbError::OutputLen { .. })
+        )
+    }
+
     /// Whether a value that was read breaks the rules of its format. One that is over a limit of
     /// ours, is of a kind that we do not know, or has no form in JSON, does not.
     #[must_use]

@@ -23,8 +23,8 @@ mod to_json;
 pub use error::TranscodeError;
 pub use generalized::fold_generalized;
 pub use java_json::{
-    DateStyle, EnumStyle, FieldChoice, FieldRule, InputOptions, JsonOptions, OptionsError,
-    RefStyle, Schema, builtin, named, time,
+    DateStyle, EnumStyle, FieldChoice, FieldRule, InputOptions, JsonOptions, OptionsError, OutRoom,
+    RefStyle, Schema, TextRoom, builtin, named, time,
 };
 pub use scalars::ScalarCheck;
 pub use to_hessian::{json_to_hessian, json_to_hessian_by, json_to_hessian_with};

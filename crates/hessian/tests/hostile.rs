@@ -4,10 +4,14 @@
 
 mod counting;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use counting::peak;
 use hessian::json::JsonReader;
 use hessian::transcode::{
-    InputOptions, JsonOptions, RefStyle, TranscodeError, hessian_to_json, json_to_hessian_by,
+    InputOptions, JsonOptions, OutRoom, RefStyle, TextRoom, TranscodeError, hessian_to_json,
+    json_to_hessian_by,
 };
 use hessian::{Decoder, Encoder, JavaType, Limits, write_int, write_string};
 
@@ -165,6 +169,135 @@ fn references_that_repeat_without_end_are_cut() {
     let paths = JsonOptions { refs: RefStyle::Path, ..opts };
     let (len, n_bytes) = peak(|| to_json(&laughs, &paths));
     assert!(len.is_ok_and(|len| len < 10_000) && n_bytes < 65_536, "{n_bytes}");
+}
+
+/// `n` orders in a list: `write` writes the fields of each; the customer is a reference to that of
+/// the first one, of 1 kB.
+fn orders(n: usize, fields: &[&str], write: impl Fn(&mut Encoder<'_>, usize)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes);
+    encoder.list_begin(None, n);
+    let names: Vec<&str> = fields.iter().copied().chain(["customer"]).collect();
+    for index in 0..n {
+        encoder.object_begin("com.acme.Order", &names);
+        write(&mut encoder, index);
+        if index == 0 {
+            encoder.object_begin("com.acme.Customer", &["name", "address"]);
+            encoder.string("Ann");
+            encoder.string(&"a".repeat(1000));
+        } else {
+            // The list is number 0, the first order 1, its customer 2.
+            encoder.reference(2);
+        }
+    }
+    bytes
+}
+
+/// Graphs of objects as programs have them are within the limit, and so is all that has no
+/// references. What they expand to is what the limit was chosen by.
+#[test]
+fn what_programs_send_is_within_the_limit() {
+    let long_names: Vec<String> = (0..20).map(|n| format!("{}{n}", "name".repeat(12))).collect();
+    let long_names: Vec<&str> = long_names.iter().map(|name| &**name).collect();
+    let cases = [
+        ("no field but a shared one", orders(10_000, &[], |_, _| {}), 340),
+        (
+            "a number and a shared field",
+            orders(10_000, &["id"], |out, index| out.int(100_000 + i32::try_from(index).unwrap())),
+            180,
+        ),
+        (
+            "an order",
+            orders(10_000, &["id", "at", "status", "total"], |out, index| {
+                out.long(7_000_000_000 + i64::try_from(index).unwrap());
+                out.date_ms(1_704_164_645_678);
+                out.string("DELIVERED");
+                out.double(19.95);
+            }),
+            32,
+        ),
+        (
+            "20 fields of long names that are null",
+            orders(10_000, &long_names, |out, _| (0..20).for_each(|_| out.null())),
+            96,
+        ),
+        ("nulls", [b"X\x49\x00\x0f\xff\xff".to_vec(), vec![b'N'; 0xf_ffff]].concat(), 6),
+        (
+            "control characters",
+            {
+                let mut bytes = Vec::new();
+                write_string(&mut bytes, &"\u{1}".repeat(8_000_000));
+                bytes
+            },
+            6,
+        ),
+    ];
+    for (what, bytes, times) in cases {
+        let opts = JsonOptions { max_out_len: usize::MAX, ..JsonOptions::default() };
+        let len = to_json(&bytes, &opts).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(len <= times * bytes.len(), "{what}: {len} of {}", bytes.len());
+        assert!(times / 2 * bytes.len() < len, "{what}: {len} of {}", bytes.len());
+        assert!(len <= JsonOptions::max_len_of(bytes.len()), "{what}: {len} of {}", bytes.len());
+    }
+}
+
+/// Grants a text so much at a time, up to a limit, and counts how much that is.
+struct Granted {
+    most: AtomicUsize,
+    max: usize,
+}
+
+impl TextRoom for Granted {
+    fn extend(&self, len: usize) -> Option<usize> {
+        let end = (len + 4096).min(self.max);
+        self.most.fetch_max(end, Ordering::Relaxed);
+        (len <= end).then_some(end)
+    }
+}
+
+/// Whatever makes a text long, there is never more of it than was granted, but for one value.
+#[test]
+fn a_text_asks_for_room_while_it_grows() {
+    let mut by_maps = b"\x57H\x01k\x30\xc8".to_vec();
+    by_maps.extend([b'v'; 200]);
+    by_maps.push(b'Z');
+    let mut by_classes = b"\x57C".to_vec();
+    write_string(&mut by_classes, &"c".repeat(5000));
+    by_classes.extend(b"\x91\x01a");
+    let mut by_lists = vec![0x57];
+    for n in 0..40 {
+        by_lists.push(0x57);
+        if n == 0 {
+            by_lists.extend(b"\x01x");
+        } else {
+            for _ in 0..3 {
+                by_lists.push(0x51);
+                write_int(&mut by_lists, n);
+            }
+        }
+        by_lists.push(b'Z');
+    }
+    by_maps.extend(b"\x51\x91".repeat(10_000));
+    by_classes.extend(b"\x60N".repeat(10_000));
+    for bytes in [&mut by_maps, &mut by_classes, &mut by_lists] {
+        bytes.push(b'Z');
+    }
+    for bytes in [by_maps, by_classes, by_lists] {
+        let room = Arc::new(Granted { most: AtomicUsize::new(0), max: 1 << 20 });
+        let granted: Arc<dyn TextRoom> = Arc::<Granted>::clone(&room);
+        let opts = JsonOptions {
+            class_name: true,
+            max_out_len: usize::MAX,
+            room: Some(OutRoom(granted)),
+            ..JsonOptions::default()
+        };
+        let mut out = Vec::new();
+        let mut decoder = Decoder::new(&bytes, Limits::default());
+        let error = hessian_to_json(&mut decoder, &mut out, &opts).unwrap_err();
+        assert!(matches!(error, TranscodeError::OutputLen { .. }), "{error}");
+        let most = room.most.load(Ordering::Relaxed);
+        assert!(out.len() <= most + 16 * 1024 && most == 1 << 20, "{} of {most}", out.len());
+    }
 }
 
 #[test]

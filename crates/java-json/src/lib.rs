@@ -59,6 +59,7 @@ pub mod write;
 pub use java_type::{ClassType, JavaType, TypeError, TypeParameter};
 pub use limits::Limits;
 pub use options::{
-    DateStyle, EnumStyle, FieldChoice, FieldRule, JsonOptions, OptionsError, RefStyle,
+    DateStyle, EnumStyle, FieldChoice, FieldRule, JsonOptions, OptionsError, OutRoom, RefStyle,
+    TextRoom,
 };
 pub use schema::{InputOptions, Schema};

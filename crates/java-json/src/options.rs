@@ -1,7 +1,8 @@
 //! The choices in the mapping of Hessian to JSON, and how they are written down as one line of
 //! text.
 
-use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
 
 use crate::keys::Keys;
 
@@ -69,9 +70,36 @@ pub struct JsonOptions {
     pub refs: RefStyle,
     /// Other choices for the values of single fields, and of what is inside them.
     pub fields: Vec<FieldRule>,
-    /// The limit of the text, in bytes.
+    /// The limit of the text, in bytes: of all that is in the buffer that is written to.
     pub max_out_len: usize,
+    /// What is asked for room while the text grows; without it there is room up to the limit.
+    pub room: Option<OutRoom>,
 }
+
+/// Says how long a text may become that is being written. It is asked seldom: whenever the text
+/// has become longer than it has said last.
+pub trait TextRoom: Send + Sync {
+    /// How long a text may become that has `len` bytes by now; nothing if that is too long.
+    fn extend(&self, len: usize) -> Option<usize>;
+}
+
+/// A [`TextRoom`] that options bear. Clones are handles to the same.
+#[derive(Clone)]
+pub struct OutRoom(pub Arc<dyn TextRoom>);
+
+impl fmt::Debug for OutRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OutRoom")
+    }
+}
+
+impl PartialEq for OutRoom {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for OutRoom {}
 
 impl Default for JsonOptions {
     /// The plain choice everywhere, and 64 MiB: JSON of an 8 MiB message, and room for repeats.
@@ -89,22 +117,48 @@ impl Default for JsonOptions {
             refs: RefStyle::Repeat,
             fields: Vec::new(),
             max_out_len: 64 << 20,
+            room: None,
         }
     }
 }
 
-/// The JSON of a message may be so many times as long as the message.
+/// The JSON of a message may be so many times as long as the message, if it is not over the next
+/// limit but one. References name values of any length by two or three bytes. In graphs of objects
+/// as programs have them, where thousands of objects share a few long ones, that adds up to 20
+/// or 30 times the message; 20 fields of long names that are all null are 95 times.
+const MAX_TIMES: usize = 128;
+/// It may have as much as this however short the message is: 10,000 objects of ten bytes that
+/// share one of 1 kB are 10 MB.
+const ALWAYS_OUT_LEN: usize = 16 << 20;
+/// It may not be longer than this by references.
+const MAX_OUT_LEN: usize = 64 << 20;
+/// Without references it may be so many times as long as the message, however long that is: a null
+/// of one byte is five, and so is a control character of one byte, with a comma more.
 const OUT_TIMES: usize = 8;
 
 impl JsonOptions {
-    /// The same choices, with room for the JSON of a message of `len` bytes.
+    /// How long the JSON of a message of `len` bytes may become.
     #[must_use]
-    pub fn with_room_for(&self, len: usize) -> Cow<'_, Self> {
-        let needed = len.saturating_mul(OUT_TIMES);
-        match needed <= self.max_out_len {
-            true => Cow::Borrowed(self),
-            false => Cow::Owned(Self { max_out_len: needed, ..self.clone() }),
-        }
+    pub fn max_len_of(len: usize) -> usize {
+        let by_references = len.saturating_mul(MAX_TIMES).clamp(ALWAYS_OUT_LEN, MAX_OUT_LEN);
+        by_references.max(len.saturating_mul(OUT_TIMES))
+    }
+
+    /// How long a text may become, before anything is asked for more.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn first_end(&self) -> usize {
+        if self.room.is_some() { 0 } else { self.max_out_len }
+    }
+
+    /// How long a text may become that has `len` bytes by now, and is longer than it might have
+    /// been so far; nothing if that is too long.
+    #[doc(hidden)]
+    #[cold]
+    #[must_use]
+    pub fn extend(&self, len: usize) -> Option<usize> {
+        let end = self.room.as_ref()?.0.extend(len)?;
+        Some(end.min(self.max_out_len)).filter(|end| len <= *end)
     }
 }
 

@@ -4,7 +4,7 @@
 //! - The output is valid JSON whenever there is no error.
 //! - A reference is written as the value that it names, once more; a value that contains itself
 //!   is an error. What repeated values can add up to is bounded by the limit of elements and by
-//!   [`JsonOptions::max_out_len`].
+//!   [`JsonOptions::max_out_len`], or by [`JsonOptions::room`].
 
 mod leaf;
 mod reference;
@@ -54,14 +54,13 @@ pub fn jsonb_to_json_as(
     out: &mut Vec<u8>,
     opts: &JsonOptions,
 ) -> Result<(), JsonbError> {
-    let out_start = out.len();
     // Looking for it once spares looking through every object.
     let has_throwables = memmem::find(dec.rest(), SUPPRESSED.as_bytes()).is_some();
     let mut writer = JsonbToJson {
         dec,
         out,
         opts,
-        out_start,
+        max_end: opts.first_end(),
         open: Vec::new(),
         references: None,
         has_throwables,
@@ -107,7 +106,8 @@ struct JsonbToJson<'d, 'a, 'o> {
     dec: &'d mut Decoder<'a>,
     out: &'o mut Vec<u8>,
     opts: &'o JsonOptions,
-    out_start: usize,
+    /// How long the output may become.
+    max_end: usize,
     /// Where the lists, maps and objects begin that are being written.
     open: Vec<usize>,
     /// Where references lead, once there was one.
@@ -147,10 +147,17 @@ impl JsonbToJson<'_, '_, '_> {
             }
             _ => self.leaf(found, hint)?,
         }
-        if self.opts.max_out_len < self.out.len() - self.out_start {
-            let (offset, max) = (self.dec.position(), self.opts.max_out_len);
-            return Err(JsonbError::OutputLen { offset, max });
+        if self.max_end < self.out.len() {
+            return self.extend();
         }
+        Ok(())
+    }
+
+    #[cold]
+    fn extend(&mut self) -> Result<(), JsonbError> {
+        let (offset, max) = (self.dec.position(), self.opts.max_out_len);
+        let end = self.opts.extend(self.out.len());
+        self.max_end = end.ok_or(JsonbError::OutputLen { offset, max })?;
         Ok(())
     }
 

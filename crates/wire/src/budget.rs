@@ -29,7 +29,9 @@
 //! - What an account holds is given back when it is dropped.
 //! - Nothing shared is touched for a connection that holds less than [`FREE_LEN`].
 
+mod growth;
 mod machine;
+mod shares;
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -38,77 +40,18 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+pub use growth::Growth;
 pub use machine::memory_of_machine;
+pub use shares::{BudgetHolder, OverBudget};
+use shares::{Shares, largest_share};
 
 /// What a lease takes from the budget at a time. Small beside any useful budget, large beside a
 /// message.
 const CHUNK_LEN: usize = 256 * 1024;
 /// What every connection may hold beside the budget: a common call and its answer.
 pub(crate) const FREE_LEN: usize = 8 * 1024;
-/// A connection that holds less than this part of what is free is not refused for what its peer
-/// holds, as long as this part of the budget is free.
-const SMALL_CONNECTION: Small = Small { part: 64, left: 4 };
-/// The same for a peer and what its listener holds.
-const SMALL_PEER: Small = Small { part: 2, left: 8 };
-/// Times of what is free that a peer may hold, and a listener.
-const PEER_TIMES: usize = 2;
-const LISTENER_TIMES: usize = 4;
 /// Peers that are remembered before those without a connection are looked for.
 const MIN_PEERS: usize = 64;
-
-/// Who is small enough not to be refused for what others hold.
-struct Small {
-    /// Holds at most what is free, divided by this.
-    part: usize,
-    /// While at least the budget, divided by this, is free.
-    left: usize,
-}
-
-impl Small {
-    fn is(&self, held: usize, left: usize, limit: usize) -> bool {
-        limit / self.left <= left && held <= left / self.part
-    }
-}
-
-/// No memory for what a peer sends or waits for: others need what is left.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error(
-    "no memory for {wanted} more bytes: {free} of {limit} are free, and {held} are held already by {holder} \
-     (memory_bytes of [agent]); try again later, or raise it"
-)]
-pub struct OverBudget {
-    /// Bytes that were asked for.
-    pub wanted: usize,
-    /// Bytes of the budget that nobody uses.
-    pub free: usize,
-    /// The budget.
-    pub limit: usize,
-    /// What `holder` has already.
-    pub held: usize,
-    /// Whose share is used up.
-    pub holder: BudgetHolder,
-}
-
-/// Whose share of the budget is used up.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum BudgetHolder {
-    /// One connection.
-    Connection,
-    /// All connections of one peer's address.
-    Peer,
-    /// All connections of one listener.
-    Listener,
-}
-
-impl std::fmt::Display for BudgetHolder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Connection => "this connection",
-            Self::Peer => "this peer",
-            Self::Listener => "this listener",
-        })
-    }
-}
 
 /// The process's budget; clones are handles to the same.
 #[derive(Clone, Debug)]
@@ -119,10 +62,18 @@ struct BudgetTotals {
     limit: usize,
     /// What workers have leased, whether they use it or not.
     leased: AtomicUsize,
+    /// What grows away from the workers has of that.
+    grown: AtomicUsize,
     refused: AtomicU64,
     /// What each worker uses.
     used: Mutex<Vec<Arc<AtomicUsize>>>,
     peers: Mutex<Peers>,
+}
+
+impl BudgetTotals {
+    fn largest_share(&self) -> usize {
+        largest_share(self.limit)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -158,6 +109,7 @@ impl Budget {
         Self(Arc::new(BudgetTotals {
             limit,
             leased: AtomicUsize::new(0),
+            grown: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
             used: Mutex::default(),
             peers: Mutex::default(),
@@ -174,7 +126,7 @@ impl Budget {
     #[must_use]
     pub fn used(&self) -> usize {
         let used = self.0.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.iter().map(|used| used.load(Relaxed)).sum()
+        used.iter().map(|used| used.load(Relaxed)).sum::<usize>() + self.0.grown.load(Relaxed)
     }
 
     /// How often somebody was refused.
@@ -348,25 +300,12 @@ impl Account {
 
     fn look_at_shares(&self, wanted: usize) -> Result<(), OverBudget> {
         let (free, limit) = (self.lease.free(), self.lease.shared.limit);
-        let left = free.saturating_sub(wanted);
-        let (connection, peer, listener) = match self.is_shared {
-            true => (0, 0, self.listener.held()),
-            false => (self.cost(), self.peer.held(), self.listener.held()),
+        let listener = self.listener.held();
+        let shares = match self.is_shared {
+            true => Shares { connection: 0, peer: 0, listener },
+            false => Shares { connection: self.cost(), peer: self.peer.held(), listener },
         };
-        let is_small_connection = SMALL_CONNECTION.is(connection + wanted, left, limit);
-        let is_small_peer = SMALL_PEER.is(peer + wanted, left, limit);
-        let shares = [
-            (BudgetHolder::Connection, connection, 1, false),
-            (BudgetHolder::Peer, peer, PEER_TIMES, is_small_connection),
-            (BudgetHolder::Listener, listener, LISTENER_TIMES, is_small_peer),
-        ];
-        for (holder, held, times, is_exempt) in shares {
-            let fits = is_exempt || held + wanted <= left.saturating_mul(times);
-            if free < wanted || !fits {
-                return Err(OverBudget { wanted, free, limit, held, holder });
-            }
-        }
-        Ok(())
+        shares.check(wanted, free, limit)
     }
 
     /// Says how much it holds now, in all that is not a [`Hold`]: `before` is what it said last.

@@ -44,7 +44,7 @@ mod worker_loads;
 
 pub use backoff::{Backoff, jitter};
 pub use budget::{
-    Account, Budget, BudgetHolder, Group, Hold, Lease, OverBudget, memory_of_machine,
+    Account, Budget, BudgetHolder, Group, Growth, Hold, Lease, OverBudget, memory_of_machine,
 };
 #[cfg(feature = "tls")]
 pub use connection::tls;

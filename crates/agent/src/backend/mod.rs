@@ -163,6 +163,7 @@ impl Backend {
                 let worker = http::pool::WorkerResources {
                     account: pool.account(),
                     connections: pool.connections(),
+                    threads: pool.threads(),
                 };
                 App::Http(HttpApp::start(&export.service, Arc::clone(config), setup, Some(worker)))
             }

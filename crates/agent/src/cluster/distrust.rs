@@ -17,13 +17,11 @@ use super::{Cluster, Member};
 use crate::call::ProviderReply;
 use crate::config::{Split, SplitTarget};
 use crate::error::Code;
+use crate::grown_text::IN_PLACE_LEN;
 use crate::offload::LONG_LEN;
 
 /// So many whole replies after a broken one, an endpoint is trusted again.
 const N_READ: u8 = 100;
-
-/// Room for what is made of a reply while it is read. JSON of a short one is seldom as long.
-const MAX_OUT_LEN: usize = 16 * LONG_LEN;
 
 /// Whether an endpoint is distrusted.
 #[derive(Debug, Default)]
@@ -90,7 +88,7 @@ impl Cluster {
 
 /// Whether a reply of status OK breaks the rules of its serialization. A long one is not read.
 fn is_broken(serialization: Serialization, body: &[u8]) -> bool {
-    body.len() < LONG_LEN && is_broken_reply(serialization, body, MAX_OUT_LEN)
+    body.len() < LONG_LEN && is_broken_reply(serialization, body, IN_PLACE_LEN)
 }
 
 #[cfg(test)]

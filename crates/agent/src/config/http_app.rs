@@ -21,6 +21,7 @@ use self::origin::AppOrigin;
 use self::template::Template;
 use super::defaults;
 use super::section::Section;
+use crate::grown_text::IN_PLACE_LEN;
 
 /// An app that speaks HTTP, and how calls become its requests.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,6 +151,7 @@ fn json(section: &mut Section<'_>) -> JsonOptions {
         dates: section.choice("dates", &dates).unwrap_or_default(),
         enums: section.choice("enums", &enums).unwrap_or_default(),
         big_numbers_as_text: section.choice("big_numbers", &big_numbers).unwrap_or_default(),
+        max_out_len: IN_PLACE_LEN,
         ..JsonOptions::default()
     }
 }

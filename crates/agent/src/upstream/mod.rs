@@ -383,6 +383,11 @@ impl UpstreamPool {
         })
     }
 
+    /// The threads for long work.
+    pub fn threads(&self) -> Threads {
+        self.threads.clone()
+    }
+
     /// The account of a connection to an endpoint that is not an upstream.
     pub fn account(&self) -> Rc<Account> {
         self.memory.endpoint()

@@ -14,6 +14,7 @@ mod dubbo_callers_that_go;
 mod dubbo_ingress;
 mod early_answers;
 mod ejection;
+mod expansion;
 mod failures;
 mod fairness;
 mod goodbyes;

@@ -4,7 +4,7 @@
 //! - The output is valid JSON whenever there is no error.
 //! - A reference is written as the value that it names, once more; a value that contains itself
 //!   is an error. What repeated values can add up to is bounded by the limit of elements and by
-//!   [`JsonOptions::max_out_len`].
+//!   [`JsonOptions::max_out_len`], or by [`JsonOptions::room`].
 
 mod hidden;
 mod known;
@@ -86,7 +86,7 @@ fn write(
     let mut writer = HessianToJson {
         schema,
         dec,
-        max_end: out.len().saturating_add(opts.max_out_len),
+        max_end: opts.first_end(),
         out,
         opts,
         plans: Vec::new(),
@@ -191,11 +191,18 @@ impl HessianToJson<'_, '_, '_> {
     }
 
     #[inline]
-    fn check_len(&self) -> Result<(), TranscodeError> {
+    fn check_len(&mut self) -> Result<(), TranscodeError> {
         if self.max_end < self.out.len() {
-            let (offset, max) = (self.dec.position(), self.opts.max_out_len);
-            return Err(TranscodeError::OutputLen { offset, max });
+            return self.extend();
         }
+        Ok(())
+    }
+
+    #[cold]
+    fn extend(&mut self) -> Result<(), TranscodeError> {
+        let (offset, max) = (self.dec.position(), self.opts.max_out_len);
+        let end = self.opts.extend(self.out.len());
+        self.max_end = end.ok_or(TranscodeError::OutputLen { offset, max })?;
         Ok(())
     }
 

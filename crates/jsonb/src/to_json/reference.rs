@@ -20,6 +20,12 @@ const PARENT: &str = "..";
 /// The path of the reference before this one, once more.
 const AGAIN: &str = "#-1";
 
+/// The names that are noted may take so many times what the message takes: two bytes stand for a
+/// name that was there before.
+const MAX_TIMES: usize = 16;
+/// Or as much as this.
+const ALWAYS_LEN: usize = 1 << 20;
+
 /// A list, map or object, by its number in the order of the message.
 type Node = usize;
 
@@ -102,10 +108,12 @@ impl JsonbToJson<'_, '_, '_> {
 
 impl References {
     /// The names that are noted take no more than a text of `max_len` bytes, which would hold them
-    /// all, or than the message.
+    /// all, and no more than so many times what the message has; or they take what it has.
     fn of(decoder: &Decoder<'_>, max_len: usize) -> Result<Self, JsonbError> {
         let mut decoder = decoder.restarted();
-        let room = max_len.max(decoder.rest().len());
+        let len = decoder.rest().len();
+        let by_symbols = len.saturating_mul(MAX_TIMES).max(ALWAYS_LEN);
+        let room = max_len.min(by_symbols).max(len);
         let mut references = Self { room, ..Self::default() };
         references.walk(&mut decoder, None, room)?;
         references.follow();

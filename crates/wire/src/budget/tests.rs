@@ -170,3 +170,39 @@ fn a_refusal_says_what_to_do() {
          (memory_bytes of [agent]); try again later, or raise it"
     );
 }
+
+/// What another thread makes of a message counts for all while it grows, and no longer.
+#[test]
+fn what_grows_elsewhere_draws_from_the_same_budget() {
+    let budget = Budget::new(1 << 20);
+    let (lease, listener) = (budget.lease(), Group::new());
+    let account = Account::new(&lease, &listener, budget.peer(IpAddr::from([10, 0, 0, 1])));
+    let growth = account.growth();
+    growth.grow_to(100_000).unwrap();
+    growth.grow_to(50_000).unwrap();
+    assert_eq!((growth.len(), budget.used(), listener.held()), (100_000, 100_000, 100_000));
+    // Half is the share of one connection, whoever grows.
+    let refused = growth.grow_to((512 << 10) + 1).unwrap_err();
+    assert_eq!((refused.holder, refused.held), (BudgetHolder::Connection, 100_000));
+    assert!(!refused.is_final() && budget.refused() == 1, "{refused}");
+    growth.grow_to(400_000).unwrap();
+    let other = account.growth();
+    assert!(other.grow_to(400_000).is_err(), "less than that is left");
+    std::thread::spawn(move || drop((growth, other))).join().unwrap();
+    assert_eq!((budget.used(), listener.held()), (0, 0));
+}
+
+/// More than a connection ever gets is refused for good, and the text does not say to try again.
+#[test]
+fn what_can_never_be_held_is_a_final_refusal() {
+    let budget = Budget::new(1 << 20);
+    let account = Account::shared(&budget.lease(), &Group::new());
+    let never = account.check((512 << 10) + 1).unwrap_err();
+    assert!(never.is_final(), "{never}");
+    let text = never.to_string();
+    assert!(text.contains("524288 at most") && !text.contains("try again"), "{text}");
+    let _held = account.take(400_000).unwrap();
+    let _more = account.take(300_000).unwrap();
+    let now = account.check(400_000).unwrap_err();
+    assert!(!now.is_final() && now.to_string().contains("try again later"), "{now}");
+}

@@ -68,12 +68,20 @@ impl JsonArguments {
         Ok(Self(arguments))
     }
 
-    /// Reads `n` arguments as what they look like, with the names of classes.
+    /// Reads `n` arguments as what they look like, with the names of classes; they may become as
+    /// long as `limits` say.
     ///
     /// # Errors
     /// As [`JsonArguments::read`].
-    pub fn raw(serialization: Serialization, args: &[u8], n: usize) -> Result<Self, CallError> {
-        let json = JsonOptions { class_name: true, ..JsonOptions::default() };
+    pub fn raw(
+        serialization: Serialization,
+        args: &[u8],
+        n: usize,
+        limits: &JsonOptions,
+    ) -> Result<Self, CallError> {
+        let JsonOptions { max_out_len, ref room, .. } = *limits;
+        let (room, class_name) = (room.clone(), true);
+        let json = JsonOptions { class_name, max_out_len, room, ..JsonOptions::default() };
         let options = ReadOptions { json: &json, schema: None };
         Self::checked(serialization, args, n, None, options)
     }
@@ -87,11 +95,11 @@ impl JsonArguments {
         options: ReadOptions<'_>,
     ) -> Result<Self, CallError> {
         let values = serialization.values().ok_or_else(|| unsupported(serialization))?;
-        let json = options.json.with_room_for(args.len());
-        let options = ReadOptions { json: &json, ..options };
-        let texts = values
-            .read_args(args, n, types, options)
-            .map_err(|error| CallError::new(Code::BadArguments, error.to_string()))?;
+        let texts = values.read_args(args, n, types, options).map_err(|error| {
+            let is_too_long = error.source.is_too_long();
+            let code = if is_too_long { Code::BodyTooLarge } else { Code::BadArguments };
+            CallError::new(code, error.to_string())
+        })?;
         if texts.len() != n {
             let (has, message) = (texts.len(), "arguments by its types");
             let message = format!("the method takes {n} {message}, the request has {has}");
@@ -189,7 +197,12 @@ fn again(
     out: &mut Vec<u8>,
 ) -> Result<(), CallError> {
     let mut reader = JsonReader::new(text, Limits::of_whole());
-    rewrite(&mut reader, ty, style, out).map_err(|error| bad_argument(index, &error))?;
+    rewrite(&mut reader, ty, style, out).map_err(|error| match error {
+        TranscodeError::OutputLen { .. } => {
+            CallError { code: Code::BodyTooLarge, ..bad_argument(index, &error) }
+        }
+        error => bad_argument(index, &error),
+    })?;
     reader.finish().map_err(|error| bad_argument(index, &error))
 }
 

@@ -197,8 +197,8 @@ pub fn answer(data: &[u8]) {
             takes_attachments: flags & 2 == 0,
             mode,
             returns: returns.as_ref(),
-            errors: &app.config.errors,
-            classes: &app.config.classes,
+            errors: &app.config().errors,
+            classes: &app.config().classes,
             max_len: dubbo_proto::DEFAULT_PAYLOAD_LIMIT,
         };
         reply(&form, &answer);

@@ -145,7 +145,7 @@ impl Checks {
             .header(http::header::CONNECTION, "close")
             .body(Full::new(Bytes::new()))
             .map_err(|error| error.to_string())?;
-        let answer = self.pool.send(request, Instant::now() + self.config.timeout).await;
+        let answer = self.pool.send(request, None, Instant::now() + self.config.timeout).await;
         match answer {
             Ok(answer) if answer.status.is_success() => Ok(()),
             Ok(answer) => Err(format!("{path} returned {}", answer.status)),

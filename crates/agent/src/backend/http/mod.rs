@@ -2,13 +2,15 @@
 //!
 //! A call's path: [`method`](crate::config::http_app::method) says which one it means,
 //! [`arguments`] turns what came into JSON, [`request`] makes the HTTP request (its path by a
-//! [`template`](crate::config::http_app::template)), [`pool`] sends it over a connection to the
+//! [`template`](crate::config::http_app::template)), [`preparation`] has both done, [`pool`] sends it over a connection to the
 //! app's [`AppOrigin`](crate::config::http_app::origin::AppOrigin), [`interim`] bounds the interim
 //! answers of that app, [`reply`] makes a Dubbo reply of the answer. [`generic`] knows the calls
 //! of callers without classes, [`bean`] what some of them write in the place of objects,
 //! [`health`] whether the app is there.
 //!
-//! Invariant: every call is ended exactly once, also when its caller has gone away.
+//! Invariants:
+//! - Every call is ended exactly once, also when its caller has gone away.
+//! - The request of a call is counted before that of the next one is made.
 
 pub mod arguments;
 pub mod bean;
@@ -19,33 +21,32 @@ pub mod generic;
 pub mod health;
 pub mod interim;
 pub mod pool;
+pub mod preparation;
 pub mod reply;
 pub mod request;
 
-use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, Serialization, ServiceKey, Status as DubboStatus};
-use hessian::JavaType;
-use http::Request;
-use http_body_util::Full;
+use dubbo_proto::{DEFAULT_PAYLOAD_LIMIT, ServiceKey};
+use hessian::transcode::JsonOptions;
 use tokio::task::AbortHandle;
+use wire::Hold;
 
-use self::arguments::{JsonArguments, JsonStyle};
 use self::generic::Mode;
 use self::health::Health;
 use self::pool::{HttpPool, PoolLimits, WorkerResources};
+use self::preparation::{OwnCall, Preparation, Prepared, parse};
 use self::reply::ReplyForm;
 use self::request::Fixed;
 use super::AppCall;
 use crate::call::{Outcome, Times};
 use crate::config::HttpAppConfig;
-use crate::config::http_app::method::{BodyShape, MappedMethod, MethodMatch, StatusTable};
-use crate::config::http_app::template::Template;
+use crate::config::http_app::method::StatusTable;
 use crate::error::{CallError, Code};
+use crate::grown_text::{GrownText, in_place, is_too_long};
+use crate::offload::LONG_LEN;
 use crate::upstream::Setup;
 
 /// Dubbo's own method that returns its argument, by which consumers see whether a provider is
@@ -54,47 +55,17 @@ const ECHO: &str = "$echo";
 
 /// One exported HTTP app, as one worker sees it.
 pub struct HttpApp {
-    service: ServiceKey,
-    config: Arc<HttpAppConfig>,
+    preparation: Arc<Preparation>,
     pool: HttpPool,
     health: Health,
-    fixed: Fixed,
 }
 
-/// A call that is ready to be sent.
-struct Prepared {
-    request: Request<Full<Bytes>>,
-    deadline: Instant,
-    limit: TimeLimit,
-    serialization: Serialization,
-    takes_attachments: bool,
-    mode: Mode,
-    returns: Option<JavaType>,
-    errors: StatusTable,
-}
-
-/// How long a call may take, from when it came.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct TimeLimit {
-    timeout: Duration,
-    /// Who says so, as an error names it.
-    source: &'static str,
-}
-
-impl TimeLimit {
-    /// The shorter one of the configured timeout and what the caller has left. The method's
-    /// timeout counts instead of the export's, if it has one.
-    fn of(of_method: Option<Duration>, of_export: Option<Duration>, left: Duration) -> Self {
-        let configured = match (of_method, of_export) {
-            (Some(timeout), _) => Some((timeout, "timeout_ms of [[export.method]]")),
-            (None, Some(timeout)) => Some((timeout, "timeout_ms of [[export]]")),
-            (None, None) => None,
-        };
-        let (timeout, source) = configured
-            .filter(|(configured, _)| *configured < left)
-            .unwrap_or((left, "the caller's timeout"));
-        Self { timeout, source }
-    }
+/// A call whose task is about to begin, and what it takes of the budget.
+enum Begun {
+    /// Its request was made.
+    Prepared(Box<Prepared>, Option<Hold>),
+    /// Its request is to be made by another thread.
+    Long(Box<OwnCall>, Option<Hold>),
 }
 
 impl HttpApp {
@@ -114,11 +85,13 @@ impl HttpApp {
         };
         let pool = HttpPool::new(config.origin.clone(), limits, worker);
         Rc::new(Self {
-            service: service.clone(),
             health: Health::watch(&config.origin, &config.health),
-            fixed: Fixed::new(&config.origin.host(), &service.version, &service.group),
+            preparation: Arc::new(Preparation {
+                service: service.clone(),
+                fixed: Fixed::new(&config.origin.host(), &service.version, &service.group),
+                config,
+            }),
             pool,
-            config,
         })
     }
 
@@ -140,11 +113,14 @@ impl HttpApp {
             ending.end(self.echo(call));
             return None;
         }
-        match self.prepare(call) {
-            Ok(prepared) => {
+        match self.begin(call) {
+            Ok(begun) => {
                 let app = Rc::clone(self);
                 let task = tokio::task::spawn_local(async move {
-                    let outcome = app.send(prepared).await;
+                    let outcome = match begun {
+                        Begun::Prepared(prepared, hold) => app.send(*prepared, hold).await,
+                        Begun::Long(call, hold) => app.send_long(*call, hold).await,
+                    };
                     ending.end(outcome);
                 });
                 Some(task.abort_handle())
@@ -156,9 +132,59 @@ impl HttpApp {
         }
     }
 
-    async fn send(&self, prepared: Prepared) -> Outcome {
+    /// Makes the request of a call, and takes room for it at once: many calls may come before the
+    /// first of their tasks runs. A long one is only copied.
+    fn begin(&self, call: &AppCall<'_>) -> Result<Begun, CallError> {
+        if call.payload.bytes.len() < LONG_LEN || self.pool.worker.is_none() {
+            match self.prepare(call) {
+                Err(error) if is_too_long(&error) && self.pool.worker.is_some() => {}
+                Err(error) => return Err(error),
+                Ok(prepared) => {
+                    let hold = self.pool.hold(prepared.body_len())?;
+                    return Ok(Begun::Prepared(Box::new(prepared), hold));
+                }
+            }
+        }
+        let hold = self.pool.hold(OwnCall::len_of(call))?;
+        Ok(Begun::Long(Box::new(OwnCall::new(call)), hold))
+    }
+
+    fn prepare(&self, call: &AppCall<'_>) -> Result<Prepared, CallError> {
+        let (preparation, len) = (&self.preparation, call.payload.bytes.len());
+        if self.pool.worker.is_some() {
+            return preparation.prepare(call, &in_place(&preparation.config.json));
+        }
+        // Outside of an agent there is no other thread.
+        let max_out_len = JsonOptions::max_len_of(len);
+        let json = JsonOptions { max_out_len, ..preparation.config.json.clone() };
+        preparation.prepare(call, &json)
+    }
+
+    /// Has another thread make the request, which draws from the budget while it grows.
+    async fn send_long(&self, call: OwnCall, hold: Option<Hold>) -> Outcome {
+        let Some(worker) = &self.pool.worker else {
+            debug_assert!(false, "such calls are made for workers alone");
+            return Err(CallError::new(Code::Internal, "no worker for a long call"));
+        };
+        let (deadline, preparation) = (Some(call.deadline()), Arc::clone(&self.preparation));
+        let len = hold.as_ref().map_or(0, Hold::len);
+        let text = GrownText::new(&worker.account, len);
+        let write = move |text: &GrownText| {
+            let prepared = call.prepare(&preparation, &text.options(&preparation.config.json))?;
+            // The arguments were put together in it.
+            text.count_copy(prepared.body_len());
+            Ok(prepared)
+        };
+        let prepared = text.write(&worker.threads, deadline, hold, write).await;
+        let prepared = prepared.map_err(|error| error.at(self.pool.address()))?;
+        let hold = worker.account.count(prepared.body_len());
+        drop(text);
+        self.send(prepared, Some(hold)).await
+    }
+
+    async fn send(&self, prepared: Prepared, hold: Option<Hold>) -> Outcome {
         let Prepared { request, deadline, limit, .. } = prepared;
-        let answer = self.pool.send(request, deadline).await.map_err(|error| {
+        let answer = self.pool.send(request, hold, deadline).await.map_err(|error| {
             if error.code != Code::Timeout {
                 return error;
             }
@@ -178,16 +204,20 @@ impl HttpApp {
             mode: prepared.mode,
             returns: prepared.returns.as_ref(),
             errors: &prepared.errors,
-            classes: &self.config.classes,
+            classes: &self.config().classes,
             max_len: self.max_reply_len(),
         };
         let reply = form.reply(&answer?).map_err(|error| error.at(self.pool.address()))?;
         Ok(crate::call::ProviderReply { endpoint: Rc::clone(self.pool.address()), ..reply })
     }
 
+    fn config(&self) -> &HttpAppConfig {
+        &self.preparation.config
+    }
+
     /// The longest reply: what Dubbo sends, or as long as the app's answer may be.
     fn max_reply_len(&self) -> usize {
-        self.config.max_answer_len.max(DEFAULT_PAYLOAD_LIMIT)
+        self.config().max_answer_len.max(DEFAULT_PAYLOAD_LIMIT)
     }
 
     /// The argument is the reply's value as it is.
@@ -203,7 +233,7 @@ impl HttpApp {
             mode: Mode::Plain,
             returns: None,
             errors: &StatusTable::default(),
-            classes: &self.config.classes,
+            classes: &self.config().classes,
             max_len: self.max_reply_len(),
         };
         let (serialization, args) = (call.payload.serialization, call.payload.bytes);
@@ -211,130 +241,6 @@ impl HttpApp {
         let value = value.map_err(|_| crate::route::unsupported(serialization))?;
         form.of_value(value.to_vec())
     }
-
-    fn prepare(&self, call: &AppCall<'_>) -> Result<Prepared, CallError> {
-        let style = JsonStyle { json: &self.config.json, classes: &self.config.classes };
-        let (method, types, arguments, mode) =
-            if generic::is_generic(call.method.name, call.method.descriptor) {
-                let generic = call.attachments.iter().rev().find(|(name, _)| *name == "generic");
-                let mode = Mode::of_attachment(generic.map(|(_, value)| *value))?;
-                let raw = JsonArguments::raw(call.payload.serialization, call.payload.bytes, 3)?;
-                let target = generic::GenericCall::read(&raw)?;
-                let mode = mode.fitting(target.array, call.payload.serialization)?;
-                let method = self.method(&target.method, target.descriptor.as_deref())?;
-                let types = match (&method.types, &target.descriptor) {
-                    (Some(types), _) => Some(types.clone()),
-                    (None, Some(descriptor)) => Some(parse(descriptor)?),
-                    (None, None) => None,
-                };
-                let arguments =
-                    JsonArguments::of_array(target.array, types.as_deref(), style, |it| {
-                        mode.argument(it)
-                    })?;
-                (method, types.unwrap_or_default(), arguments, mode)
-            } else {
-                let method = self.method(call.method.name, Some(call.method.descriptor))?;
-                let types = match &method.types {
-                    Some(types) => types.clone(),
-                    None => parse(call.method.descriptor)?,
-                };
-                let arguments = JsonArguments::read(
-                    call.payload.serialization,
-                    call.payload.bytes,
-                    &types,
-                    style,
-                )?;
-                (method, types, arguments, Mode::Plain)
-            };
-        self.check_count(&method, &types, &arguments)?;
-        let left = call.times.deadline.saturating_duration_since(call.times.now);
-        let limit = TimeLimit::of(method.timeout, self.config.timeout, left);
-        let deadline = call.times.now + limit.timeout;
-        let left = deadline.saturating_duration_since(call.times.now).max(Duration::from_millis(1));
-        let names: Vec<String> = types.iter().map(JavaType::java_name).collect();
-        let request = self.fixed.request(&method, &names.join(","), &arguments, call, left)?;
-        Ok(Prepared {
-            request,
-            deadline,
-            limit,
-            serialization: call.payload.serialization,
-            takes_attachments: call.method.takes_attachments,
-            mode,
-            returns: method.returns.clone(),
-            errors: method.errors.clone(),
-        })
-    }
-
-    /// A generic call may bring any number of arguments.
-    fn check_count(
-        &self,
-        method: &MappedMethod,
-        types: &[JavaType],
-        arguments: &JsonArguments,
-    ) -> Result<(), CallError> {
-        let wants = match (&method.types, method.names.len()) {
-            (Some(types), _) => types.len(),
-            (None, 0) if types.is_empty() => return Ok(()),
-            (None, 0) => types.len(),
-            (None, n) => n,
-        };
-        if wants == arguments.len() {
-            return Ok(());
-        }
-        let (has, method) = (arguments.len(), method.signature());
-        let message = format!("{method} takes {wants} argument(s), {has} given");
-        Err(CallError::new(Code::BadArguments, message))
-    }
-
-    /// The method that a call means. Without a table, every method is there.
-    fn method(
-        &self,
-        name: &str,
-        descriptor: Option<&str>,
-    ) -> Result<Cow<'_, MappedMethod>, CallError> {
-        let interface = &self.service.interface;
-        dubbo_proto::validate_method(name)
-            .map_err(|error| CallError::new(Code::BadRequest, error.to_string()))?;
-        if self.config.methods.is_empty() {
-            return Ok(Cow::Owned(MappedMethod {
-                name: name.into(),
-                types: None,
-                descriptor: None,
-                names: Vec::new(),
-                returns: None,
-                http: http::Method::POST,
-                path: Template::of_method(interface, name).under(&self.config.origin.base),
-                body: BodyShape::Array,
-                timeout: None,
-                headers: self.config.headers.clone(),
-                errors: self.config.errors.clone(),
-            }));
-        }
-        // The words are Dubbo's, by which callers of either kind know what is wrong.
-        let text = match self.config.methods.find(name, descriptor) {
-            MethodMatch::One(method) => return Ok(Cow::Borrowed(method)),
-            MethodMatch::None => {
-                let types = descriptor.map(parse).transpose()?.unwrap_or_default();
-                let types: Vec<String> = types.iter().map(JavaType::java_name).collect();
-                format!(
-                    "java.lang.NoSuchMethodException: {interface}.{name}({}); the app has {}",
-                    types.join(","),
-                    self.config.methods.candidates(name)
-                )
-            }
-            MethodMatch::Several(methods) => format!(
-                "Not unique method for method name({name}) in class({interface}), find {} methods: {}",
-                methods.len(),
-                self.config.methods.candidates(name)
-            ),
-        };
-        Err(CallError::from_provider(DubboStatus::ServiceError, &text))
-    }
-}
-
-fn parse(descriptor: &str) -> Result<Vec<JavaType>, CallError> {
-    JavaType::parse_descriptors(descriptor)
-        .map_err(|error| CallError::new(Code::BadArguments, error.to_string()))
 }
 
 /// Who gives a call up within the last part of so many of its time has waited for all of it: what
@@ -397,21 +303,5 @@ mod tests {
             assert_eq!(code(1_000, after_ms), Code::Timeout, "{after_ms} ms");
         }
         assert_eq!((code(10, 7), code(10, 8)), (Code::Cancelled, Code::Timeout));
-    }
-
-    #[test]
-    fn the_shortest_time_counts_and_is_named() {
-        let ms = Duration::from_millis;
-        let limit = |method: Option<u64>, export: Option<u64>, left: u64| {
-            let limit = TimeLimit::of(method.map(ms), export.map(ms), ms(left));
-            (limit.timeout.as_millis(), limit.source)
-        };
-        let caller = "the caller's timeout";
-        assert_eq!(limit(None, None, 9), (9, caller));
-        assert_eq!(limit(None, Some(5), 9), (5, "timeout_ms of [[export]]"));
-        // The method's own timeout replaces the export's, even if it is longer.
-        assert_eq!(limit(Some(7), Some(5), 9), (7, "timeout_ms of [[export.method]]"));
-        assert_eq!(limit(Some(20), Some(5), 9), (9, caller));
-        assert_eq!(limit(None, Some(9), 9), (9, caller), "a caller is told its own timeout");
     }
 }

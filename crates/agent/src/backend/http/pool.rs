@@ -28,6 +28,7 @@ use crate::config::http_app::origin::AppOrigin;
 use crate::connections::{Connections, Direction, Session, SessionActivity};
 use crate::error::{CallError, Code};
 use crate::memory::no_room_for_reply;
+use crate::offload::Threads;
 
 /// Longest head of an answer; attachments travel in it.
 const MAX_HEAD_LEN: usize = 64 * 1024;
@@ -56,7 +57,7 @@ pub struct HttpPool {
     address: Rc<str>,
     limits: PoolLimits,
     /// The worker that it belongs to; `None` for health checks.
-    worker: Option<WorkerResources>,
+    pub(super) worker: Option<WorkerResources>,
     /// The one that was used last is at the end, and is used first.
     idle: RefCell<Vec<Idle>>,
     places: Semaphore,
@@ -69,6 +70,8 @@ pub struct WorkerResources {
     pub account: Rc<Account>,
     /// The table of the worker's connections.
     pub connections: Connections,
+    /// What writes long requests.
+    pub threads: Threads,
 }
 
 struct Idle {
@@ -203,7 +206,16 @@ impl HttpPool {
         &self.address
     }
 
-    /// Sends a request and waits for the whole answer, until `deadline`.
+    /// Takes room for a request of so many bytes.
+    ///
+    /// # Errors
+    /// [`OverBudget`].
+    pub fn hold(&self, len: usize) -> Result<Option<Hold>, OverBudget> {
+        self.worker.as_ref().map(|worker| worker.account.take(len)).transpose()
+    }
+
+    /// Sends a request, for which `hold` has the room, and waits for the whole answer, until
+    /// `deadline`.
     ///
     /// # Errors
     /// [`Code::Overloaded`] if there is no connection or no memory for it, [`Code::Unreachable`]
@@ -211,6 +223,7 @@ impl HttpPool {
     pub async fn send(
         &self,
         request: Request<Full<Bytes>>,
+        hold: Option<Hold>,
         deadline: Instant,
     ) -> Result<WholeResponse, CallError> {
         let n_calls = self.n_calls.get();
@@ -220,8 +233,6 @@ impl HttpPool {
                 format!("{n_calls} calls are in flight, which is the limit (max_in_flight)"),
             ));
         }
-        let body_len = request.body().size_hint().exact().and_then(|len| usize::try_from(len).ok());
-        let hold = self.hold(body_len.unwrap_or_default()).map_err(CallError::from)?;
         let held = hold.as_ref().map_or(0, Hold::len);
         self.n_calls.set(n_calls + 1);
         let _counted = CallCountGuard(&self.n_calls);
@@ -416,10 +427,6 @@ impl HttpPool {
             }
         }
         Ok((pieces.map_or(first, BytesMut::freeze), hold))
-    }
-
-    fn hold(&self, len: usize) -> Result<Option<Hold>, OverBudget> {
-        self.worker.as_ref().map(|worker| worker.account.take(len)).transpose()
     }
 
     /// What went wrong after the request was sent.

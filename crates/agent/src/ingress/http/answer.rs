@@ -15,9 +15,8 @@ use super::{AnswerStyle, HttpAnswer};
 use crate::attachments::{HEADER, MAX_LEN, Replied};
 use crate::call::ProviderReply;
 use crate::error::{CallError, Code, FaultOrigin};
-use crate::memory::no_room_for_reply;
-use crate::offload::{LONG_LEN, Threads};
-use crate::reply::{ReplyReader, read_soon};
+use crate::offload::Threads;
+use crate::reply::{ReplyReader, read_in_place, read_offloaded};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const POST: HeaderValue = HeaderValue::from_static("POST");
@@ -64,10 +63,11 @@ pub(super) async fn value(
     account: &Rc<Account>,
     threads: &Threads,
 ) -> Result<HttpAnswer, CallError> {
-    let contents = match reply.body.len() < LONG_LEN {
-        true => Contents::read(style, &ReplyReader::new(reply, options))?,
+    let read = move |reader: &ReplyReader<'_>| Contents::read(style, reader);
+    let contents = match read_in_place(reply, options, read)? {
+        Some(contents) => contents,
         // Long ones are rare: their future need not be a part of every call's.
-        false => Box::pin(read_offloaded(style, options, reply, account, threads)).await?,
+        None => Box::pin(read_offloaded(reply, options, account, threads, read)).await?,
     };
     let mut response = Response::new(Bytes::from(contents.body));
     let content_type = match style {
@@ -83,20 +83,6 @@ pub(super) async fn value(
         attach(&contents.attachments, response.headers_mut());
     }
     Ok(response)
-}
-
-async fn read_offloaded(
-    style: AnswerStyle,
-    options: &JsonOptions,
-    reply: &ProviderReply,
-    account: &Rc<Account>,
-    threads: &Threads,
-) -> Result<Contents, CallError> {
-    // The answer is about as long as the reply.
-    let len = reply.body.len();
-    let answer = account.take(len).map_err(|refused| no_room_for_reply(len, &refused))?;
-    let held = (answer, account.count(len));
-    read_soon(reply, options, threads, held, move |reader| Contents::read(style, reader)).await?
 }
 
 /// Adds the attachments of a reply: all of them in one header, and the texts in headers of their

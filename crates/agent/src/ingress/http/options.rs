@@ -9,12 +9,18 @@ use percent_encoding::percent_decode_str;
 
 use super::call_headers::{JSON, header};
 use crate::error::{CallError, Code};
+use crate::grown_text::IN_PLACE_LEN;
 
 const PARAMETER: &str = "json";
 
 /// The options of a request; what the URL says counts after what the header says. Without headers
-/// of ours (`has_ours`) there is only the URL.
+/// of ours (`has_ours`) there is only the URL. The limit of the text is that of texts in place.
 pub(super) fn read(head: &Parts, has_ours: bool) -> Result<JsonOptions, CallError> {
+    let chosen = chosen(head, has_ours)?;
+    Ok(JsonOptions { max_out_len: IN_PLACE_LEN, ..chosen })
+}
+
+fn chosen(head: &Parts, has_ours: bool) -> Result<JsonOptions, CallError> {
     let in_header = if has_ours { header(head, JSON)? } else { None };
     let in_url = head.uri.query().map_or(Ok(None), parameter)?;
     let (text, place) = match (in_header, in_url) {
@@ -49,7 +55,7 @@ mod tests {
         if let Some(header) = header {
             request = request.header(JSON, header);
         }
-        read(&request.body(()).unwrap().into_parts().0, true)
+        chosen(&request.body(()).unwrap().into_parts().0, true)
     }
 
     #[test]

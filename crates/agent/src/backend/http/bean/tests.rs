@@ -22,7 +22,8 @@ fn recorded(frame: &[u8]) -> (String, Mode) {
         panic!("no request")
     };
     let serialization = request.serialization();
-    let raw = JsonArguments::raw(serialization, request.args(), 3).unwrap();
+    let raw =
+        JsonArguments::raw(serialization, request.args(), 3, &JsonOptions::default()).unwrap();
     let target = GenericCall::read(&raw).unwrap();
     let mode = Mode::of_attachment(Some("bean")).unwrap();
     let mode = mode.fitting(target.array, serialization).unwrap();
@@ -206,7 +207,7 @@ fn loops_and_depth_are_refused_and_repetition_is_not() {
     let read = |value: Value| {
         let mut bytes = Vec::new();
         Encoder::new(&mut bytes).value(&value);
-        let raw = JsonArguments::raw(Serialization::Hessian2, &bytes, 1)?;
+        let raw = JsonArguments::raw(Serialization::Hessian2, &bytes, 1, &JsonOptions::default())?;
         plain(raw.at(0).unwrap()).map(|text| String::from_utf8(text).unwrap())
     };
     // The outermost value is number 0, its map 1.
