@@ -30,6 +30,7 @@ use java_json::number::InGenericCall;
 use java_json::passed::Passed;
 use java_json::references::ReferencePaths;
 use java_json::scalars::{self, Misfit};
+use java_json::unknown::{ENUM_MAP, optional_number};
 
 /// Writes the JSON value that `json` is at, as a value of the Java type `ty`; without a type, as
 /// what the JSON value looks like. The table is in docs/json-mapping.md.
@@ -140,6 +141,10 @@ struct ClassMembers<'s> {
     number: u32,
 }
 
+/// What an `EnumMap` would have to be.
+const NO_ENUM_MAP: &str = "a java.util.EnumMap: by hessian2, and in generic calls, Java makes a \
+                           HashMap of it; send null, or have the service declare a java.util.Map";
+
 struct JsonToHessian<'r, 'a, 'e, 'o, 's> {
     json: &'r mut JsonReader<'a>,
     enc: &'e mut Encoder<'o>,
@@ -248,6 +253,9 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
             DeclaredForm::EnumSet => self.enum_set(class),
             DeclaredForm::BitSet if self.next_class()?.is_some() => self.named_object(class),
             DeclaredForm::BitSet => self.bit_set(),
+            DeclaredForm::NamedMap | DeclaredForm::Entries if self.as_maps && name == ENUM_MAP => {
+                Err(self.wrong_kind(NO_ENUM_MAP))
+            }
             DeclaredForm::NamedMap => self.object_by_look(None, class.args()),
             DeclaredForm::Entries => {
                 let (key, value) = (class.args().first(), class.args().get(1));
@@ -256,8 +264,13 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
             DeclaredForm::NamedObject => self.named_object(class),
             DeclaredForm::Scalar(builtin) => self.scalar(builtin, name),
             DeclaredForm::Object => self.object(Some(class)),
-            DeclaredForm::EnumName => self.enum_name(name),
-            DeclaredForm::Wrong => Err(self.wrong_kind(name)),
+            DeclaredForm::EnumName | DeclaredForm::Wrong => match optional_number(name) {
+                Some(held) if matches!(kind, JsonKind::Number | JsonKind::String) => {
+                    self.optional_number(name, held)
+                }
+                _ if kind == JsonKind::String => self.enum_name(name),
+                _ => Err(self.wrong_kind(name)),
+            },
         }
     }
 
@@ -277,6 +290,22 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
         }
         self.enc.object_begin(class, &["value"]);
         self.as_object(|writer| writer.value(ty))
+    }
+
+    /// A number where an optional one is declared.
+    fn optional_number(&mut self, class: &str, held: Builtin) -> Result<(), TranscodeError> {
+        if self.is_map(class) {
+            self.enc.map_begin(None);
+            self.enc.string("isPresent");
+            self.enc.bool(true);
+            self.enc.string("value");
+            self.scalar(held, "")?;
+            self.enc.map_end();
+            return Ok(());
+        }
+        self.enc.object_begin(class, &["isPresent", "value"]);
+        self.enc.bool(true);
+        self.scalar(held, "")
     }
 
     /// hessian-lite's stand-in for an `EnumSet`; its class has to be known from the generic

@@ -23,6 +23,7 @@ use java_json::json::{self, JsonKind, JsonReader};
 use java_json::named::{NamedClass, ObjectForm, enum_object, field_type};
 use java_json::passed::{ObjectSummary, Passed};
 use java_json::scalars::{self, Misfit};
+use java_json::unknown::optional_number;
 use java_json::write::write_base64;
 use java_json::{ClassType, JavaType, JsonOptions, Limits, Schema, expected, number, texts};
 use memchr::memmem;
@@ -172,6 +173,13 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
         let is_generic = self.generic.is_some();
         match DeclaredForm::of(class.builtin(), kind, || self.names_map())? {
             DeclaredForm::Untyped if name == "java.lang.Number" && !is_generic => self.number(),
+            DeclaredForm::EnumName | DeclaredForm::Wrong
+                if is_generic
+                    && optional_number(name).is_some()
+                    && matches!(kind, JsonKind::Number | JsonKind::String) =>
+            {
+                self.optional_number()
+            }
             DeclaredForm::Untyped | DeclaredForm::Null | DeclaredForm::Wrong => self.untyped(),
             DeclaredForm::Optional if is_generic => self.optional_map(args.first()),
             DeclaredForm::Optional => self.value(args.first(), false),
