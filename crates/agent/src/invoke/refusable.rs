@@ -130,8 +130,10 @@ impl RefusableCall<'_> {
         };
         // A map is not always read as the object is. Then the definition has to do.
         let now = Instant::now();
-        if error.code != Code::BadArguments
-            || error.provider_status.is_none()
+        let is_refused = matches!(error.code, Code::BadArguments | Code::ProviderRejected);
+        // Without an endpoint it was not sent, for a value that no form has.
+        if !is_refused
+            || error.endpoint.is_none()
             || constants::is_no_constant(&error)
             || !listed
             || !rewrites.allow(now, error.retry())
