@@ -1,8 +1,8 @@
 //! Which texts are sent as constants of enums.
 //!
-//! A definition of Dubbo's lists what `toString()` of the constants gives (`EnumTypeBuilder` of 2.7
-//! and 3), but only a name makes a constant. Of another text hessian-lite of Dubbo 2, fastjson and
-//! fastjson2 make null, and the method is called with it. A generic call is refused instead
+//! A definition of Dubbo's lists what `toString()` of the constants gives (`EnumTypeBuilder` of
+//! 2.7 and 3), but only a name makes a constant. Of another text hessian-lite of Dubbo 2, fastjson
+//! and fastjson2 make null, and the method is called with it. A generic call is refused instead
 //! (`PojoUtils` calls `Enum.valueOf`). So a text goes in a generic call until an answer has proved
 //! that it is a name. A text that is not listed may be one, too: the provider knows.
 

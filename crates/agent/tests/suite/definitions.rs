@@ -192,7 +192,7 @@ fn a_value_of_another_kind_than_a_collection_or_class_goes_by_a_generic_call() {
     }
 }
 
-/// What `toString` of the constants gives, as Dubbo's definitions list it, need not be their names.
+/// What `toString` of the constants gives, as Dubbo's definitions list it, need not be names.
 fn enums_document() -> String {
     let methods = r#"{"name":"color","parameterTypes":["com.acme.Color"]},
         {"name":"tint","parameterTypes":["com.acme.Shop$Tint"]},

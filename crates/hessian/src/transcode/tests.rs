@@ -764,6 +764,8 @@ fn an_object_that_names_a_class_is_of_that_class() {
 fn what_does_not_fit_is_an_error_with_its_place() {
     for (ty, json, offset) in [
         ("int", "null", 0),
+        ("java.util.List", "\"x\"", 0),
+        ("java.util.Map<java.lang.String,int>", "\"x\"", 0),
         ("int", "2147483648", 0),
         ("byte", "128", 0),
         ("int", "1.5", 0),

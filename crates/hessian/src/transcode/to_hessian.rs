@@ -30,7 +30,7 @@ use java_json::number::InGenericCall;
 use java_json::passed::Passed;
 use java_json::references::ReferencePaths;
 use java_json::scalars::{self, Misfit};
-use java_json::unknown::{ENUM_MAP, optional_number};
+use java_json::unknown::{ENUM_MAP, is_optional_class, optional_number};
 
 /// Writes the JSON value that `json` is at, as a value of the Java type `ty`; without a type, as
 /// what the JSON value looks like. The table is in docs/json-mapping.md.
@@ -264,13 +264,14 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
             DeclaredForm::NamedObject => self.named_object(class),
             DeclaredForm::Scalar(builtin) => self.scalar(builtin, name),
             DeclaredForm::Object => self.object(Some(class)),
-            DeclaredForm::EnumName | DeclaredForm::Wrong => match optional_number(name) {
-                Some(held) if matches!(kind, JsonKind::Number | JsonKind::String) => {
-                    self.optional_number(name, held)
-                }
-                _ if kind == JsonKind::String => self.enum_name(name),
-                _ => Err(self.wrong_kind(name)),
-            },
+            DeclaredForm::EnumName | DeclaredForm::Wrong
+                if matches!(kind, JsonKind::Number | JsonKind::String)
+                    && is_optional_class(name) =>
+            {
+                self.optional_number(name)
+            }
+            DeclaredForm::EnumName => self.enum_name(name),
+            DeclaredForm::Wrong => Err(self.wrong_kind(name)),
         }
     }
 
@@ -293,7 +294,8 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
     }
 
     /// A number where an optional one is declared.
-    fn optional_number(&mut self, class: &str, held: Builtin) -> Result<(), TranscodeError> {
+    fn optional_number(&mut self, class: &str) -> Result<(), TranscodeError> {
+        let Some(held) = optional_number(class) else { return Err(self.wrong_kind(class)) };
         if self.is_map(class) {
             self.enc.map_begin(None);
             self.enc.string("isPresent");

@@ -241,7 +241,7 @@ fn values_of_a_generic_call_have_the_form_that_dubbo_reads() {
         ("byte[]", "[1, 200]", "[1,-56]"),
         ("java.util.Optional<java.lang.Long>", "5", r#"{"value":5}"#),
         ("java.util.Optional<a.Shop>", "null", "null"),
-        ("java.util.OptionalInt", " 5", r#"{"isPresent":true,"value":5}"#),
+        ("java.util.OptionalInt", "5", r#"{"isPresent":true,"value":5}"#),
         (
             "java.util.List<java.util.OptionalLong>",
             "[null,5]",
