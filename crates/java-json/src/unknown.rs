@@ -393,8 +393,9 @@ impl Search<'_, '_, '_> {
         declared: Option<&ClassType>,
     ) -> Result<bool, JsonError> {
         let schema = self.schema;
-        // No reader takes one as an object.
-        if is_optional_class(class) {
+        // Where it is declared, no reader takes one as an object.
+        let is_declared = declared.is_some_and(|declared| declared.name() == class);
+        if is_optional_class(class) && (is_declared || self.what == Unreadable::Fields) {
             return Ok(true);
         }
         let is_known = self.knows(class);
