@@ -454,6 +454,41 @@ fn a_key_of_a_generic_call_is_the_map_of_a_constant() {
     assert_eq!(map, [b"H", &key[..], b"\x97Z"].concat());
 }
 
+/// Dubbo 2 takes the whole argument for null that has another text in an `EnumSet`.
+#[test]
+fn an_enum_set_of_a_generic_call_has_listed_constants_alone() {
+    struct Colors([Box<str>; 2]);
+    impl Schema for Colors {
+        fn field_type(&self, _class: &str, _field: &str) -> Option<&JavaType> {
+            None
+        }
+
+        fn enum_names(&self, class: &str) -> Option<&[Box<str>]> {
+            (class == "a.Color").then_some(&self.0)
+        }
+
+        /// As where the provider knows best.
+        fn takes_constant(&self, _class: &str, _name: &str) -> bool {
+            true
+        }
+    }
+    let schema = &Colors(["RED", "BLUE"].map(Into::into));
+    let write = |ty: &str, json: &str| {
+        let ty = JavaType::parse(ty).unwrap();
+        let options = InputOptions { schema, as_maps: true, ..InputOptions::default() };
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        json_to_hessian_by(&mut reader, Some(&ty), &mut Encoder::new(&mut Vec::new()), &options)
+    };
+    write("java.util.EnumSet<a.Color>", r#"["RED",null,"BLUE"]"#).unwrap();
+    write("java.util.EnumSet<a.Other>", r#"["PURPLE"]"#).unwrap();
+    write("java.util.List<a.Color>", r#"["PURPLE"]"#).unwrap();
+    let error = write("java.util.EnumSet<a.Color>", r#"["RED", "PURPLE"]"#).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "JSON at byte 8: \"PURPLE\" is not a value of a.Color (RED, BLUE)"
+    );
+}
+
 /// In a generic call a provider would say that a `HashMap` is none.
 #[test]
 fn no_enum_map_is_written_into_a_generic_call() {

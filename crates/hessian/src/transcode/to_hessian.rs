@@ -316,11 +316,36 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
         let Some(element @ JavaType::Class(of)) = class.args().first() else {
             return Err(self.wrong_kind("java.util.EnumSet without its enum"));
         };
+        if self.as_maps {
+            self.check_listed(of.name())?;
+        }
         let class = "com.alibaba.com.caucho.hessian.io.EnumSetHandler";
         self.enc.object_begin(class, &["type", "objects"]);
         self.enc.object_begin("java.lang.Class", &["name"]);
         self.enc.string(of.name());
         self.as_object(|writer| writer.elements(Some("[object"), Some(element)))
+    }
+
+    /// Checks that all texts in the array that comes next are listed as values of the enum, if
+    /// these are known. In a generic call others go as maps, of which the provider knows whether
+    /// they are constants; but no `EnumSet` can be made of maps.
+    fn check_listed(&self, class: &str) -> Result<(), TranscodeError> {
+        let Some(names) = self.schema.enum_names(class) else { return Ok(()) };
+        let mut json = self.json.scan();
+        let mut array = json.begin_array()?;
+        while json.next_element(&mut array)? {
+            let is_text = json.peek()? == JsonKind::String;
+            let offset = json.position();
+            if !is_text {
+                json.skip_value()?;
+                continue;
+            }
+            let text = json.read_string()?;
+            if !names.iter().any(|name| **name == *text) {
+                return Err(self.wrong_value(offset, &expected::enum_values(self.schema, class)));
+            }
+        }
+        Ok(())
     }
 
     /// hessian-lite's stand-in for a `BitSet`. Of an object of that class it makes an empty one.
