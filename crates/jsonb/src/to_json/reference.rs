@@ -261,24 +261,22 @@ impl References {
         let (mut node, mut rest) = (0, path.strip_prefix('$')?);
         while !rest.is_empty() {
             let (step, after) = step(rest)?;
-            node = match self.children.get(&(node, step)) {
-                Some(child) => *child,
-                None => {
-                    let written = rest.strip_suffix(after)?.strip_prefix('.')?;
-                    self.only_fitting(node, written)?
-                }
+            let written = rest.strip_suffix(after)?.strip_prefix('.').unwrap_or_default();
+            let has_lost = written.contains(['?', char::REPLACEMENT_CHARACTER]);
+            let fitting = if has_lost { self.fitting(node, written)? } else { None };
+            node = match fitting {
+                Some(child) => child,
+                None => *self.children.get(&(node, step))?,
             };
             rest = after;
         }
         Some(node)
     }
 
-    /// The only value in `parent` whose key may have been written like this in a path.
+    /// The value in `parent` whose key may have been written like this in a path, if there is one.
+    /// Nothing at all if there are several, or nobody can look.
     #[cold]
-    fn only_fitting(&mut self, parent: Node, written: &str) -> Option<Node> {
-        if !written.contains(['?', char::REPLACEMENT_CHARACTER]) {
-            return None;
-        }
+    fn fitting(&mut self, parent: Node, written: &str) -> Option<Option<Node>> {
         self.n_compared = self.n_compared.saturating_add(self.children.len());
         if MAX_COMPARED < self.n_compared {
             return None;
@@ -288,8 +286,8 @@ impl References {
             PathStep::Index(_) => false,
         };
         let mut fitting = self.children.iter().filter(|(place, _)| is_fitting(place));
-        let only = fitting.next()?;
-        fitting.next().is_none().then_some(*only.1)
+        let first = fitting.next().map(|(_, child)| *child);
+        fitting.next().is_none().then_some(first)
     }
 
     /// The path of a value as JSON callers write it: `$.a[0]["odd name"]`.
