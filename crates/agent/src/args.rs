@@ -24,7 +24,8 @@ use wire::Hold;
 
 use crate::error::{CallError, Code};
 use crate::offload::Thread;
-use crate::route::{ParameterTypes, Route, unsupported};
+use crate::route::constants::{Constant, NotedConstants};
+use crate::route::{ParameterTypes, Plan, Route, unsupported};
 
 use self::encoded_method::ArgumentsOf;
 use self::fits::Fit;
@@ -287,6 +288,15 @@ impl<'a> ArgumentList<'a> {
                 .map_err(|error| bad_argument(index, ty, &error.to_string()))?;
         }
         Ok(())
+    }
+
+    /// The texts that may be constants of enums whose values are listed. If there is a value that
+    /// its type does not have, those before it.
+    pub(crate) fn constants(&self, types: &[JavaType], plan: &Plan) -> Vec<Constant> {
+        let noted = NotedConstants::of(plan);
+        // What does not fit is refused when it is written.
+        let _ = self.check_scalars(types, &noted, true, |_| false);
+        noted.into_found()
     }
 
     /// Appends the arguments of a call of `route` to `out`.

@@ -22,8 +22,8 @@ use crate::map_form::MapForm;
 use crate::outbound::Outbound;
 use crate::resolve;
 use crate::resolve::by_maps;
-use crate::route::records;
 use crate::route::{Generic, ParameterTypes, RouteName, TypesVerdict};
+use crate::route::{constants, records};
 use crate::routes::ClusterRoute;
 
 /// So often one call may be sent in another form: without the types of an outdated definition, and
@@ -198,6 +198,9 @@ fn fitting_route(
         false => resolve::choose(outbound, registry, invocation, &route)?,
     };
     let ParameterTypes::Given(types) = &route.parameters else { return Ok(route) };
+    if route.plan.schema.is_some() {
+        route.plan.constants.set_rule(MapForm::constants_of(route.cluster.map_form()));
+    }
     match map_form(&route, invocation, types) {
         Some(form) => by_maps::route(outbound, registry, invocation, &route, types, form),
         None => Ok(route),
@@ -340,7 +343,10 @@ async fn send_anew(
         }
         outcome = second;
     }
-    outcome.map_err(|error| records::advise(error, |class| is_told(route, invocation, class)))
+    outcome.map_err(|error| {
+        let error = records::advise(error, |class| is_told(route, invocation, class));
+        constants::advise(error, &route.plan)
+    })
 }
 
 /// Whether the caller tells of a class: in the arguments, or by the types of the parameters.

@@ -23,6 +23,7 @@ use java_json::unknown::{Reasons, Unreadable};
 use registry::Endpoint;
 
 use crate::route::Generic;
+use crate::route::constants::ConstantRule;
 
 /// The parameter by which an agent tells what kind of app it offers.
 pub(crate) const APP: &str = "dubmesh.app";
@@ -35,6 +36,8 @@ pub(crate) const DUBBO_APP: &str = "dubbo";
 const RETURNS_ITSELF: [u32; 3] = [2, 7, 4];
 /// The first release whose `PojoUtils` puts in the arguments for type variables.
 const KNOWS_VARIABLES: [u32; 3] = [3, 2, 0];
+/// The first release that refuses an argument that it cannot read by hessian2.
+const REFUSES_UNREADABLE: [u32; 3] = [3, 0, 0];
 
 /// What a call that can be written as objects is written as.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,6 +46,16 @@ pub(crate) struct MapForm {
     pub(crate) generic: Generic,
     /// if it has one of these.
     pub(crate) reasons: Reasons,
+    /// Which texts are constants of enums in the calls that are not written so.
+    pub(crate) constants: ConstantRule,
+}
+
+impl MapForm {
+    /// Which texts are written as constants of enums, if this is the form of the endpoints.
+    #[inline]
+    pub(crate) fn constants_of(form: Option<Self>) -> ConstantRule {
+        form.map_or(ConstantRule::Certain, |form| form.constants)
+    }
 }
 
 /// The form that all endpoints can take; nothing if they read objects anyway. Those that list no
@@ -56,13 +69,15 @@ pub(crate) fn form_for<'a>(
     if is_any && endpoints.clone().all(is_http) {
         return None;
     }
+    let values = |endpoint: &'a Endpoint| {
+        let mut listed = endpoint.serializations.iter();
+        listed.find_map(|it| it.values()).or_else(|| otherwise.values())
+    };
     let all = |convert: fn(&dyn ValueCodec) -> bool| {
         is_any
-            && endpoints.clone().all(|endpoint| {
-                let mut listed = endpoint.serializations.iter();
-                let values = listed.find_map(|it| it.values()).or_else(|| otherwise.values());
-                is_http(endpoint) || values.is_some_and(convert)
-            })
+            && endpoints
+                .clone()
+                .all(|endpoint| is_http(endpoint) || values(endpoint).is_some_and(convert))
     };
     let unreadable = match all(|values| values.converts_texts()) {
         true if all(|values| values.converts_numbers()) => Unreadable::Elements,
@@ -75,11 +90,22 @@ pub(crate) fn form_for<'a>(
             None => endpoint.params.get("release").is_some_and(|release| is_since(release, first)),
         })
     };
+    let refuses_texts = |endpoint| {
+        is_http(endpoint) || values(endpoint).is_some_and(|values| !values.converts_texts())
+    };
+    let constants = match are_since(RETURNS_ITSELF) {
+        _ if are_since(REFUSES_UNREADABLE) && endpoints.clone().all(refuses_texts) => {
+            ConstantRule::Listed
+        }
+        true => ConstantRule::Proved,
+        false => ConstantRule::Capitals,
+    };
     let generic = if are_since(RETURNS_ITSELF) { Generic::Raw } else { Generic::Map };
     let knows_variables = is_any && are_since(KNOWS_VARIABLES);
     // Where maps come back, an answer would be another.
     let knows_elements = is_any && generic == Generic::Raw;
-    Some(MapForm { generic, reasons: Reasons { unreadable, knows_variables, knows_elements } })
+    let reasons = Reasons { unreadable, knows_variables, knows_elements };
+    Some(MapForm { generic, reasons, constants })
 }
 
 fn is_since(release: &str, first: [u32; 3]) -> bool {
@@ -127,6 +153,26 @@ mod tests {
         ] {
             assert_eq!(form(params), expected, "{params:?}");
         }
+        let constants = |release: &str, serialization| {
+            let mut endpoint = Endpoint::new(Protocol::Dubbo, "10.0.0.1", 20880);
+            endpoint.params = endpoint.params.with("release", release);
+            endpoint.serializations = vec![serialization];
+            let http = Endpoint::new(Protocol::Link, "10.0.0.2", 20990);
+            let http = Endpoint { params: http.params.with(APP, HTTP_APP), ..http };
+            let endpoints = [endpoint, http];
+            MapForm::constants_of(form_for(&endpoints.iter(), Serialization::Hessian2))
+        };
+        for (release, serialization, expected) in [
+            ("2.7.23", Serialization::Hessian2, ConstantRule::Proved),
+            ("3.0.0", Serialization::Hessian2, ConstantRule::Listed),
+            ("3.3.6", Serialization::Fastjson2, ConstantRule::Proved),
+            ("3.3.6", Serialization::Fastjson, ConstantRule::Proved),
+            ("2.7.3", Serialization::Hessian2, ConstantRule::Capitals),
+            ("", Serialization::Fastjson2, ConstantRule::Capitals),
+        ] {
+            assert_eq!(constants(release, serialization), expected, "{release}");
+        }
+        assert_eq!(MapForm::constants_of(None), ConstantRule::Certain);
         let mut fastjson2 = Endpoint::new(Protocol::Dubbo, "10.0.0.1", 20880);
         fastjson2.serializations = vec![Serialization::Fastjson2, Serialization::Hessian2];
         let unreadable = |endpoints: &[Endpoint]| {

@@ -29,7 +29,7 @@ use dubbo_proto::definition::MethodDefinition;
 use hessian::generics::Instances;
 use hessian::transcode::builtin::Builtin;
 use hessian::{ClassType, JavaType};
-use java_json::unknown::{has_builder, has_object, has_optional};
+use java_json::unknown::{has_builder, has_enum_map, has_object, has_optional};
 use registry::{Definition, DefinitionOrigin, Endpoint};
 
 use crate::args::fits::Fit;
@@ -204,26 +204,22 @@ fn untyped(
 }
 
 /// How a method is called that was found by a definition. Objects of a class whose fields nobody
-/// knows are for the provider to make: text for a date or an enum would not become one otherwise.
-/// So are the elements of lists and maps where nobody tells their types, or a `List<Order>` would
-/// hold maps.
+/// knows are for the provider to make, as are the elements of lists and maps where nobody tells
+/// their types, or a `List<Order>` would hold maps: see `by_maps`.
 fn resolved(method: &Candidate, schema: Option<Arc<Definition>>) -> (ParameterTypes, Plan) {
     let (types, n_packed) = (method.types.clone(), method.n_packed);
     let service = schema.as_deref().map(|schema| &schema.service);
-    let unknown = unknown_fields(&types, service, &Instances::default());
     let is_erased = schema
         .as_ref()
         .is_some_and(|schema| matches!(schema.origin, DefinitionOrigin::Provider(_)));
+    let unknown = match unknown_fields(&types, service, &Instances::default()) {
+        _ if is_erased && types.iter().any(holds_anything) => UnknownFields::Erased,
+        unknown => unknown,
+    };
     let may_pack = n_packed.is_none() && matches!(types.last(), Some(JavaType::Array(_)));
-    let is_known = unknown != UnknownFields::Declared;
-    if is_known && !(is_erased && types.iter().any(holds_anything)) {
-        let (result, is_guess) = (method.result.clone(), true);
-        let plan =
-            Plan { schema, result, n_packed, may_pack, is_guess, unknown, ..Plan::default() };
-        return (ParameterTypes::Given(types), plan);
-    }
-    let plan = Plan { schema, n_packed, may_pack, ..Plan::generic(Generic::Map) };
-    (ParameterTypes::Named(types, Generic::Map), plan)
+    let (result, is_guess) = (method.result.clone(), true);
+    let plan = Plan { schema, result, n_packed, may_pack, is_guess, unknown, ..Plan::default() };
+    (ParameterTypes::Given(types), plan)
 }
 
 /// Whether a generic call can be written by these types, so that Java changes no value.
@@ -242,12 +238,13 @@ fn unknown_fields(
         service.is_some_and(|service| service.knows(class))
             || instances.fields(class.key()).is_some()
     };
-    let may_be_unreadable = |ty: &JavaType| has_optional(ty) || has_object(ty) || has_builder(ty);
+    let may_be_unreadable =
+        |ty: &JavaType| has_optional(ty) || has_object(ty) || has_builder(ty) || has_enum_map(ty);
     match () {
         () if !types.iter().all(|ty| are_known(ty, &is_known)) => UnknownFields::Declared,
         () if types.iter().any(has_builder) => UnknownFields::IfFound,
         () if types.iter().all(is_scalar) => UnknownFields::Never,
-        () if types.iter().any(|ty| has_optional(ty) || holds_anything(ty)) => {
+        () if types.iter().any(|ty| has_optional(ty) || has_enum_map(ty) || holds_anything(ty)) => {
             UnknownFields::IfFound
         }
         // Some readers do not know what they mean.

@@ -4,11 +4,13 @@
 //! a Dubbo request, the definition for links (in [`RouteVariant`]). It does not know where its
 //! calls go: the table in [`crate::routes`] does.
 
+pub(crate) mod constants;
 mod judgement;
+mod known_parts;
 pub(crate) mod records;
 mod variant;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -20,7 +22,10 @@ use hessian::transcode::Schema;
 use hessian::transcode::builtin::Builtin;
 use registry::Definition;
 
+use self::constants::{Constant, ConstantRule, Constants};
 pub use self::judgement::{Judgement, TypesVerdict};
+pub(crate) use self::known_parts::is_foreign;
+use self::known_parts::known_part;
 use self::records::Records;
 pub(crate) use self::variant::with_service;
 pub use self::variant::{RouteVariant, template, unsupported};
@@ -125,6 +130,11 @@ pub struct Plan {
     /// Whether a generic call writes its arguments by the types of its parameters, of which all
     /// is known. Java itself makes no elements of a `List<T>`, unless they name their class.
     pub by_types: bool,
+    /// Which texts are written as constants of enums.
+    pub(crate) constants: Constants,
+    /// What is known of the types of a generic call that are not known as a whole, once somebody
+    /// asked.
+    pub(crate) known_parts: OnceCell<Box<[Option<JavaType>]>>,
 }
 
 /// Which arguments may have objects of which nobody knows the fields: those are for the provider
@@ -141,6 +151,8 @@ pub enum UnknownFields {
     IfFound,
     /// Any, for a parameter is of such a class.
     Declared,
+    /// All, for nothing tells what the lists and maps of the parameters hold.
+    Erased,
 }
 
 /// What is known of the fields of classes.
@@ -161,6 +173,10 @@ impl Schema for Plan {
         self.schema.as_ref()?.service.enum_names(class)
     }
 
+    fn takes_constant(&self, class: &str, name: &str) -> bool {
+        self.enum_names(class).is_none_or(|listed| self.constants.take(class, name, listed))
+    }
+
     fn is_enum(&self, class: &str) -> Option<bool> {
         self.schema.as_ref()?.service.is_enum(class)
     }
@@ -174,18 +190,42 @@ impl Schema for Plan {
     }
 }
 
+impl UnknownFields {
+    /// Whether all is known of the types of the parameters.
+    pub(crate) fn are_of_known_types(self) -> bool {
+        !matches!(self, Self::Declared | Self::Erased)
+    }
+}
+
 impl Plan {
     /// A generic call.
     pub fn generic(generic: Generic) -> Self {
-        Self { generic, ..Self::default() }
+        let rule = match generic {
+            Generic::Map | Generic::Raw => ConstantRule::Any,
+            // Gson makes null of what is no name.
+            Generic::Gson => ConstantRule::Certain,
+        };
+        Self { generic, constants: Constants::by(rule), ..Self::default() }
+    }
+
+    /// Whether a text is one of those that a definition lists as the values of an enum.
+    pub(crate) fn lists(&self, constant: &Constant) -> bool {
+        let names = self.enum_names(&constant.class).unwrap_or_default();
+        names.contains(&constant.name)
+    }
+
+    /// What is known of these types, which are those of its method, beside classes of the caller's
+    /// own. Nothing of those that are known as a whole, or of which nothing need be known.
+    pub(crate) fn known_parts(&self, types: &[JavaType]) -> &[Option<JavaType>] {
+        self.known_parts.get_or_init(|| types.iter().map(known_part).collect())
     }
 
     /// What of it tells how arguments are written, for another thread.
     pub(crate) fn for_encoding(&self) -> Self {
         let (schema, generic, by_types) = (self.schema.clone(), self.generic, self.by_types);
         let (records, instances) = (self.records.clone(), self.instances.clone());
-        let told = self.told.clone();
-        Self { schema, told, generic, by_types, records, instances, ..Self::default() }
+        let (told, constants) = (self.told.clone(), self.constants.clone());
+        Self { schema, told, generic, by_types, records, instances, constants, ..Self::default() }
     }
 }
 

@@ -35,28 +35,30 @@ fn shortened(text: &str) -> Box<str> {
 const MAX_NAMES: usize = 32;
 
 /// What a class takes, if a text does not become one of it: what is known to be no enum, and an
-/// enum whose values are known and `name` is none of them.
+/// enum of which it is known that `name` is none of its values.
 #[must_use]
 pub fn enum_without(schema: &dyn Schema, class: &str, name: &str) -> Option<Box<str>> {
     if !schema.takes_text(class) {
         return Some(format!("an object of {class}, which is no enum").into());
     }
-    let names = schema.enum_names(class)?;
-    if names.iter().any(|one| **one == *name) {
+    if schema.takes_constant(class, name) {
         return None;
     }
-    let mut list = names.iter().take(MAX_NAMES).map(|name| &**name).collect::<Vec<_>>().join(", ");
-    if MAX_NAMES < names.len() {
-        list.push_str(", ...");
-    }
-    Some(format!("a value of {class} ({list})").into())
+    schema.enum_names(class)?;
+    Some(enum_values(schema, class))
 }
 
 /// What an enum takes, if an object does not become one of its values.
 #[must_use]
 pub fn enum_values(schema: &dyn Schema, class: &str) -> Box<str> {
-    // No constant has an empty name.
-    enum_without(schema, class, "").unwrap_or_else(|| format!("a value of {class}").into())
+    let Some(names) = schema.enum_names(class) else {
+        return format!("a value of {class}").into();
+    };
+    let mut list = names.iter().take(MAX_NAMES).map(|name| &**name).collect::<Vec<_>>().join(", ");
+    if MAX_NAMES < names.len() {
+        list.push_str(", ...");
+    }
+    format!("a value of {class} ({list})").into()
 }
 
 /// An element of a `byte[]`: some writers have a sign, and others none.

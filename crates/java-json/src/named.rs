@@ -333,7 +333,8 @@ pub fn names_constant(look: &ObjectSummary<'_>) -> bool {
 }
 
 /// Whether a name is written like that of a constant.
-fn is_constant(name: &str) -> bool {
+#[must_use]
+pub fn is_constant(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     name.starts_with(|first: char| first.is_ascii_uppercase()) && name.bytes().all(fits)
 }

@@ -23,6 +23,11 @@ pub trait Schema {
         None
     }
 
+    /// Whether a text is written as a constant of an enum.
+    fn takes_constant(&self, class: &str, name: &str) -> bool {
+        self.enum_names(class).is_none_or(|names| names.iter().any(|one| **one == *name))
+    }
+
     /// Whether a class is an enum, where that is known.
     fn is_enum(&self, class: &str) -> Option<bool> {
         self.is_bean(class).then_some(false)

@@ -16,8 +16,8 @@ use crate::{ClassType, JavaType, Schema};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unreadable {
     /// A field of an object, and a text or array where a class is declared of which nothing is
-    /// known; a text for a `StringBuilder`; and an `Optional`, which is none that hessian-lite
-    /// writes or reads.
+    /// known; a text for a `StringBuilder`; an `Optional`, which is none that hessian-lite
+    /// writes or reads; and an `EnumMap`, which it cannot make.
     Fields,
     /// In such a field, a number with a fraction, and an object whose members are named as no
     /// fields are: it may be a map with keys that are no texts.
@@ -48,6 +48,15 @@ pub fn has_optional(ty: &JavaType) -> bool {
     ty.find_class(&|class| is_optional_class(class.name())).is_some()
 }
 
+/// Whether hessian-lite makes no value of the class of JSON of this kind.
+fn is_never_read(class: &ClassType, kind: JsonKind) -> bool {
+    match kind {
+        JsonKind::Object => class.name() == ENUM_MAP,
+        JsonKind::Number | JsonKind::String => optional_number(class.name()).is_some(),
+        _ => false,
+    }
+}
+
 /// Whether the type is a `StringBuilder` or `StringBuffer`, or has one within. hessian-lite reads
 /// none of a text.
 #[must_use]
@@ -57,6 +66,28 @@ pub fn has_builder(ty: &JavaType) -> bool {
 
 fn is_builder(class: &ClassType) -> bool {
     matches!(class.name(), "java.lang.StringBuilder" | "java.lang.StringBuffer")
+}
+
+/// Whether the type is an `EnumMap`, or has one within: hessian-lite reads a `HashMap` in its
+/// place.
+#[must_use]
+pub fn has_enum_map(ty: &JavaType) -> bool {
+    ty.find_class(&|class| class.name() == ENUM_MAP).is_some()
+}
+
+/// hessian-lite cannot make one of what it reads. Dubbo 2 calls the method with null in place of
+/// an argument with one, and Dubbo 3 puts a `HashMap` into its field.
+pub const ENUM_MAP: &str = "java.util.EnumMap";
+
+/// The number that an optional one of this class holds.
+#[must_use]
+pub fn optional_number(class: &str) -> Option<Builtin> {
+    Some(match class.strip_prefix("java.util.Optional")? {
+        "Int" => Builtin::Int,
+        "Long" => Builtin::Long,
+        "Double" => Builtin::Double,
+        _ => return None,
+    })
 }
 
 /// Whether a class is one of those that a provider of Dubbo makes only where they are declared:
@@ -183,6 +214,10 @@ impl Search<'_, '_, '_> {
                 Unreadable::Elements if !self.is_in_object => Ok(true),
                 _ => self.value_in_optional(class),
             };
+        }
+        if self.what == Unreadable::Fields && class.is_some_and(|class| is_never_read(class, kind))
+        {
+            return Ok(true);
         }
         match (kind, ty) {
             (JsonKind::Array, None) => self.elements(None),
@@ -358,7 +393,9 @@ impl Search<'_, '_, '_> {
         declared: Option<&ClassType>,
     ) -> Result<bool, JsonError> {
         let schema = self.schema;
-        if self.what == Unreadable::Fields && is_optional_class(class) {
+        // Where it is declared, no reader takes one as an object.
+        let is_declared = declared.is_some_and(|declared| declared.name() == class);
+        if is_optional_class(class) && (is_declared || self.what == Unreadable::Fields) {
             return Ok(true);
         }
         let is_known = self.knows(class);

@@ -24,6 +24,7 @@ use java_json::number;
 use java_json::passed::Passed;
 use java_json::references::ReferencePaths;
 use java_json::scalars::{self, Misfit, is_of_beans};
+use java_json::unknown::optional_number;
 use java_json::{ClassType, JavaType};
 use java_json::{InputOptions, Schema, expected};
 use memchr::memmem;
@@ -110,6 +111,9 @@ pub fn json_to_jsonb_by(
     let is_declared = ty.is_some() && context.is_declared;
     writer.value(ty, if is_declared { ReaderType::Declared } else { ReaderType::Open })
 }
+
+/// fastjson2 2.0.56 reads no larger number as the constant of an enum.
+const MAX_ORDINAL: i32 = 47;
 
 /// What the reader knows of the value at a place.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -206,6 +210,12 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
             DeclaredForm::NamedObject => self.named_object(class, place),
             DeclaredForm::Scalar(builtin) => self.scalar(builtin, name, place),
             DeclaredForm::Object => self.object(Some(class), place),
+            DeclaredForm::EnumName | DeclaredForm::Wrong
+                if optional_number(name).is_some()
+                    && matches!(kind, JsonKind::Number | JsonKind::String) =>
+            {
+                self.optional_number(name, place)
+            }
             DeclaredForm::EnumName => self.enum_name(name, place),
             DeclaredForm::Wrong if kind == JsonKind::Number && class.builtin().is_none() => {
                 self.enum_number(name, place)
@@ -251,6 +261,15 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
             self.constant_map(class, |writer| writer.enc.string(name));
             return Ok(());
         }
+        let ordinal = index.and_then(|index| i32::try_from(index).ok());
+        if let (Some(ordinal), ReaderType::Declared) =
+            (ordinal.filter(|it| *it <= MAX_ORDINAL), place)
+        {
+            self.enc.int(ordinal);
+            return Ok(());
+        }
+        // What is listed need not be its name.
+        self.check_enum(offset, class, name)?;
         self.class_if_open(Some(class), place);
         self.enc.string(name);
         Ok(())
@@ -376,6 +395,11 @@ impl<'a> JsonToJsonb<'_, 'a, '_, '_, '_> {
             }
             None => {
                 self.check_enum(self.json.position(), name, key)?;
+                if self.is_map(name) {
+                    // The provider refuses what is no constant, where fastjson2 would take null.
+                    self.constant_map(name, |writer| writer.enc.string(key));
+                    return Ok(());
+                }
                 self.enc.class(name);
                 self.enc.string(key);
             }

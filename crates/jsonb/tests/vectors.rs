@@ -261,6 +261,53 @@ fn references_are_followed_by_their_paths() {
     assert!(matches!(error, Err(JsonbError::Cycle { .. })), "{error:?}");
 }
 
+/// fastjson2 2.0.56 wrote the path of the first, a map with a key in which a character beyond
+/// U+FFFF is not the first, and a reference to what is below that key.
+#[test]
+fn a_path_with_lost_characters_means_the_only_key_that_it_fits() {
+    let read = |keys: &[&str], path: &str| {
+        let mut bytes = Vec::new();
+        let mut encoder = jsonb::Encoder::new(&mut bytes);
+        encoder.object_begin();
+        for key in keys {
+            encoder.string(key);
+            encoder.object_begin();
+            encoder.string("items");
+            encoder.array_begin(1);
+            encoder.int(7);
+            encoder.object_end();
+        }
+        encoder.string("again");
+        bytes.extend([0x93, 0x7a, u8::try_from(path.len()).unwrap()]);
+        bytes.extend_from_slice(path.as_bytes());
+        bytes.push(0xa5);
+        try_json(&bytes, &JsonOptions::default())
+    };
+    for (key, path) in [
+        ("abc😀启", "$.abc??启.items"),
+        ("a😀b", "$.a😀b.items"),
+        ("\0", "$.\u{fffd}\u{fffd}.items"),
+        ("?😀.", "$.\\???\\..items"),
+        ("😀", "$.??.items"),
+        ("a?b", "$.a\\?b.items"),
+        ("\u{fffd}", "$.?.items"),
+    ] {
+        let text = read(&[key, "other", "??"], path).unwrap();
+        assert!(text.ends_with(",\"again\":[7]}"), "{key:?}: {text}");
+    }
+    // Of two keys that fit nobody can say which is meant, and none fits the others.
+    for (keys, path) in [
+        (&["😀", "🦀"][..], "$.??.items"),
+        (&["abcd", "?", "a😀"], "$.??.items"),
+        (&["\u{fffd}\u{fffd}", "\0"], "$.\u{fffd}\u{fffd}.items"),
+        (&["😀"], "$.\\?\\?.items"),
+        (&["ab"], "$.a.items"),
+    ] {
+        let error = read(keys, path).unwrap_err();
+        assert!(error.to_string().contains("names no value"), "{keys:?}: {error}");
+    }
+}
+
 #[test]
 fn repeated_values_cannot_grow_without_bound() {
     // Each list holds the one before it many times.

@@ -6,7 +6,7 @@ use hessian::{ClassType, JavaType};
 use java_json::unknown::has_optional;
 
 use super::ArgumentList;
-use crate::route::{Generic, ParameterTypes, Plan};
+use crate::route::{Generic, ParameterTypes, Plan, is_foreign};
 
 /// What arguments are encoded for.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +32,8 @@ impl<'a> EncodedMethod<'a> {
 
     /// The type by which a generic call writes one argument: if all is known of it, or if it
     /// declares a record, which is no map, or an `Optional`, which Java makes of no other value.
-    /// What is the JDK's own is always known, whatever the other arguments are. The types need not
-    /// be sent.
+    /// What is the JDK's own is always known, whatever the other arguments are, and whatever it
+    /// holds. The types need not be sent.
     fn of_maps(&self, index: usize) -> Option<&'a JavaType> {
         let plan = self.plan?;
         let (types, generic) = match self.parameters {
@@ -45,13 +45,12 @@ impl<'a> EncodedMethod<'a> {
             return None;
         }
         let is_record = |class: &ClassType| plan.records.takes_no_map(class.name());
-        let is_foreign = |class: &ClassType| !class.name().starts_with("java.");
-        types.get(index).filter(|ty| {
-            plan.by_types
-                || ty.find_class(&is_record).is_some()
-                || has_optional(ty)
-                || ty.find_class(&is_foreign).is_none()
-        })
+        let ty = types.get(index)?;
+        let is_known = plan.by_types
+            || ty.find_class(&is_record).is_some()
+            || has_optional(ty)
+            || ty.find_class(&is_foreign).is_none();
+        if is_known { Some(ty) } else { plan.known_parts(types).get(index)?.as_ref() }
     }
 }
 
@@ -80,6 +79,8 @@ impl Arguments for ArgumentsOf<'_> {
 
 #[cfg(test)]
 mod tests {
+    use dubbo_proto::Serialization;
+
     use super::*;
     use crate::args::parse_types;
 
@@ -97,6 +98,35 @@ mod tests {
         let args = ArgumentsOf { list: &list, target };
         let known: Vec<bool> = (0..6).map(|index| args.ty(index).is_some()).collect();
         assert_eq!(known, [false, true, true, true, false, true]);
+    }
+
+    /// Dubbo leaves a text as the key of a map where a UUID or an `Instant` is declared.
+    #[test]
+    fn keys_of_the_jdk_are_written_by_their_types_beside_unknown_values() {
+        let types = parse_types(
+            "java.util.Map<java.util.UUID,shop.Money>,java.util.List<java.util.Map<java.time.Instant,\
+             shop.Money[]>>,java.util.Map<java.lang.String,shop.Money>,java.util.List<shop.Money>,\
+             shop.Page<java.util.UUID>",
+        );
+        let parameters = ParameterTypes::Named(types.unwrap(), Generic::Raw);
+        let plan = Plan::generic(Generic::Raw);
+        let uuid = "00000000-0000-0001-0000-000000000002";
+        let body = format!(
+            r#"[{{"{uuid}":{{"n":1}}}},[{{"1970-01-01T00:00:00Z":[]}}],{{"a":{{}}}},[{{}}],{{}}]"#
+        );
+        let (list, plan) = (ArgumentList::json(body.as_bytes()).unwrap(), Some(&plan));
+        let target = EncodedMethod { method: "m", parameters: &parameters, plan };
+        let args = ArgumentsOf { list: &list, target };
+        let written: Vec<_> = (0..5).map(|index| args.ty(index).map(JavaType::to_string)).collect();
+        let uuids = "java.util.Map<java.util.UUID, java.lang.Object>";
+        let instants = "java.util.List<java.util.Map<java.time.Instant, java.lang.Object[]>>";
+        assert_eq!(written, [Some(uuids.into()), Some(instants.into()), None, None, None]);
+        for serialization in [Serialization::Hessian2, Serialization::Fastjson2] {
+            let mut out = Vec::new();
+            list.encode_for(target, serialization, &mut out).unwrap();
+            let has = |text: &str| memchr::memmem::find(&out, text.as_bytes()).is_some();
+            assert!(has("java.util.UUID") || !has(uuid), "{serialization:?}");
+        }
     }
 
     /// Dubbo 2 makes a `BigDecimal` of a whole number by way of a double.

@@ -10,6 +10,7 @@ use hessian::{JavaType, Limits};
 use java_json::named::NamedClass;
 use java_json::passed::Passed;
 use java_json::scalars;
+use java_json::unknown::optional_number;
 use memchr::memmem;
 
 /// How well a value fits a type.
@@ -92,7 +93,7 @@ impl Looking<'_> {
             && self.service.and_then(|service| service.enum_values(class.name())).is_some()
         {
             let is_one = class.name() == named.class
-                && self.bean(&quoted(name), JsonKind::String, class.name()) == Fit::Natural;
+                && self.bean(&quoted(name), JsonKind::String, class.name()) != Fit::None;
             return Some(if is_one { Fit::Natural } else { Fit::None });
         }
         let (_, at) = summary.only_value.filter(|_| named.is_of_value())?;
@@ -130,11 +131,18 @@ impl Looking<'_> {
         let values = self.service.and_then(|service| service.enum_values(class));
         let fields = self.service.and_then(|service| service.fields(class));
         let mut reader = JsonReader::new(text, Limits::of_whole());
+        if let Some(held) = optional_number(class)
+            && matches!(kind, JsonKind::Number | JsonKind::String)
+        {
+            return scalar(text, kind, held).min(Fit::Possible);
+        }
         match kind {
             JsonKind::String => match (values, reader.read_string()) {
                 (Some(values), Ok(name)) if values.iter().any(|value| **value == *name) => {
                     Fit::Natural
                 }
+                // Names may be others than what is listed.
+                (Some(_), Ok(_)) => Fit::Possible,
                 (None, Ok(_)) if fields.is_none() => Fit::Possible,
                 _ => Fit::None,
             },

@@ -14,7 +14,7 @@ impl ArgumentList<'_> {
             UnknownFields::Never => false,
             // With an escape it may be written in other ways.
             UnknownFields::IfNamed => self.mentions("\"class\"") || self.mentions("\\u00"),
-            UnknownFields::IfFound | UnknownFields::Declared => true,
+            UnknownFields::IfFound | UnknownFields::Declared | UnknownFields::Erased => true,
         }
     }
 
@@ -25,6 +25,9 @@ impl ArgumentList<'_> {
         plan: &Plan,
         reasons: Reasons,
     ) -> bool {
+        if plan.unknown == UnknownFields::Erased {
+            return true;
+        }
         types.iter().enumerate().take(self.len()).any(|(index, ty)| {
             let text = self.json_at(index, Some(ty));
             let mut reader = JsonReader::new(&text, Limits::of_whole());
@@ -63,5 +66,6 @@ mod tests {
         assert!(!has(UnknownFields::IfNamed, "[1,{\"x\":1}]"));
         assert!(has(UnknownFields::Declared, "[1,{\"x\":1}]"));
         assert!(!has(UnknownFields::Declared, "[{\"x\":1}]"));
+        assert!(has(UnknownFields::Erased, "[{\"x\":1}]"));
     }
 }

@@ -4,6 +4,9 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use flow::Rewrites;
+use hessian::ClassType;
+use hessian::transcode::Schema;
+use hessian::transcode::builtin::Builtin;
 use tracing::debug;
 
 use super::{MAX_REWRITES, packed, send_anew, send_till_read};
@@ -11,9 +14,11 @@ use crate::args::ArgumentList;
 use crate::call::{Outcome, Times};
 use crate::error::{CallError, Code};
 use crate::invocation::Invocation;
+use crate::map_form::MapForm;
 use crate::outbound::Outbound;
 use crate::resolve::refusal::{RefusedCall, TypesAnswer};
-use crate::resolve::{self, refusal};
+use crate::resolve::{self, by_maps, refusal};
+use crate::route::constants::{self, Constant, ConstantRule, NotedConstants};
 use crate::route::{Judgement, ParameterTypes, TypesVerdict};
 use crate::routes::ClusterRoute;
 
@@ -58,6 +63,12 @@ impl RefusableCall<'_> {
     }
 
     async fn after_failure(self, error: CallError, rewrites: Rewrites) -> Outcome {
+        if error.code == Code::BadArguments
+            && error.provider_status.is_none()
+            && let Some((form, constants)) = self.unproved()
+        {
+            return Box::pin(self.by_names(rewrites, form, constants)).await;
+        }
         if self.route.plan.is_guess {
             return self.without_definition(error, rewrites).await;
         }
@@ -68,6 +79,79 @@ impl RefusableCall<'_> {
         let (outbound, invocation) = (self.outbound, self.invocation);
         let explained = refusal::explain(outbound, self.registry, invocation, refused, error);
         Err(Box::pin(explained).await)
+    }
+
+    /// The constants in the arguments, if the call was not sent because of one that may be no name
+    /// and there is a form in which the provider refuses it.
+    fn unproved(&self) -> Option<(MapForm, Vec<Constant>)> {
+        let ParameterTypes::Given(types) = &self.route.parameters else { return None };
+        let form = self.route.cluster.map_form()?;
+        let plan = &self.route.plan;
+        let packed = packed(self.route, self.invocation);
+        let list = packed.as_ref().map(|texts| ArgumentList::of_texts(texts));
+        let constants = list.as_ref().unwrap_or(&self.invocation.args).constants(types, plan);
+        let is_taken = |it: &Constant| plan.takes_constant(&it.class, &it.name);
+        (!constants.iter().all(is_taken)).then_some((form, constants))
+    }
+
+    /// A call with constants that may be no names goes as maps. Its answer proves that they are.
+    async fn by_names(
+        self,
+        mut rewrites: Rewrites,
+        form: MapForm,
+        constants: Vec<Constant>,
+    ) -> Outcome {
+        let Self { outbound, registry, invocation, route, times } = self;
+        let ParameterTypes::Given(types) = &route.parameters else {
+            debug_assert!(false, "such calls have types");
+            return Err(CallError::new(Code::Internal, "a call lost its types"));
+        };
+        // Java makes no `EnumSet` of what is in a generic call.
+        let is_enum_set = |class: &ClassType| class.builtin() == Some(Builtin::EnumSet);
+        let listed = constants.iter().all(|it| route.plan.lists(it));
+        if listed && types.iter().any(|ty| ty.find_class(&is_enum_set).is_some()) {
+            route.plan.constants.prove(&constants);
+            // Otherwise there are more than a route remembers.
+            if constants.iter().all(|it| route.plan.takes_constant(&it.class, &it.name)) {
+                return Box::pin(self.make()).await;
+            }
+        }
+        let by_maps = by_maps::route(outbound, registry, invocation, route, types, form)
+            .inspect_err(|error| self.count(error))?;
+        let anew = RefusableCall { route: &by_maps, ..self };
+        let error = match Box::pin(anew.make()).await {
+            Ok(reply) => {
+                if reply.came.is_some() && !reply.is_unheard && reply.failure.is_none() {
+                    route.plan.constants.prove(&constants);
+                }
+                return Ok(reply);
+            }
+            Err(error) => error,
+        };
+        // A map is not always read as the object is. Then the definition has to do.
+        let now = Instant::now();
+        let is_refused = matches!(error.code, Code::BadArguments | Code::ProviderRejected);
+        // Without an endpoint it was not sent, for a value that no form has.
+        if !is_refused
+            || error.endpoint.is_none()
+            || constants::is_no_constant(&error)
+            || !listed
+            || !rewrites.allow(now, error.retry())
+        {
+            return Err(error);
+        }
+        let constants: Vec<Constant> = constants
+            .into_iter()
+            .filter(|it| !route.plan.takes_constant(&it.class, &it.name))
+            .collect();
+        route.plan.constants.prove(&constants);
+        let times = Times { now, ..times };
+        let second = send_till_read(route, invocation, times, &mut rewrites).await;
+        if second.is_err() {
+            route.plan.constants.forget(&constants);
+            return Err(error);
+        }
+        second
     }
 
     /// A call whose types a definition tells, which may be out of date, has failed; then a generic
@@ -97,7 +181,7 @@ impl RefusableCall<'_> {
         {
             Box::pin(self.judge(&error, &reply.endpoint)).await;
         }
-        second.map_err(|second| both(route, &error, second))
+        second.map_err(|second| both(route, &error, constants::advise(second, &route.plan)))
     }
 
     /// Finds out whether the types are to blame for a refusal, after which `answered_by` has
@@ -184,7 +268,13 @@ pub(super) fn check_scalars(
     let packed = packed(route, invocation);
     let list = packed.as_ref().map(|texts| ArgumentList::of_texts(texts));
     let args = list.as_ref().unwrap_or(&invocation.args);
-    args.check_scalars(types, &route.plan, false, |_| false).map_err(|error| {
+    // The provider knows the constants of its enums best.
+    let noted = NotedConstants::of(&route.plan);
+    let schema: &dyn Schema = match route.plan.constants.rule() {
+        ConstantRule::Certain => &route.plan,
+        _ => &noted,
+    };
+    args.check_scalars(types, schema, false, |_| false).map_err(|error| {
         let origin = route.plan.schema.as_ref().map_or(String::new(), |it| it.origin.to_string());
         let message = format!(
             "{}; the types come from {origin}; if they are wrong, send the right ones (header \

@@ -10,7 +10,7 @@ use crate::error::CallError;
 use crate::invocation::Invocation;
 use crate::map_form::MapForm;
 use crate::outbound::Outbound;
-use crate::route::{Generic, ParameterTypes, Plan, RouteName, UnknownFields};
+use crate::route::{Generic, ParameterTypes, Plan, RouteName};
 use crate::routes::{ClusterRoute, NewRoute};
 
 /// The route of a call with types as a generic call.
@@ -37,7 +37,7 @@ pub(crate) fn route(
         return Ok(known);
     }
     let (schema, instances) = (route.plan.schema.clone(), route.plan.instances.clone());
-    let by_types = route.plan.unknown != UnknownFields::Declared;
+    let by_types = route.plan.unknown.are_of_known_types();
     let result = route.plan.result.clone().filter(|_| generic == Generic::Raw);
     let plan = Plan {
         schema,

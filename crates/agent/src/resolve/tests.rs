@@ -22,6 +22,9 @@ fn what_a_call_is_looked_through_for() {
     let text = br#"{"canonicalName":"a.B","methods":[],"types":[
         {"type":"a.Result","properties":{"data":"java.lang.Object"}}]}"#;
     let generic = ServiceDefinition::parse(text).unwrap();
+    let text = br#"{"canonicalName":"a.B","methods":[],"types":[
+        {"type":"a.Person","properties":{"by":"java.util.EnumMap<a.Color,java.lang.Integer>"}}]}"#;
+    let by_color = ServiceDefinition::parse(text).unwrap();
     for (types, service, expected) in [
         ("int,java.lang.String", Some(&optional), Never),
         ("a.Person,a.Address", Some(&known), IfNamed),
@@ -33,6 +36,8 @@ fn what_a_call_is_looked_through_for() {
         ("a.Person,a.Other", Some(&optional), Declared),
         ("a.Result", Some(&generic), IfFound),
         ("java.util.List", None, IfFound),
+        ("java.util.Map<java.lang.String,java.util.EnumMap<a.Color,int[]>>", Some(&known), IfFound),
+        ("a.Person", Some(&by_color), IfFound),
     ] {
         let parsed = parse_types(types).unwrap();
         assert_eq!(unknown_fields(&parsed, service, &Instances::default()), expected, "{types}");
@@ -63,7 +68,11 @@ fn values_look_like_types() {
         ("\"xy\"", "char", None),
         ("\"2024-01-01\"", "java.util.Date", Possible),
         ("\"RED\"", "a.Color", Natural),
-        ("\"GREEN\"", "a.Color", None),
+        // A definition may list other texts than names.
+        ("\"GREEN\"", "a.Color", Possible),
+        ("7", "java.util.OptionalLong", Possible),
+        ("7.5", "java.util.OptionalLong", None),
+        ("\"7\"", "java.util.OptionalDouble", Possible),
         ("\"RED\"", "a.Person", None),
         ("\"RED\"", "a.Unknown", Possible),
         ("true", "boolean", Natural),
@@ -96,7 +105,7 @@ fn values_look_like_types() {
         ("{\"class\":\"long[]\",\"value\":[4]}", "long[]", None),
         ("{\"class\":\"java.util.ArrayList\",\"value\":[4]}", "java.util.List", Possible),
         ("{\"class\":\"a.Color\",\"name\":\"RED\"}", "a.Color", Natural),
-        ("{\"class\":\"a.Color\",\"name\":\"GREEN\"}", "a.Color", None),
+        ("{\"class\":\"a.Color\",\"name\":\"GREEN\"}", "a.Color", Natural),
         ("{\"class\":\"a.Person\",\"name\":\"RED\"}", "a.Color", None),
         ("{\"class\":\"a.Person\",\"name\":\"x\"}", "a.Person", Natural),
         ("[1,2]", "java.util.List<java.lang.Integer>", Natural),

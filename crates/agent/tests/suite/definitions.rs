@@ -95,11 +95,10 @@ const CONTRADICTIONS: &[(&str, &str, &str)] = &[
     ("order", "[{\"any\":{\"class\":\"com.acme.Order\",\"id\":1.5}}]", "1.5 is not an int"),
     ("order", "[[{\"class\":\"com.acme.Order\",\"id\":1.5}]]", "1.5 is not an int"),
     ("known", "[{\"class\":\"com.acme.Order\",\"id\":1.5}]", "1.5 is not an int"),
-    // A constant that its enum does not have.
-    ("color", "[\"PURPLE\"]", "is not a value of com.acme.Color (RED, GREEN)"),
+    // Numbers are no constants. What text is one, the provider knows.
     ("color", "[5]", "5 is not a value of com.acme.Color"),
     ("colors", "[[5]]", "5 is not a value of com.acme.Color"),
-    ("order", "[{\"color\":\"PURPLE\"}]", "is not a value of com.acme.Color"),
+    ("order", "[{\"color\":7}]", "7 is not a value of com.acme.Color"),
     // Another kind of value inside of an argument.
     ("order", "[{\"lines\":7}]", "a number cannot become java.util.List"),
     ("colors", "[[[\"RED\"]]]", "an array cannot become com.acme.Color"),
@@ -190,6 +189,95 @@ fn a_value_of_another_kind_than_a_collection_or_class_goes_by_a_generic_call() {
     ] {
         let expected = format!("\"generic {method}\"");
         assert_eq!(call(&agent, method, &[], body).body, expected, "{method} {body}");
+    }
+}
+
+/// What `toString` of the constants gives, as Dubbo's definitions list it, need not be names.
+fn enums_document() -> String {
+    let methods = r#"{"name":"color","parameterTypes":["com.acme.Color"]},
+        {"name":"tint","parameterTypes":["com.acme.Shop$Tint"]},
+        {"name":"order","parameterTypes":["com.acme.Order"]},
+        {"name":"tints","parameterTypes":["java.util.Map<com.acme.Shop$Tint,java.lang.Long>"]}"#;
+    let types = r#"{"type":"com.acme.Order","properties":{"color":"com.acme.Color",
+            "note":"java.lang.String"}},
+        {"type":"com.acme.Color","enums":["RED","GREEN"]},
+        {"type":"com.acme.Shop$Tint","enums":["light","dark"]}"#;
+    format!("{{\"canonicalName\":\"{SERVICE}\",\"methods\":[{methods}],\"types\":[{types}]}}")
+}
+
+fn caller_of_enums(params: &[(&str, &str)]) -> impl Fn(&str, &str) -> (u16, String) {
+    let (folder, hub) = (tempfile::tempdir().unwrap(), MemoryHub::new());
+    let provider = FakeProvider::start(Behaviour::Enums);
+    let registered = register_with(&hub, provider.addr, params);
+    write(folder.path(), &enums_document());
+    // Each worker learns for itself.
+    let keys = format!("definitions = \"{}\"\nask_providers = false", folder.path().display());
+    let agent = consumer_with(&hub, &keys, "");
+    wait_until("the first endpoint", || {
+        (call(&agent, "nothing", &[], "[]").status == 200).then_some(())
+    });
+    move |method, body| {
+        let _alive = (&provider, &registered, &folder, &hub);
+        let answer = call(&agent, method, &[], body);
+        (answer.status, answer.body)
+    }
+}
+
+/// Dubbo 2 would call the method with null if a text is no name.
+#[test]
+fn a_constant_goes_in_a_generic_call_until_an_answer_has_proved_its_name() {
+    let call = caller_of_enums(&[("release", "2.7.23")]);
+    let is_generic = |method, body| match call(method, body) {
+        (200, body) => body == format!("\"generic {method}\""),
+        other => panic!("{method} {body}: {other:?}"),
+    };
+    // However many workers there are, one has had the constant before in the end.
+    for (method, body) in [
+        ("color", "[\"RED\"]"),
+        ("color", "[{\"name\":\"GREEN\"}]"),
+        ("order", "[{\"color\":\"RED\"}]"),
+        // It is not listed, and a name.
+        ("tint", "[\"DARK\"]"),
+        ("tints", "[{\"DARK\":1}]"),
+    ] {
+        assert!(is_generic(method, body), "{method} {body}");
+        wait_until("a typed call", || (!is_generic(method, body)).then_some(()));
+    }
+    for _ in 0..3 {
+        let (status, body) = call("color", "[\"PURPLE\"]");
+        assert_eq!(status, 400, "{body}");
+        assert!(body.contains("is not a value of com.acme.Color (RED, GREEN)"), "{body}");
+        let (status, body) = call("tint", "[\"dark\"]");
+        assert_eq!(status, 400, "{body}");
+        assert!(body.contains("send the name of the constant"), "{body}");
+        assert!(!body.contains("x-dubbo-parameter-types"), "{body}");
+    }
+}
+
+/// Java makes no `EnumSet` of what is in a generic call, for example.
+#[test]
+fn a_listed_constant_goes_as_it_is_in_a_call_that_cannot_be_generic() {
+    let call = caller_of_enums(&[("release", "2.7.23")]);
+    for _ in 0..2 {
+        let (status, body) = call("order", "[{\"color\":\"RED\",\"note\":\"unset\"}]");
+        assert_eq!((status, body.contains("unset")), (200, true), "{body}");
+        let (status, body) = call("order", "[{\"color\":\"DARK\",\"note\":\"unset\"}]");
+        assert_eq!((status, body.contains("Failed to set pojo")), (400, true), "{body}");
+    }
+}
+
+/// A provider that refuses what it cannot read needs no proof, and one whose answer would be
+/// another gets none for texts that are written like names.
+#[test]
+fn where_names_need_no_proof_nothing_is_generic() {
+    for params in [&[("release", "3.3.6"), ("serialization", "hessian2")][..], &[]] {
+        let call = caller_of_enums(params);
+        for body in ["[\"RED\"]", "[\"GREEN\"]"] {
+            assert_ne!(call("color", body).1, "\"generic color\"", "{params:?}");
+        }
+        let is_generic = call("tint", "[\"light\"]").1 == "\"generic tint\"";
+        assert_eq!(is_generic, params.is_empty());
+        assert_eq!(call("color", "[\"PURPLE\"]").0, 400, "{params:?}");
     }
 }
 

@@ -20,6 +20,7 @@ use java_json::number;
 use java_json::passed::{ObjectSummary, Passed};
 use java_json::references::is_ref;
 use java_json::scalars::{GENERIC_BIT_SET, Misfit};
+use java_json::unknown::optional_number;
 
 /// What is known of values that are sent without their types.
 #[derive(Clone, Copy)]
@@ -217,6 +218,9 @@ impl<'a> Check<'_, 'a, '_> {
         match (self.json.peek()?, is_enum) {
             (JsonKind::Null, _) => self.skip(),
             (JsonKind::Object, _) => self.object(Some(class), &[]),
+            (JsonKind::Number | JsonKind::String, _) if optional_number(class.name()).is_some() => {
+                self.scalar(&JavaType::class(class.name()))
+            }
             (JsonKind::String, _) => {
                 let (offset, text) = (self.json.position(), self.json.read_string()?);
                 self.constant(offset, class.name(), &text)
@@ -248,7 +252,7 @@ impl<'a> Check<'_, 'a, '_> {
         let index = number.and_then(|number| usize::try_from(number).ok());
         let names = self.known.schema.enum_names(class.name());
         match names.zip(index).and_then(|(names, index)| names.get(index)) {
-            Some(_) => Ok(()),
+            Some(name) => self.constant(offset, class.name(), name),
             None => Err(self.not_of_enum(offset, class.name())),
         }
     }

@@ -413,6 +413,100 @@ fn an_enum_has_the_values_of_a_schema() {
     }
 }
 
+/// Dubbo makes an `OptionalInt` of a map that does not name it, where it is declared.
+#[test]
+fn a_number_is_an_optional_number() {
+    let write = |ty: &str, json: &str, as_maps| {
+        let (mut out, ty) = (Vec::new(), JavaType::parse(ty).unwrap());
+        let options = InputOptions { as_maps, ..InputOptions::default() };
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        json_to_hessian_by(&mut reader, Some(&ty), &mut Encoder::new(&mut out), &options)
+            .map_err(|error| error.to_string())?;
+        Ok::<_, String>(out)
+    };
+    for (class, json, object) in [
+        ("java.util.OptionalInt", "7", r#"{"isPresent":true,"value":7}"#),
+        ("java.util.OptionalInt", "\"7\"", r#"{"isPresent":true,"value":7}"#),
+        ("java.util.OptionalLong", "7", r#"{"isPresent":true,"value":{"class":"long","value":7}}"#),
+        ("java.util.OptionalDouble", "7", r#"{"isPresent":true,"value":7.0}"#),
+    ] {
+        assert_eq!(write(class, json, true), write("java.util.Map", object, false), "{class}");
+        assert_eq!(write(class, json, false), write(class, object, false), "{class}");
+    }
+    assert_eq!(write("java.util.OptionalInt", "null", true), Ok(b"N".into()));
+    for json in ["7.5", "3000000000", "\"x\"", "true", "[7]"] {
+        write("java.util.OptionalInt", json, true).unwrap_err();
+    }
+}
+
+/// Dubbo 2 takes a map for null that has an object as a key of which it cannot make a constant.
+#[test]
+fn a_key_of_a_generic_call_is_the_map_of_a_constant() {
+    let write = |ty: &str, json: &str| {
+        let (mut out, ty) = (Vec::new(), JavaType::parse(ty).unwrap());
+        let options = InputOptions { as_maps: true, ..InputOptions::default() };
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        json_to_hessian_by(&mut reader, Some(&ty), &mut Encoder::new(&mut out), &options).unwrap();
+        out
+    };
+    let map = write("java.util.Map<a.Color,int>", r#"{"RED":7}"#);
+    let key = write("a.Color", "\"RED\"");
+    assert_eq!(map, [b"H", &key[..], b"\x97Z"].concat());
+}
+
+/// Dubbo 2 takes the whole argument for null that has another text in an `EnumSet`.
+#[test]
+fn an_enum_set_of_a_generic_call_has_listed_constants_alone() {
+    struct Colors([Box<str>; 2]);
+    impl Schema for Colors {
+        fn field_type(&self, _class: &str, _field: &str) -> Option<&JavaType> {
+            None
+        }
+
+        fn enum_names(&self, class: &str) -> Option<&[Box<str>]> {
+            (class == "a.Color").then_some(&self.0)
+        }
+
+        /// As where the provider knows best.
+        fn takes_constant(&self, _class: &str, _name: &str) -> bool {
+            true
+        }
+    }
+    let schema = &Colors(["RED", "BLUE"].map(Into::into));
+    let write = |ty: &str, json: &str| {
+        let ty = JavaType::parse(ty).unwrap();
+        let options = InputOptions { schema, as_maps: true, ..InputOptions::default() };
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        json_to_hessian_by(&mut reader, Some(&ty), &mut Encoder::new(&mut Vec::new()), &options)
+    };
+    write("java.util.EnumSet<a.Color>", r#"["RED",null,"BLUE"]"#).unwrap();
+    write("java.util.EnumSet<a.Other>", r#"["PURPLE"]"#).unwrap();
+    write("java.util.List<a.Color>", r#"["PURPLE"]"#).unwrap();
+    let error = write("java.util.EnumSet<a.Color>", r#"["RED", "PURPLE"]"#).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "JSON at byte 8: \"PURPLE\" is not a value of a.Color (RED, BLUE)"
+    );
+}
+
+/// In a generic call a provider would say that a `HashMap` is none.
+#[test]
+fn no_enum_map_is_written_into_a_generic_call() {
+    let write = |json: &str, as_maps| {
+        let ty = JavaType::parse("java.util.EnumMap<a.Color,java.lang.Integer>").unwrap();
+        let options = InputOptions { as_maps, ..InputOptions::default() };
+        let mut reader = JsonReader::new(json.as_bytes(), Limits::default());
+        json_to_hessian_by(&mut reader, Some(&ty), &mut Encoder::new(&mut Vec::new()), &options)
+    };
+    for json in ["{}", r#"{"RED":1}"#, r#"{"class":"java.util.HashMap","RED":1}"#] {
+        // An HTTP app reads it.
+        write(json, false).unwrap();
+        let error = write(json, true).unwrap_err().to_string();
+        assert!(error.contains("a java.util.EnumMap: by hessian2"), "{error}");
+    }
+    write("null", true).unwrap();
+}
+
 /// A class that is known to be no enum would get its field `name` set, and no error.
 #[test]
 fn a_text_is_no_object_of_a_class_with_fields() {
@@ -705,6 +799,8 @@ fn an_object_that_names_a_class_is_of_that_class() {
 fn what_does_not_fit_is_an_error_with_its_place() {
     for (ty, json, offset) in [
         ("int", "null", 0),
+        ("java.util.List", "\"x\"", 0),
+        ("java.util.Map<java.lang.String,int>", "\"x\"", 0),
         ("int", "2147483648", 0),
         ("byte", "128", 0),
         ("int", "1.5", 0),

@@ -30,6 +30,7 @@ use java_json::number::InGenericCall;
 use java_json::passed::Passed;
 use java_json::references::ReferencePaths;
 use java_json::scalars::{self, Misfit};
+use java_json::unknown::{ENUM_MAP, is_optional_class, optional_number};
 
 /// Writes the JSON value that `json` is at, as a value of the Java type `ty`; without a type, as
 /// what the JSON value looks like. The table is in docs/json-mapping.md.
@@ -140,6 +141,10 @@ struct ClassMembers<'s> {
     number: u32,
 }
 
+/// What an `EnumMap` would have to be.
+const NO_ENUM_MAP: &str = "a java.util.EnumMap: by hessian2, and in generic calls, Java makes a \
+                           HashMap of it; send null, or have the service declare a java.util.Map";
+
 struct JsonToHessian<'r, 'a, 'e, 'o, 's> {
     json: &'r mut JsonReader<'a>,
     enc: &'e mut Encoder<'o>,
@@ -248,6 +253,9 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
             DeclaredForm::EnumSet => self.enum_set(class),
             DeclaredForm::BitSet if self.next_class()?.is_some() => self.named_object(class),
             DeclaredForm::BitSet => self.bit_set(),
+            DeclaredForm::NamedMap | DeclaredForm::Entries if self.as_maps && name == ENUM_MAP => {
+                Err(self.wrong_kind(NO_ENUM_MAP))
+            }
             DeclaredForm::NamedMap => self.object_by_look(None, class.args()),
             DeclaredForm::Entries => {
                 let (key, value) = (class.args().first(), class.args().get(1));
@@ -256,6 +264,12 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
             DeclaredForm::NamedObject => self.named_object(class),
             DeclaredForm::Scalar(builtin) => self.scalar(builtin, name),
             DeclaredForm::Object => self.object(Some(class)),
+            DeclaredForm::EnumName | DeclaredForm::Wrong
+                if matches!(kind, JsonKind::Number | JsonKind::String)
+                    && is_optional_class(name) =>
+            {
+                self.optional_number(name)
+            }
             DeclaredForm::EnumName => self.enum_name(name),
             DeclaredForm::Wrong => Err(self.wrong_kind(name)),
         }
@@ -279,17 +293,59 @@ impl<'a> JsonToHessian<'_, 'a, '_, '_, '_> {
         self.as_object(|writer| writer.value(ty))
     }
 
+    /// A number where an optional one is declared.
+    fn optional_number(&mut self, class: &str) -> Result<(), TranscodeError> {
+        let Some(held) = optional_number(class) else { return Err(self.wrong_kind(class)) };
+        if self.is_map(class) {
+            self.enc.map_begin(None);
+            self.enc.string("isPresent");
+            self.enc.bool(true);
+            self.enc.string("value");
+            self.scalar(held, "")?;
+            self.enc.map_end();
+            return Ok(());
+        }
+        self.enc.object_begin(class, &["isPresent", "value"]);
+        self.enc.bool(true);
+        self.scalar(held, "")
+    }
+
     /// hessian-lite's stand-in for an `EnumSet`; its class has to be known from the generic
     /// argument.
     fn enum_set(&mut self, class: &ClassType) -> Result<(), TranscodeError> {
         let Some(element @ JavaType::Class(of)) = class.args().first() else {
             return Err(self.wrong_kind("java.util.EnumSet without its enum"));
         };
+        if self.as_maps {
+            self.check_listed(of.name())?;
+        }
         let class = "com.alibaba.com.caucho.hessian.io.EnumSetHandler";
         self.enc.object_begin(class, &["type", "objects"]);
         self.enc.object_begin("java.lang.Class", &["name"]);
         self.enc.string(of.name());
         self.as_object(|writer| writer.elements(Some("[object"), Some(element)))
+    }
+
+    /// Checks that all texts in the array that comes next are listed as values of the enum, if
+    /// these are known. In a generic call others go as maps, of which the provider knows whether
+    /// they are constants; but no `EnumSet` can be made of maps.
+    fn check_listed(&self, class: &str) -> Result<(), TranscodeError> {
+        let Some(names) = self.schema.enum_names(class) else { return Ok(()) };
+        let mut json = self.json.scan();
+        let mut array = json.begin_array()?;
+        while json.next_element(&mut array)? {
+            let is_text = json.peek()? == JsonKind::String;
+            let offset = json.position();
+            if !is_text {
+                json.skip_value()?;
+                continue;
+            }
+            let text = json.read_string()?;
+            if !names.iter().any(|name| **name == *text) {
+                return Err(self.wrong_value(offset, &expected::enum_values(self.schema, class)));
+            }
+        }
+        Ok(())
     }
 
     /// hessian-lite's stand-in for a `BitSet`. Of an object of that class it makes an empty one.

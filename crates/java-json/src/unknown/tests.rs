@@ -192,7 +192,6 @@ fn optionals_are_no_objects_of_hessian_lite() {
     for (ty, json) in [
         ("java.util.Optional<java.lang.Long>", "5"),
         ("a.Person", r#"{"maybe":5}"#),
-        ("java.util.List<java.util.OptionalLong>", r#"[{"value":5,"isPresent":true}]"#),
         ("", r#"{"class":"java.util.Optional","value":5}"#),
         ("", r#"{"class":"java.util.OptionalInt","value":5,"isPresent":true}"#),
     ] {
@@ -231,6 +230,28 @@ fn what_is_known_or_has_no_fields() {
         ("java.lang.String", "\"x\""),
     ] {
         assert!(!is_unknown(ty, json), "{ty} {json}");
+    }
+}
+
+/// hessian-lite makes a `HashMap` of an `EnumMap`, and an optional number of no number.
+#[test]
+fn what_hessian_lite_never_makes() {
+    for (ty, json, expected) in [
+        ("java.util.EnumMap<a.Color,java.lang.Integer>", "{}", true),
+        ("java.util.List<java.util.EnumMap>", r#"[null,{"RED":1}]"#, true),
+        ("java.util.EnumMap", "null", false),
+        ("java.util.OptionalInt", "7", true),
+        ("java.util.List<java.util.OptionalDouble>", "[\"7.5\"]", true),
+        ("java.util.OptionalLong", "null", false),
+    ] {
+        assert_eq!(is_unknown(ty, json), expected, "{ty} {json}");
+        assert!(!has(Unreadable::Misread, ty, json), "{ty} {json}");
+        assert!(!has(Unreadable::Elements, ty, json), "{ty} {json}");
+    }
+    // None reads an optional number of an object.
+    for what in [Unreadable::Fields, Unreadable::Misread, Unreadable::Elements] {
+        let json = r#"{"value":7,"isPresent":true}"#;
+        assert!(has(what, "java.util.OptionalInt", json), "{what:?}");
     }
 }
 

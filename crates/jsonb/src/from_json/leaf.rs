@@ -6,6 +6,7 @@ use java_json::builtin::Builtin;
 use java_json::json::JsonKind;
 use java_json::number::InGenericCall;
 use java_json::time::{self, Date, Time, parse_date_time, whole};
+use java_json::unknown::optional_number;
 use java_json::{expected, number, scalars, texts};
 
 use super::{JsonToJsonb, ReaderType};
@@ -18,6 +19,29 @@ const RECORD_NUMBER: &str = "a number of known type, without which fastjson2 may
      describe the class in a definition";
 
 impl JsonToJsonb<'_, '_, '_, '_, '_> {
+    /// A number where an optional one is declared. fastjson2 reads the number itself there.
+    pub(super) fn optional_number(
+        &mut self,
+        class: &str,
+        place: ReaderType,
+    ) -> Result<(), JsonbError> {
+        let (held, name) = match optional_number(class) {
+            Some(Builtin::Int) => (Builtin::Int, "int"),
+            Some(Builtin::Long) => (Builtin::Long, "long"),
+            _ => (Builtin::Double, "double"),
+        };
+        if !self.is_map(class) {
+            return self.scalar(held, name, place);
+        }
+        self.enc.object_begin();
+        self.enc.string("isPresent");
+        self.enc.bool(true);
+        self.enc.string("value");
+        self.scalar(held, name, ReaderType::Open)?;
+        self.enc.object_end();
+        Ok(())
+    }
+
     pub(super) fn scalar(
         &mut self,
         builtin: Builtin,

@@ -2,6 +2,10 @@
 //!
 //! Java never writes the number of a value, only its path. At the first reference the message is
 //! walked through once, and the place of every list, map and object is noted under its path.
+//!
+//! fastjson2 2.0.56 cannot write every key into a path: it writes `??` for some characters beyond
+//! U+FFFF, and U+FFFD twice for a NUL. Java finds nothing there, and reads null. Here such a step
+//! means the key that it fits, if it is the only one.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -25,6 +29,9 @@ const AGAIN: &str = "#-1";
 const MAX_TIMES: usize = 16;
 /// Or as much as this.
 const ALWAYS_LEN: usize = 1 << 20;
+/// So many keys of a message are compared with steps that have lost characters; a path with more
+/// of them leads nowhere.
+const MAX_COMPARED: usize = 1 << 20;
 
 /// A list, map or object, by its number in the order of the message.
 type Node = usize;
@@ -45,6 +52,8 @@ pub(super) struct References {
     /// How much room for names is left. A name that stands in the message once may be meant any
     /// number of times.
     room: usize,
+    /// How many keys were compared with steps that have lost characters.
+    n_compared: usize,
 }
 
 /// A reference.
@@ -255,14 +264,37 @@ impl References {
     }
 
     /// What a path from the first value names.
-    fn node(&self, path: &str) -> Option<Node> {
+    fn node(&mut self, path: &str) -> Option<Node> {
         let (mut node, mut rest) = (0, path.strip_prefix('$')?);
         while !rest.is_empty() {
             let (step, after) = step(rest)?;
-            node = *self.children.get(&(node, step))?;
+            let written = rest.strip_suffix(after)?.strip_prefix('.').unwrap_or_default();
+            let has_lost = written.contains(['?', char::REPLACEMENT_CHARACTER]);
+            let fitting = if has_lost { self.fitting(node, written)? } else { None };
+            node = match fitting {
+                Some(child) => child,
+                None => *self.children.get(&(node, step))?,
+            };
             rest = after;
         }
         Some(node)
+    }
+
+    /// The value in `parent` whose key may have been written like this in a path, if there is one.
+    /// Nothing at all if there are several, or nobody can look.
+    #[cold]
+    fn fitting(&mut self, parent: Node, written: &str) -> Option<Option<Node>> {
+        self.n_compared = self.n_compared.saturating_add(self.children.len());
+        if MAX_COMPARED < self.n_compared {
+            return None;
+        }
+        let is_fitting = |(from, step): &(Node, PathStep)| match step {
+            PathStep::Name(key) => *from == parent && may_be_written(key, written),
+            PathStep::Index(_) => false,
+        };
+        let mut fitting = self.children.iter().filter(|(place, _)| is_fitting(place));
+        let first = fitting.next().map(|(_, child)| *child);
+        fitting.next().is_none().then_some(first)
     }
 
     /// The path of a value as JSON callers write it: `$.a[0]["odd name"]`.
@@ -301,6 +333,34 @@ fn is_leaf_in_json(class: &str) -> bool {
             | "java.time.MonthDay"
             | "java.lang.StackTraceElement"
     )
+}
+
+/// Whether fastjson2 may have written a key like this in a path: signs with a backslash before
+/// them, and some characters lost.
+fn may_be_written(key: &str, written: &str) -> bool {
+    let mut rest = written;
+    key.chars().all(|c| {
+        let mut escaped = rest.chars();
+        let is_same = match escaped.next() {
+            Some('\\') => escaped.next() == Some(c),
+            // With a backslash it is itself.
+            Some('?') => false,
+            first => first == Some(c),
+        };
+        let lost = match c {
+            '\0' => "\u{fffd}\u{fffd}",
+            // Half of a character.
+            char::REPLACEMENT_CHARACTER => "?",
+            '\u{10000}'.. => "??",
+            _ => "",
+        };
+        let after = match is_same {
+            true => Some(escaped.as_str()),
+            false => rest.strip_prefix(lost).filter(|_| !lost.is_empty()),
+        };
+        rest = after.unwrap_or(rest);
+        after.is_some()
+    }) && rest.is_empty()
 }
 
 /// The first step of a path, and the rest: `[2]`, or `.name` with backslashes before signs.

@@ -1,5 +1,6 @@
 //! A Dubbo provider that behaves as told.
 
+use std::borrow::Cow;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -45,6 +46,9 @@ pub enum Behaviour {
     /// As `Good`, but it cannot read arguments with the text `unreadable`, and says so as Dubbo 3
     /// does. It can in a generic call.
     Picky,
+    /// As `Good`, but its enums have the constants RED, GREEN and DARK alone. A generic call with
+    /// another text is refused; in any other call, such a text is null, as in Dubbo 2.
+    Enums,
     /// As Dubbo 3 where it has no method with the types of a call. By its name it has.
     Changed,
     /// It answers a megabyte, whatever the question.
@@ -243,7 +247,7 @@ fn treat(
 ) -> bool {
     let now = Instant::now();
     if let Some((status, text)) = refused(behaviour, request) {
-        machine.reply_error(now, to, status, text).unwrap();
+        machine.reply_error(now, to, status, &text).unwrap();
         return true;
     }
     match behaviour {
@@ -258,6 +262,7 @@ fn treat(
         | Behaviour::Jams
         | Behaviour::Exporting
         | Behaviour::Picky
+        | Behaviour::Enums
         | Behaviour::Loses
         | Behaviour::LosesAndIsDeaf
         | Behaviour::Changed => {
@@ -326,8 +331,12 @@ fn treat(
 const UNREADABLE: &str =
     "Fail to decode request due to: RpcInvocation [methodName=echo, parameterTypes=null]";
 
+/// Where Dubbo fails that cannot make an argument of a generic call.
+const NOT_MADE: &str = "\n\tat org.apache.dubbo.common.utils.PojoUtils.realize(PojoUtils.java:211)\
+                        \n\tat org.apache.dubbo.rpc.filter.GenericFilter.invoke(GenericFilter.java:96)";
+
 /// What a provider refuses that reads generic calls.
-fn refused(behaviour: Behaviour, request: &Request) -> Option<(Status, &'static str)> {
+fn refused(behaviour: Behaviour, request: &Request) -> Option<(Status, Cow<'static, str>)> {
     let is_generic = request.method() == "$invoke";
     // A generic call without arguments, where the types are some.
     let asks_for_types = is_generic && request.args().ends_with(b"[object");
@@ -335,19 +344,38 @@ fn refused(behaviour: Behaviour, request: &Request) -> Option<(Status, &'static 
         Behaviour::Picky if asks_for_types => Some((
             Status::ServiceError,
             "org.apache.dubbo.rpc.RpcException: args.length != types.length\n\tat \
-             org.apache.dubbo.rpc.filter.GenericFilter.invoke(GenericFilter.java:96)",
+             org.apache.dubbo.rpc.filter.GenericFilter.invoke(GenericFilter.java:96)"
+                .into(),
         )),
         Behaviour::Picky if !is_generic => {
             let mut words = request.args().windows(b"unreadable".len());
-            words.any(|word| word == b"unreadable").then_some((Status::BadRequest, UNREADABLE))
+            let is_unreadable = words.any(|word| word == b"unreadable");
+            is_unreadable.then_some((Status::BadRequest, UNREADABLE.into()))
+        }
+        Behaviour::Enums if is_generic => {
+            let has = |text: &str| memchr::memmem::find(request.args(), text.as_bytes()).is_some();
+            let refused = [
+                (
+                    "PURPLE",
+                    "java.lang.IllegalArgumentException: No enum constant com.acme.Color.PURPLE",
+                ),
+                (
+                    "dark",
+                    "java.lang.IllegalArgumentException: No enum constant com.acme.Shop.Tint.dark",
+                ),
+                ("unset", "java.lang.RuntimeException: Failed to set pojo"),
+            ];
+            let (_, why) = refused.into_iter().find(|(text, _)| has(text))?;
+            Some((Status::ServiceError, Cow::Owned(format!("{why}{NOT_MADE}"))))
         }
         Behaviour::Changed if asks_for_types => Some((
             Status::ServiceError,
             "org.apache.dubbo.rpc.RpcException: java.lang.NoSuchMethodException: echo(int)\n\tat \
-             org.apache.dubbo.rpc.filter.GenericFilter.invoke(GenericFilter.java:150)",
+             org.apache.dubbo.rpc.filter.GenericFilter.invoke(GenericFilter.java:150)"
+                .into(),
         )),
         Behaviour::Changed if !is_generic && request.method() != "nothing" => {
-            Some((Status::BadRequest, UNREADABLE))
+            Some((Status::BadRequest, UNREADABLE.into()))
         }
         _ => None,
     }

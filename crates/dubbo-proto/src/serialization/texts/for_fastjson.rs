@@ -14,17 +14,18 @@
 
 mod generic;
 mod table;
+mod times;
 
-use hessian::transcode::{TranscodeError, hessian_to_json, json_to_hessian};
-use hessian::{Decoder, Encoder};
+use hessian::transcode::TranscodeError;
 use java_json::builtin::Builtin;
 use java_json::declared::DeclaredForm;
 use java_json::json::{self, JsonKind, JsonReader};
 use java_json::named::{NamedClass, ObjectForm, enum_object, field_type};
 use java_json::passed::{ObjectSummary, Passed};
 use java_json::scalars::{self, Misfit};
+use java_json::unknown::optional_number;
 use java_json::write::write_base64;
-use java_json::{ClassType, JavaType, JsonOptions, Limits, Schema, expected, number, texts};
+use java_json::{ClassType, JavaType, Limits, Schema, expected, number, texts};
 use memchr::memmem;
 
 use crate::values::ValueError;
@@ -172,6 +173,13 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
         let is_generic = self.generic.is_some();
         match DeclaredForm::of(class.builtin(), kind, || self.names_map())? {
             DeclaredForm::Untyped if name == "java.lang.Number" && !is_generic => self.number(),
+            DeclaredForm::EnumName | DeclaredForm::Wrong
+                if is_generic
+                    && optional_number(name).is_some()
+                    && matches!(kind, JsonKind::Number | JsonKind::String) =>
+            {
+                self.optional_number()
+            }
             DeclaredForm::Untyped | DeclaredForm::Null | DeclaredForm::Wrong => self.untyped(),
             DeclaredForm::Optional if is_generic => self.optional_map(args.first()),
             DeclaredForm::Optional => self.value(args.first(), false),
@@ -253,6 +261,7 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
                 | Builtin::ZonedDateTime,
                 _,
             ) => self.as_java_writes_it(start, name),
+            (Builtin::LocalDateTime, _) => self.local_date_time(start),
             (Builtin::Float, JsonKind::Number) => self.float(start),
             (Builtin::Year | Builtin::YearMonth | Builtin::MonthDay | Builtin::ZoneOffset, _) => {
                 Err(self.not_read(name))
@@ -275,17 +284,6 @@ impl<'a, 's, 'o> Writer<'a, 's, 'o> {
             Some(name) if name != "void" => self.put(start, |out| json::write_string(out, &name)),
             _ => return Err(self.not_read_at(start, &format!("{class} of {text}"))),
         }
-        Ok(())
-    }
-
-    /// A value as the text that its class makes of it.
-    fn as_java_writes_it(&mut self, start: usize, class: &str) -> Result<(), ValueError> {
-        let (ty, mut bytes) = (JavaType::class(class), Vec::new());
-        json_to_hessian(&mut self.json, Some(&ty), &mut Encoder::new(&mut bytes))?;
-        let (mut text, options) = (Vec::new(), JsonOptions::default());
-        let mut decoder = Decoder::new(&bytes, Limits::of_whole());
-        hessian_to_json(&mut decoder, &mut text, &options)?;
-        self.put(start, |out| out.extend_from_slice(&text));
         Ok(())
     }
 

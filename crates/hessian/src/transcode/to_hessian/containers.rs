@@ -116,6 +116,21 @@ impl JsonToHessian<'_, '_, '_, '_, '_> {
         Ok(())
     }
 
+    /// In a generic call the provider refuses a map of which it cannot make the constant; of an
+    /// object Dubbo 2 takes the whole map for null.
+    fn constant_key(&mut self, class: &str, name: &str) {
+        if self.is_map(class) {
+            self.enc.map_begin(None);
+            self.class_entry(class);
+            self.enc.string("name");
+            self.enc.string(name);
+            self.enc.map_end();
+            return;
+        }
+        self.enc.object_begin(class, &["name"]);
+        self.enc.string(name);
+    }
+
     /// A name as a map's key: what the key's type makes of the text.
     pub(super) fn key(&mut self, key: &str, ty: Option<&JavaType>) -> Result<(), TranscodeError> {
         let (builtin, name) = match ty {
@@ -162,8 +177,7 @@ impl JsonToHessian<'_, '_, '_, '_, '_> {
                     let found = expected::quoted(key);
                     return Err(TranscodeError::Value { offset, found, expected });
                 }
-                self.enc.object_begin(name, &["name"]);
-                self.enc.string(key);
+                self.constant_key(name, key);
             }
         }
         Ok(())

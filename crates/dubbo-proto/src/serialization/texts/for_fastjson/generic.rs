@@ -99,6 +99,18 @@ impl Writer<'_, '_, '_> {
         Ok(())
     }
 
+    /// A number as the map of which Dubbo makes an `OptionalInt` and the like.
+    pub(super) fn optional_number(&mut self) -> Result<(), ValueError> {
+        let start = self.json.position();
+        let number = self.json.skip_value()?;
+        self.put(start, |out| {
+            out.extend_from_slice(b"{\"isPresent\":true,\"value\":");
+            out.extend_from_slice(number);
+            out.push(b'}');
+        });
+        Ok(())
+    }
+
     /// The name of a constant, also where Java knows only a type variable.
     pub(super) fn enum_map(&mut self, class: &str) -> Result<(), ValueError> {
         let start = self.json.position();
