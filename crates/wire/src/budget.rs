@@ -21,7 +21,9 @@
 //!   until only an eighth is free.
 //!
 //! A connection to an endpoint carries the calls of many. Each of its messages counts by itself:
-//! what the connection holds already is not a reason to refuse a small one.
+//! what the connection holds already is not a reason to refuse a small one. All connections to one
+//! endpoint are one peer, and those to all endpoints together are as a listener's: an endpoint
+//! that does not read is short of memory before others are.
 //!
 //! Invariants:
 //! - What is in use beyond [`FREE_LEN`] is always counted: a growth that is refused by
@@ -98,6 +100,10 @@ pub enum BudgetHolder {
     Peer,
     /// All connections of one listener.
     Listener,
+    /// All connections of a worker to one endpoint.
+    Endpoint,
+    /// All connections to endpoints.
+    Endpoints,
 }
 
 impl std::fmt::Display for BudgetHolder {
@@ -106,6 +112,8 @@ impl std::fmt::Display for BudgetHolder {
             Self::Connection => "this connection",
             Self::Peer => "this peer",
             Self::Listener => "this listener",
+            Self::Endpoint => "the connections to this endpoint",
+            Self::Endpoints => "the connections to all endpoints",
         })
     }
 }
@@ -295,10 +303,11 @@ impl Account {
         Self::of(lease, listener, peer, false)
     }
 
-    /// A connection that carries the calls of many. `group` is all such connections.
+    /// A connection that carries the calls of many. `all` is all such connections, and `endpoint`
+    /// those to the same endpoint.
     #[must_use]
-    pub fn shared(lease: &Rc<Lease>, group: &Arc<Group>) -> Rc<Self> {
-        Self::of(lease, group, Group::new(), true)
+    pub fn shared(lease: &Rc<Lease>, all: &Arc<Group>, endpoint: &Arc<Group>) -> Rc<Self> {
+        Self::of(lease, all, Arc::clone(endpoint), true)
     }
 
     fn of(lease: &Rc<Lease>, listener: &Arc<Group>, peer: Arc<Group>, is_shared: bool) -> Rc<Self> {
@@ -349,16 +358,17 @@ impl Account {
     fn look_at_shares(&self, wanted: usize) -> Result<(), OverBudget> {
         let (free, limit) = (self.lease.free(), self.lease.shared.limit);
         let left = free.saturating_sub(wanted);
-        let (connection, peer, listener) = match self.is_shared {
-            true => (0, 0, self.listener.held()),
-            false => (self.cost(), self.peer.held(), self.listener.held()),
+        let (peer, listener) = (self.peer.held(), self.listener.held());
+        let (connection, holders) = match self.is_shared {
+            true => (0, [BudgetHolder::Endpoint, BudgetHolder::Endpoints]),
+            false => (self.cost(), [BudgetHolder::Peer, BudgetHolder::Listener]),
         };
         let is_small_connection = SMALL_CONNECTION.is(connection + wanted, left, limit);
         let is_small_peer = SMALL_PEER.is(peer + wanted, left, limit);
         let shares = [
             (BudgetHolder::Connection, connection, 1, false),
-            (BudgetHolder::Peer, peer, PEER_TIMES, is_small_connection),
-            (BudgetHolder::Listener, listener, LISTENER_TIMES, is_small_peer),
+            (holders[0], peer, PEER_TIMES, is_small_connection),
+            (holders[1], listener, LISTENER_TIMES, is_small_peer),
         ];
         for (holder, held, times, is_exempt) in shares {
             let fits = is_exempt || held + wanted <= left.saturating_mul(times);

@@ -111,7 +111,7 @@ fn a_small_call_passes_whatever_others_hold() {
 #[test]
 fn a_small_message_to_an_endpoint_is_not_refused_for_large_ones() {
     let fixture = BudgetFixture::new(32 * MIB);
-    let endpoint = Account::shared(&fixture.lease, &Group::new());
+    let endpoint = Account::shared(&fixture.lease, &Group::new(), &Group::new());
     let held = take_all(&endpoint, 4 * MIB);
     assert!((4..8).contains(&held.len()), "{}", held.len());
     assert!(endpoint.take(FREE_LEN).is_ok());
@@ -169,4 +169,18 @@ fn a_refusal_says_what_to_do() {
         "no memory for 10 more bytes: 5 of 100 are free, and 7 are held already by this peer \
          (memory_bytes of [agent]); try again later, or raise it"
     );
+}
+
+/// An endpoint that does not read takes no memory from the others, and the message names it.
+#[test]
+fn an_endpoint_that_holds_much_is_short_before_others() {
+    let fixture = BudgetFixture::new(32 * MIB);
+    let (all, greedy) = (Group::new(), Group::new());
+    let to = |endpoint| Account::shared(&fixture.lease, &all, endpoint);
+    let (one, other) = (to(&greedy), to(&greedy));
+    let _held = [one.count(10 * MIB), other.count(11 * MIB)];
+    let refused = other.take(MIB).unwrap_err();
+    assert_eq!((refused.holder, refused.held), (BudgetHolder::Endpoint, 21 * MIB - 2 * FREE_LEN));
+    assert!(refused.to_string().contains("held already by the connections to this endpoint"));
+    assert!(to(&Group::new()).take(3 * MIB).is_ok());
 }
