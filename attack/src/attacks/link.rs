@@ -16,6 +16,7 @@ const PART_LEN: usize = 32 * 1024;
 /// Long over when the attack is.
 const REQUEST_TIMEOUT_MS: u32 = 100;
 const REFUSED_PER_BATCH: u64 = 200;
+const PINGS_PER_BATCH: u64 = 4000;
 /// The longest name that a service may have in a DEFINE.
 const NAME_LEN: usize = 1024;
 
@@ -33,6 +34,12 @@ pub(super) const ALL: &[Attack] = &[
         name: "link-defines",
         about: "4 links define routes of services that nobody offers, without end",
         peer: |aim| Box::pin(Crowd::of(4).run(aim, defines)),
+        ..LINK
+    },
+    Attack {
+        name: "link-pings",
+        about: "8 links send PINGs as fast as they are taken, and read no PONG",
+        peer: |aim| Box::pin(Crowd::of(8).not_reading().run(aim, pings)),
         ..LINK
     },
 ];
@@ -123,4 +130,14 @@ async fn defines(mut peer: Peer) -> io::Result<()> {
         }
         peer.turn(&mut out).await?;
     }
+}
+
+async fn pings(mut peer: Peer) -> io::Result<()> {
+    peer.send(&hello()).await?;
+    peer.read().await?;
+    let mut out = Vec::new();
+    for n in 0..PINGS_PER_BATCH {
+        write(&mut out, FrameKind::Ping, 0, 0, &n.to_be_bytes());
+    }
+    peer.flood_deaf(&out).await
 }
