@@ -15,6 +15,9 @@ const LONG_LEN: usize = 8_000_000;
 const LACKING_LEN: usize = 200_000;
 const TRICKLED_START_LEN: usize = 1024;
 const ECHO_LEN: usize = 64_000;
+const REQUESTS_PER_BATCH: usize = 200;
+/// In the third byte of a frame.
+const TWO_WAY: u8 = 0x40;
 
 const DUBBO: Attack =
     Attack { door: Door::Dubbo, callers: &[Caller::DUBBO, Caller::HTTP], ..COMMON };
@@ -36,6 +39,18 @@ pub(super) const ALL: &[Attack] = &[
         name: "dubbo-never-reading",
         about: "8 connections send requests of 64 kB without end and read no answer",
         peer: |aim| Box::pin(Crowd::of(8).not_reading().run(aim, never_reader)),
+        ..DUBBO
+    },
+    Attack {
+        name: "dubbo-unknown",
+        about: "64 connections send short requests of a service that nobody offers, and read",
+        peer: |aim| Box::pin(Crowd::of(64).run(aim, unknown)),
+        ..DUBBO
+    },
+    Attack {
+        name: "dubbo-one-way",
+        about: "8 connections send short requests that want no answer, without end",
+        peer: |aim| Box::pin(Crowd::of(8).run(aim, one_way)),
         ..DUBBO
     },
 ];
@@ -61,4 +76,14 @@ async fn trickle(mut peer: Peer) -> io::Result<()> {
 
 async fn never_reader(mut peer: Peer) -> io::Result<()> {
     peer.flood_deaf(&echo(ECHO_LEN)).await
+}
+
+async fn unknown(mut peer: Peer) -> io::Result<()> {
+    peer.flood(&request("com.acme.Nobody", "echo", "", 1).repeat(REQUESTS_PER_BATCH)).await
+}
+
+async fn one_way(mut peer: Peer) -> io::Result<()> {
+    let mut request = echo(1);
+    request[2] &= !TWO_WAY;
+    peer.flood(&request.repeat(REQUESTS_PER_BATCH)).await
 }

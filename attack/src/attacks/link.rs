@@ -23,6 +23,7 @@ const N_REFERENCES: usize = 38;
 const N_LISTS: u32 = 3;
 const N_EXPANDING: u32 = 40;
 const EXPANDING_TIMEOUT_MS: u32 = 10_000;
+const PINGS_PER_BATCH: u64 = 4000;
 /// The longest name that a service may have in a DEFINE.
 const NAME_LEN: usize = 1024;
 
@@ -47,6 +48,12 @@ pub(super) const ALL: &[Attack] = &[
         about: "a link sends 40 requests of 1.6 kB at a time to an HTTP app, each 51 MB as JSON",
         scene: Scene { has_http_app: true, ..LINK.scene },
         peer: |aim| Box::pin(Crowd::of(1).run(aim, expanding)),
+        ..LINK
+    },
+    Attack {
+        name: "link-pings",
+        about: "8 links send PINGs as fast as they are taken, and read no PONG",
+        peer: |aim| Box::pin(Crowd::of(8).not_reading().run(aim, pings)),
         ..LINK
     },
 ];
@@ -179,4 +186,14 @@ async fn expanding(mut peer: Peer) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+async fn pings(mut peer: Peer) -> io::Result<()> {
+    peer.send(&hello()).await?;
+    peer.read().await?;
+    let mut out = Vec::new();
+    for n in 0..PINGS_PER_BATCH {
+        write(&mut out, FrameKind::Ping, 0, 0, &n.to_be_bytes());
+    }
+    peer.flood_deaf(&out).await
 }

@@ -32,7 +32,7 @@ impl Client {
     pub fn new(name: &str, registry_name: &str, registry: Registry, policy: ClusterPolicy) -> Self {
         // One caller that asks for itself: what it is answered is limited call by call.
         let budget = Budget::new(usize::MAX);
-        let account = Account::shared(&budget.lease(), &Group::new());
+        let account = Account::shared(&budget.lease(), &Group::new(), &Group::new());
         let worker = Worker::new(WorkerSetup {
             journal: Journal::default(),
             index: 0,

@@ -173,7 +173,7 @@ mod tests {
 
     fn account(limit: usize) -> (Budget, std::rc::Rc<Account>) {
         let budget = Budget::new(limit);
-        let account = Account::shared(&budget.lease(), &Group::new());
+        let account = Account::shared(&budget.lease(), &Group::new(), &Group::new());
         (budget, account)
     }
 

@@ -60,9 +60,24 @@ impl Memory {
         Account::new(&self.lease, listener, self.budget.peer(peer))
     }
 
-    /// The account of a connection to an endpoint.
-    pub fn endpoint(&self) -> Rc<Account> {
-        Account::shared(&self.lease, &self.endpoints)
+    /// That of all connections to one endpoint.
+    pub fn endpoint(&self) -> EndpointMemory {
+        let (lease, all) = (Rc::clone(&self.lease), Arc::clone(&self.endpoints));
+        EndpointMemory { lease, all, endpoint: Group::new() }
+    }
+}
+
+/// Where a worker's connections to one endpoint have their part of the budget from.
+pub struct EndpointMemory {
+    lease: Rc<Lease>,
+    all: Arc<Group>,
+    endpoint: Arc<Group>,
+}
+
+impl EndpointMemory {
+    /// The account of one connection.
+    pub fn account(&self) -> Rc<Account> {
+        Account::shared(&self.lease, &self.all, &self.endpoint)
     }
 }
 
@@ -79,6 +94,14 @@ pub trait Buffers: Machine {
     }
     /// Bytes of messages that are not whole.
     fn assembly_len(&self) -> usize;
+    /// What the peer's requests take that are in flight, beside what is counted elsewhere.
+    fn in_flight_len(&self) -> usize {
+        0
+    }
+    /// Nothing is read from the peer: its silence says nothing.
+    fn note_unread(&mut self, now: Instant) {
+        let _ = now;
+    }
     /// Gives up a message that has begun to come, in `input` or in the machine; `text` says why.
     /// `false` if there is none.
     ///
@@ -162,13 +185,36 @@ impl WatchedClocks {
 impl<M: Buffers> Metered<M> {
     #[inline]
     fn count(&self) -> Result<(), OverBudget> {
-        let held = self.input_len + self.unread_len() + self.machine.assembly_len();
+        let in_flight_len = self.machine.in_flight_len();
+        let held = self.input_len + self.unread_len() + self.machine.assembly_len() + in_flight_len;
         self.account.set(self.counted.replace(held), held)
     }
 
     #[inline]
     fn unread_len(&self) -> usize {
         self.taken_len + self.machine.waiting_len()
+    }
+
+    /// Whether to shed what has begun to come makes room.
+    #[cold]
+    fn holds_much_unfinished(&self, input: &BytesMut) -> bool {
+        SMALL_BUFFER_LEN <= input.len() + self.machine.assembly_len()
+    }
+
+    /// Whether more may come. Who asks waits for what he has asked for before, if that is a lot,
+    /// or if it is more than its share while memory is short. It is his own answers that end the
+    /// wait: who waits for none is always read.
+    #[inline]
+    fn may_read(&self) -> bool {
+        if self.rests || !self.machine.wants_input() {
+            return false;
+        }
+        if !M::IS_ASKED {
+            return true;
+        }
+        let in_order_len = self.unread_len().saturating_sub(self.machine.overtakable_len());
+        let awaits_answers = in_order_len + self.machine.in_flight_len() != 0;
+        in_order_len <= MAX_UNREAD_LEN && !(awaits_answers && self.account.is_over_share())
     }
 
     /// Sheds what has begun to come until the rest may be held.
@@ -218,8 +264,8 @@ impl<M: Buffers> Machine for Metered<M> {
         self.machine.handle_bytes(now, input)?;
         self.input_len = buffer_len(input);
         match self.count() {
-            Ok(()) => Ok(()),
-            Err(refused) => self.shed(now, input, refused),
+            Err(refused) if self.holds_much_unfinished(input) => self.shed(now, input, refused),
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 
@@ -234,6 +280,9 @@ impl<M: Buffers> Machine for Metered<M> {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        if !self.may_read() {
+            self.machine.note_unread(now);
+        }
         self.machine.handle_timeout(now);
     }
 
@@ -286,9 +335,7 @@ impl<M: Buffers> Machine for Metered<M> {
 
     fn wants_input(&self) -> bool {
         let _ = self.count();
-        let in_order_len = || self.unread_len().saturating_sub(self.machine.overtakable_len());
-        let is_reading = !M::IS_ASKED || in_order_len() <= MAX_UNREAD_LEN;
-        is_reading && !self.rests && self.machine.wants_input()
+        self.may_read()
     }
 }
 
@@ -451,7 +498,7 @@ mod tests {
     #[test]
     fn a_reply_without_room_says_how_long_it_was_and_why() {
         let budget = Budget::new(100);
-        let account = Memory::new(budget, Group::new()).endpoint();
+        let account = Memory::new(budget, Group::new()).endpoint().account();
         let refused = account.check(1 << 30).unwrap_err();
         let error = no_room_for_reply(1 << 30, &refused);
         assert_eq!(error.code, Code::ReplyTooLarge);

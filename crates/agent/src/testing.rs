@@ -106,7 +106,7 @@ pub(crate) fn offer(interface: &str, generation: u64) -> OfferedExport {
 
 /// The account of a connection that may hold as much as it likes.
 pub(crate) fn account() -> Rc<Account> {
-    Memory::new(Budget::new(usize::MAX), Group::new()).endpoint()
+    Memory::new(Budget::new(usize::MAX), Group::new()).endpoint().account()
 }
 
 /// Lets tasks run until `look` finds what it looks for.

@@ -34,6 +34,11 @@ use crate::{ProtoError, Serialization, Status};
 /// So many times as much may wait before a short request is refused.
 const SHORT_TIMES: usize = 2;
 
+/// Bytes of answers to heartbeats, and of refusals of what a provider asks, that may wait. While
+/// it reads none of them, what it asks further is not answered: it is far more than a provider
+/// ever asks in earnest.
+const MAX_UNASKED_LEN: usize = 64 << 10;
+
 /// One connection toward a provider. `T` is what a caller wants back with its reply.
 #[derive(Debug)]
 pub struct ClientConnection<T> {
@@ -44,6 +49,8 @@ pub struct ClientConnection<T> {
     unfinished: Unfinished,
     events: VecDeque<ClientEvent<T>>,
     out: BytesMut,
+    /// How much was added to `out`, since it was empty, that the provider has asked for.
+    unasked_len: usize,
     stats: ClientStats,
     /// Heartbeats go out in the serialization of the latest call, which the provider must know.
     serialization: Serialization,
@@ -69,6 +76,7 @@ impl<T> ClientConnection<T> {
             unfinished: Unfinished::new(config.body_timeout),
             events: VecDeque::new(),
             out: BytesMut::new(),
+            unasked_len: 0,
             stats: ClientStats::default(),
             serialization: Serialization::DEFAULT,
             n_slotless: 0,
@@ -350,9 +358,10 @@ impl<T> ClientConnection<T> {
         }
         if frame.header.two_way {
             self.check_output()?;
-            event::write_heartbeat_answer(frame, &mut self.out);
-            self.liveness.wrote(now);
-            self.stats.heartbeats_answered += 1;
+            if self.add_unasked(|out| event::write_heartbeat_answer(frame, out)) {
+                self.liveness.wrote(now);
+                self.stats.heartbeats_answered += 1;
+            }
         }
         Ok(())
     }
@@ -386,9 +395,23 @@ impl<T> ClientConnection<T> {
             let id = asked.header.id;
             let serialization = asked.header.serialization.of_body(&asked.body);
             let to = ReplyTo { id, serialization, takes_attachments: false };
-            reply::encode_error(to, Status::BadRequest, text, &mut self.out);
+            self.add_unasked(|out| reply::encode_error(to, Status::BadRequest, text, out));
         }
         Ok(())
+    }
+
+    /// Adds what the provider has asked for, unless too much of that waits already.
+    fn add_unasked(&mut self, write: impl FnOnce(&mut BytesMut)) -> bool {
+        if self.out.is_empty() {
+            self.unasked_len = 0;
+        }
+        let may_add = self.unasked_len < MAX_UNASKED_LEN;
+        if may_add {
+            let before = self.out.len();
+            write(&mut self.out);
+            self.unasked_len += self.out.len() - before;
+        }
+        may_add
     }
 
     /// What we write unasked is small, so a full buffer means a peer that does not read.

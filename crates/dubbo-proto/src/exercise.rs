@@ -123,7 +123,7 @@ pub fn server_bytes(data: &[u8], now: Instant) {
     };
     let mut server = ServerConnection::new(config, now);
     let mut n_seen = 0;
-    feed(data, true, |input| {
+    let mut handle = |input: &mut BytesMut| {
         let mut alive = server.handle_bytes(now, input).is_ok();
         while let Some(event) = server.poll_event() {
             let ServerEvent::Request { to, two_way, request } = event else { continue };
@@ -143,7 +143,15 @@ pub fn server_bytes(data: &[u8], now: Instant) {
         }
         assert!(server.in_flight() <= N_CALLS);
         assert!(server.transmit().len() < MAX_BUFFERED_LEN + MAX_BODY_LEN + SMALL_ANSWER_LEN);
-        alive && !server.is_finished()
+        (alive && !server.is_finished(), server.has_backlog())
+    };
+    feed(data, true, |input| {
+        loop {
+            match handle(input) {
+                (true, true) => {}
+                (goes_on, _) => return goes_on,
+            }
+        }
     });
 }
 

@@ -6,74 +6,29 @@
 //! - Every two-way request of the consumer is either handed out as an event, or answered here with
 //!   an error. A broken body inside of a whole frame fails that one request, not the connection.
 //! - Requests that wait for their reply, and bytes that wait to be written, are bounded.
+//! - One call of [`ServerConnection::handle_bytes`] handles a bounded number of frames. What they
+//!   lead to is done before the next ones.
+
+mod config;
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 
+pub use self::config::ServerConfig;
 use crate::client::DeadReason;
 use crate::event;
 use crate::frame::{Frame, Frames, Header, Incoming};
 use crate::frame_deadline::Unfinished;
 use crate::liveness::{Liveness, LivenessAction};
 use crate::reply::{self, ReplyKind, ReplyTo};
-use crate::{
-    BodyLimits, DEFAULT_PAYLOAD_LIMIT, ProtoError, Request, RequestId, Serialization, Status,
-};
+use crate::{ProtoError, Request, RequestId, Serialization, Status};
 
-/// Limits and times of a connection from a consumer.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct ServerConfig {
-    /// A heartbeat is sent after this much silence; three times as much ends the connection.
-    pub heartbeat: Duration,
-    /// The longest body that the consumer may send. A longer one is refused and stepped over.
-    pub max_body_len: usize,
-    /// How long one request may take to come, from its first byte to its last. A consumer that
-    /// takes longer loses its connection.
-    pub body_timeout: Duration,
-    /// The longest body of a reply.
-    pub payload_limit: usize,
-    /// Requests that may wait for their reply at once. One more is refused with
-    /// [`Status::ServerThreadpoolExhausted`].
-    pub max_in_flight: usize,
-    /// Bytes that may wait to be written. A consumer that asks and never reads loses its
-    /// connection here.
-    pub max_buffered_bytes: usize,
-    /// Bounds on what a body may hold.
-    pub body: BodyLimits,
-    /// Whether requests come as [`ServerEvent::Body`], not looked into.
-    pub pass_through: bool,
-}
-
-/// A request of exactly the payload limit may carry so much beside it.
-const ATTACHMENTS_LEN: usize = 64 << 10;
-
-impl ServerConfig {
-    /// With another limit for bodies in both directions: the provider's `payload`.
-    #[must_use]
-    pub fn with_payload_limit(payload_limit: usize) -> Self {
-        let max_body_len = payload_limit.saturating_add(ATTACHMENTS_LEN);
-        Self { max_body_len, payload_limit, ..Self::default() }
-    }
-}
-
-impl Default for ServerConfig {
-    fn default() -> Self {
-        Self {
-            heartbeat: Duration::from_secs(60),
-            max_body_len: DEFAULT_PAYLOAD_LIMIT + ATTACHMENTS_LEN,
-            // A body of the largest size on a line of 2 Mbit/s.
-            body_timeout: Duration::from_secs(30),
-            payload_limit: DEFAULT_PAYLOAD_LIMIT,
-            max_in_flight: 65_536,
-            // Eight of the longest replies.
-            max_buffered_bytes: 8 * DEFAULT_PAYLOAD_LIMIT,
-            body: BodyLimits::default(),
-            pass_through: false,
-        }
-    }
-}
+/// Frames that one call of [`ServerConnection::handle_bytes`] handles. A read brings up to 60,000
+/// short ones, and what comes of each takes many times as much as the frame. As many as a consumer
+/// has in flight in earnest are handled at once.
+const MAX_FRAMES: usize = 1024;
 
 /// What happened on a connection from a consumer.
 #[derive(Clone, Debug)]
@@ -134,6 +89,8 @@ pub struct ServerConnection {
     n_events_sent: u32,
     is_readonly: bool,
     is_finished: bool,
+    /// Frames were left in the input whose turn has not come.
+    has_backlog: bool,
 }
 
 impl ServerConnection {
@@ -152,15 +109,18 @@ impl ServerConnection {
             n_events_sent: 0,
             is_readonly: false,
             is_finished: false,
+            has_backlog: false,
             config,
         }
     }
 
-    /// Takes every whole frame off the front of `input`, and leaves the rest for later.
+    /// Takes whole frames off the front of `input`, and leaves the rest for later: the beginning
+    /// of a frame, or more if [`has_backlog`](Self::has_backlog) says so.
     ///
     /// # Errors
     /// [`ProtoError`] when the connection has to be closed.
     pub fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), ProtoError> {
+        self.has_backlog = false;
         if self.is_finished {
             input.clear();
             return Ok(());
@@ -171,6 +131,14 @@ impl ServerConnection {
         let handled = self.handle_frames(now, input);
         self.is_finished |= handled.is_err();
         handled
+    }
+
+    /// Whether whole frames may have been left in the input, since there were many. The driver
+    /// takes the events, and then calls [`handle_bytes`](Self::handle_bytes) again, with or
+    /// without more input.
+    #[must_use]
+    pub const fn has_backlog(&self) -> bool {
+        self.has_backlog
     }
 
     /// The length of the frame that has begun to come in `input`, as far as it is known. `None` if
@@ -186,9 +154,7 @@ impl ServerConnection {
             return;
         }
         if !self.wants_input() {
-            // It is we who do not read: silence says nothing.
-            self.unfinished.restart(now);
-            self.liveness.heard(now);
+            self.note_unread(now);
         } else if let Some(time) = self.unfinished.overdue(now) {
             self.is_finished = true;
             self.events.push_back(ServerEvent::Dead(DeadReason::Unfinished { time }));
@@ -206,6 +172,13 @@ impl ServerConnection {
                 self.events.push_back(ServerEvent::Dead(DeadReason::Silent { silence }));
             }
         }
+    }
+
+    /// It is we who do not read: silence says nothing. A driver that stops reading for reasons of
+    /// its own says so before [`handle_timeout`](Self::handle_timeout).
+    pub fn note_unread(&mut self, now: Instant) {
+        self.unfinished.restart(now);
+        self.liveness.heard(now);
     }
 
     /// When [`ServerConnection::handle_timeout`] wants to be called next.
@@ -344,7 +317,7 @@ impl ServerConnection {
     /// Gives up the request that has begun to come, and that takes memory meanwhile: what is in
     /// `input` is dropped, the rest will be skipped, and the consumer is told `text`, with
     /// [`Status::ServerThreadpoolExhausted`]. `false` if too little of it is there to know whose
-    /// it is.
+    /// it is, or whole frames are in front of it.
     ///
     /// # Errors
     /// [`ProtoError`] when the connection has to be closed.
@@ -354,6 +327,9 @@ impl ServerConnection {
         input: &mut BytesMut,
         text: &str,
     ) -> Result<bool, ProtoError> {
+        if self.has_backlog {
+            return Ok(false);
+        }
         let Some((header, first)) = self.frames.shed(input)? else { return Ok(false) };
         // The memory goes as well.
         *input = BytesMut::new();
@@ -369,9 +345,11 @@ impl ServerConnection {
     }
 
     fn handle_frames(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), ProtoError> {
-        let mut took_frames = false;
-        while let Some(incoming) = self.frames.next(input)? {
-            took_frames = true;
+        let mut n_frames = 0;
+        while n_frames < MAX_FRAMES
+            && let Some(incoming) = self.frames.next(input)?
+        {
+            n_frames += 1;
             let frame = match incoming {
                 Incoming::Frame(frame) => frame,
                 Incoming::TooLong(header, first) => {
@@ -387,7 +365,9 @@ impl ServerConnection {
             }
         }
         let is_left = !input.is_empty() || self.frames.is_skipping();
-        self.unfinished.looked(now, took_frames, is_left);
+        self.has_backlog = n_frames == MAX_FRAMES && is_left;
+        // Of what is left there may be all.
+        self.unfinished.looked(now, n_frames != 0, is_left && !self.has_backlog);
         Ok(())
     }
 

@@ -14,6 +14,7 @@ mod core;
 mod credits;
 mod frames;
 mod in_place;
+mod owed;
 mod server;
 mod streams;
 
@@ -146,9 +147,9 @@ impl<T> Connection<T> {
         !self.core.events.is_empty()
     }
 
-    /// Whether whole frames were left in the input, since those before them unpacked to a lot. The
-    /// driver takes the events, and then calls [`handle_bytes`](Self::handle_bytes) again, with or
-    /// without more input.
+    /// Whether whole frames were left in the input, since those before them unpacked to a lot, or
+    /// led to many events. The driver takes the events, and then calls
+    /// [`handle_bytes`](Self::handle_bytes) again, with or without more input.
     #[inline]
     pub fn has_backlog(&self) -> bool {
         self.core.has_backlog
@@ -164,6 +165,7 @@ impl<T> Connection<T> {
     /// may cause an [`Event::Writable`]: a driver of streams looks for events after this, too.
     #[inline]
     pub fn transmit(&mut self) -> &mut BytesMut {
+        self.core.add_owed(&self.side);
         self.settle();
         let Core { outbox, streams, events, meter, .. } = &mut self.core;
         outbox.fill(&mut Fill { side: &mut self.side, streams, events }, meter)

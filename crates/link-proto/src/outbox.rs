@@ -122,6 +122,12 @@ impl Outbox {
         self.out.len() + self.queued_bytes
     }
 
+    /// Bytes that wait and that nothing overtakes.
+    #[inline]
+    pub(crate) fn direct_bytes(&self) -> usize {
+        self.out.len() + self.packed.len()
+    }
+
     /// Bytes of long messages that still have to take their turns.
     #[inline]
     pub(crate) fn queued_bytes(&self) -> usize {

@@ -21,7 +21,9 @@
 //!   until only an eighth is free.
 //!
 //! A connection to an endpoint carries the calls of many. Each of its messages counts by itself:
-//! what the connection holds already is not a reason to refuse a small one.
+//! what the connection holds already is not a reason to refuse a small one. All connections to one
+//! endpoint are one peer, and those to all endpoints together are as a listener's: an endpoint
+//! that does not read is short of memory before others are.
 //!
 //! Invariants:
 //! - What is in use beyond [`FREE_LEN`] is always counted: a growth that is refused by
@@ -247,10 +249,11 @@ impl Account {
         Self::of(lease, listener, peer, false)
     }
 
-    /// A connection that carries the calls of many. `group` is all such connections.
+    /// A connection that carries the calls of many. `all` is all such connections, and `endpoint`
+    /// those to the same endpoint.
     #[must_use]
-    pub fn shared(lease: &Rc<Lease>, group: &Arc<Group>) -> Rc<Self> {
-        Self::of(lease, group, Group::new(), true)
+    pub fn shared(lease: &Rc<Lease>, all: &Arc<Group>, endpoint: &Arc<Group>) -> Rc<Self> {
+        Self::of(lease, all, Arc::clone(endpoint), true)
     }
 
     fn of(lease: &Rc<Lease>, listener: &Arc<Group>, peer: Arc<Group>, is_shared: bool) -> Rc<Self> {
@@ -300,10 +303,11 @@ impl Account {
 
     fn look_at_shares(&self, wanted: usize) -> Result<(), OverBudget> {
         let (free, limit) = (self.lease.free(), self.lease.shared.limit);
-        let listener = self.listener.held();
-        let shares = match self.is_shared {
-            true => Shares { connection: 0, peer: 0, listener },
-            false => Shares { connection: self.cost(), peer: self.peer.held(), listener },
+        let shares = Shares {
+            connection: if self.is_shared { 0 } else { self.cost() },
+            peer: self.peer.held(),
+            listener: self.listener.held(),
+            is_shared: self.is_shared,
         };
         shares.check(wanted, free, limit)
     }

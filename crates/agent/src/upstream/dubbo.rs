@@ -19,7 +19,7 @@ use super::{PeerProtocol, SharedSetup, Signs};
 use crate::call::{DubboAnswer, Outcome, ProviderReply, ReplyTiming, ReplyTo};
 use crate::connections::SessionActivity;
 use crate::error::{CallError, Code};
-use crate::memory::{Buffers, Memory, Metered};
+use crate::memory::{Buffers, EndpointMemory, Metered};
 use crate::offload::Threads;
 use crate::scratch::Scratch;
 
@@ -27,7 +27,7 @@ use crate::scratch::Scratch;
 pub struct DubboPeer {
     address: Rc<str>,
     setup: Rc<SharedSetup>,
-    memory: Rc<Memory>,
+    memory: Rc<EndpointMemory>,
     scratch: Scratch,
     threads: Threads,
     doubt: Cell<Option<Suspicion>>,
@@ -141,7 +141,7 @@ impl DubboPeer {
     pub fn new(
         address: &str,
         setup: Rc<SharedSetup>,
-        memory: Rc<Memory>,
+        memory: Rc<EndpointMemory>,
         threads: Threads,
         late_ends_of_ended: Rc<Cell<u64>>,
     ) -> Self {
@@ -204,7 +204,7 @@ impl PeerProtocol for DubboPeer {
         };
         let reading = Reading { at: now, died_of: None };
         let machine = DubboMachine(ClientConnection::new(config, now), reading);
-        Metered::new(machine, self.memory.endpoint())
+        Metered::new(machine, self.memory.account())
     }
 
     fn is_ready(machine: &DubboClient) -> bool {

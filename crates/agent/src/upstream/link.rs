@@ -25,7 +25,7 @@ use crate::call::{APP_US, Call, Outcome, ProviderReply, ReplyTiming, ReplyTo, Wh
 use crate::codec;
 use crate::connections::SessionActivity;
 use crate::error::{CallError, Code};
-use crate::memory::{MAX_LINK_WAITING_LEN, Memory, Metered, check_link_room};
+use crate::memory::{EndpointMemory, MAX_LINK_WAITING_LEN, Metered, check_link_room};
 use crate::offload::Threads;
 use crate::route::{Route, RouteVariant};
 use crate::scratch::Scratch;
@@ -36,7 +36,7 @@ pub type LinkClient = Metered<LinkMachine<ReplyTo>>;
 /// The protocol's side of one provider's agent.
 pub struct LinkPeer {
     address: Rc<str>,
-    memory: Rc<Memory>,
+    memory: Rc<EndpointMemory>,
     agent_name: Box<str>,
     setup: Rc<SharedSetup>,
     /// By the worker's own number of a route. Belongs to the connection that is up.
@@ -61,7 +61,7 @@ impl LinkPeer {
         address: &str,
         agent_name: &str,
         setup: Rc<SharedSetup>,
-        memory: Rc<Memory>,
+        memory: Rc<EndpointMemory>,
         threads: Threads,
     ) -> Self {
         Self {
@@ -318,7 +318,7 @@ impl PeerProtocol for LinkPeer {
         self.is_leaving.set(false);
         self.forget_credits();
         let machine = LinkMachine(Connection::client(self.config(), now));
-        Metered::new(machine, self.memory.endpoint())
+        Metered::new(machine, self.memory.account())
     }
 
     fn is_ready(machine: &LinkClient) -> bool {

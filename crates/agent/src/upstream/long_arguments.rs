@@ -66,7 +66,8 @@ mod tests {
             (ArgumentList::of_body(&body).unwrap(), ArgumentList::json(&body).unwrap());
         let (len, small) = (shared.len_in_bytes(), 1 << 16);
         let held_len = |limit, args| {
-            let account = Account::shared(&Budget::new(limit).lease(), &Group::new());
+            let account =
+                Account::shared(&Budget::new(limit).lease(), &Group::new(), &Group::new());
             hold(&account, args).ok().map(|held| held.map(|held| held.len()))
         };
         assert_eq!(held_len(usize::MAX, &shared), Some(Some(len)));

@@ -61,7 +61,7 @@ use crate::config::{AppCapacity, TlsClient};
 use crate::connections::Connections;
 use crate::error::{CallError, Code};
 use crate::gate::{AppGate, OwnGates};
-use crate::memory::{Memory, Metered};
+use crate::memory::{EndpointMemory, Memory, Metered};
 use crate::offload::Threads;
 use crate::own_ingresses::OwnIngresses;
 use crate::route::RouteVariant;
@@ -390,7 +390,7 @@ impl UpstreamPool {
 
     /// The account of a connection to an endpoint that is not an upstream.
     pub fn account(&self) -> Rc<Account> {
-        self.memory.endpoint()
+        self.memory.endpoint().account()
     }
 
     /// The table of the worker's connections.
@@ -435,10 +435,10 @@ impl UpstreamPool {
         &self,
         at: EndpointAddress<'_>,
         setup: Setup,
-        peer: impl Fn(&str, Rc<SharedSetup>, Rc<Memory>) -> P + 'static,
+        peer: impl Fn(&str, Rc<SharedSetup>, Rc<EndpointMemory>) -> P + 'static,
     ) -> Lanes<P> {
         let (address, destination) = (at.to_string(), at.destination(setup.socket));
-        let (memory, connections) = (Rc::clone(&self.memory), self.connections.clone());
+        let (memory, connections) = (Rc::new(self.memory.endpoint()), self.connections.clone());
         let reconnects = self.reconnects.clone();
         let traffic = self.traffic.of(at.key(), address.clone());
         let counted = Arc::clone(&traffic);

@@ -117,7 +117,7 @@ mod tests {
     fn sent() -> (Conn<DubboClient>, SentCall) {
         let now = Instant::now();
         let setup = SharedSetup::new(Setup::new(&ClusterPolicy::default()));
-        let memory = Rc::new(Memory::new(Budget::new(usize::MAX), Group::new()));
+        let memory = Rc::new(Memory::new(Budget::new(usize::MAX), Group::new()).endpoint());
         let threads = Threads::one_per_core();
         let peer = DubboPeer::new("h:1", setup, memory, threads, Rc::default());
         let conn = Conn::new(peer.machine(now));

@@ -60,13 +60,6 @@ fn by_and_by(caller: &mut impl Write) {
     }
 }
 
-/// The caller still reads: it may get an end, and no answer.
-fn close_half(mut caller: TcpStream) {
-    caller.shutdown(Shutdown::Write).unwrap();
-    let mut rest = Vec::new();
-    assert_eq!(caller.read_to_end(&mut rest).unwrap(), 0, "{rest:?}");
-}
-
 #[test]
 fn each_way_to_hang_up_gives_the_call_up() {
     let (hub, silent) = (MemoryHub::new(), FakeProvider::start(Behaviour::Hang));
@@ -86,9 +79,35 @@ fn each_way_to_hang_up_gives_the_call_up() {
     wait_until("the service", || is_late(address).then_some(()));
     check(&agent, &silent, connect(address), at_once, drop);
     check(&agent, &silent, connect(address), by_and_by, drop);
-    check(&agent, &silent, connect(address), at_once, close_half);
-    check(&agent, &silent, connect(address), by_and_by, close_half);
     check(&agent, &silent, UnixStream::connect(&socket).unwrap(), at_once, drop);
+}
+
+/// Who ends its own direction after a whole request, as `nc -N` does, still waits for the answer.
+#[test]
+fn who_ends_its_direction_alone_is_answered() {
+    let (hub, slow) = (MemoryHub::new(), FakeProvider::start(Behaviour::Slow));
+    let _registered = register(&hub, slow.addr);
+    let agent = consumer_with_metrics(&hub, "");
+    let address = agent.addresses().http[0];
+    let ask = |version: &str| {
+        let request = String::from_utf8(echo()).unwrap().replacen("HTTP/1.1", version, 1);
+        let mut caller = connect(address);
+        caller.write_all(request.as_bytes()).unwrap();
+        caller.shutdown(Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        caller.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    wait_until("the service", || ask("HTTP/1.0").starts_with("HTTP/1.0 200").then_some(()));
+    for version in ["HTTP/1.1", "HTTP/1.0"] {
+        for _ in 0..20 {
+            let answer = ask(version);
+            let answer = answer.strip_prefix("HTTP/1.1 100 Continue\r\n\r\n").unwrap_or(&answer);
+            assert!(answer.starts_with(&format!("{version} 200 ")), "{answer:?}");
+            assert!(answer.ends_with("\r\n\r\n\"x\""), "{answer:?}");
+        }
+    }
+    assert_eq!(n_calls(&agent, slow.addr, "cancelled"), 0);
 }
 
 /// Who sends the next request before the answer to the last one gets both, in order.

@@ -228,6 +228,23 @@ fn limits_refuse_calls_before_anything_is_written() {
     assert_eq!(client.drain_pending().collect::<Vec<_>>(), [1, 2]);
 }
 
+/// A provider that asks and reads nothing has no memory taken for it.
+#[test]
+fn what_a_provider_asks_without_reading_is_answered_up_to_a_limit() {
+    for asked in [frame_of(0xe2, 0, 5, b"N"), frame_of(0xc2, 0, 5, b"N")] {
+        let now = start();
+        let mut client = client(now);
+        for _ in 0..100_000 {
+            client.handle_bytes(now, &mut asked.clone()).unwrap();
+        }
+        let waiting_len = client.transmit().len();
+        assert!((MAX_UNASKED_LEN..MAX_UNASKED_LEN + 1000).contains(&waiting_len), "{waiting_len}");
+        client.transmit().clear();
+        client.handle_bytes(now, &mut asked.clone()).unwrap();
+        assert!(!client.transmit().is_empty(), "once it has read, it is answered again");
+    }
+}
+
 /// Who sends long requests to a provider that does not read fills its own half of the buffer.
 #[test]
 fn long_requests_leave_room_for_short_ones() {

@@ -1,5 +1,7 @@
 //! The server against bytes that a consumer might send.
 
+use std::time::Duration;
+
 use super::*;
 use crate::frame::{self, Header};
 use crate::test_clock::start;
@@ -72,6 +74,48 @@ fn one_broken_request_does_not_hurt_the_others() {
     }
     assert!(server.transmit().is_empty());
     assert_eq!((server.stats().bad_requests, server.in_flight()), (3, 1));
+}
+
+/// What comes of a portion is done before the next one, however much a read has brought.
+#[test]
+fn many_frames_are_handled_in_portions() {
+    let now = start();
+    let mut server = server(ServerConfig { pass_through: true, ..ServerConfig::default() }, now);
+    let many = u32::try_from(2 * MAX_FRAMES + 1).unwrap();
+    let mut input: BytesMut = (0..many).flat_map(|n| request(n, n % 2 == 0)).collect();
+    let mut portion = |server: &mut ServerConnection, is_last: bool| {
+        server.handle_bytes(now, &mut input).unwrap();
+        assert_eq!((server.has_backlog(), input.is_empty()), (!is_last, is_last));
+        if !is_last {
+            let len = input.len();
+            assert_eq!(server.shed_frame(now, &mut input, "full"), Ok(false));
+            assert_eq!(input.len(), len, "what is whole stays");
+            let late = now + server.config.body_timeout;
+            assert!(server.unfinished.overdue(late).is_none(), "the consumer is not late");
+        }
+        std::iter::from_fn(|| server.poll_event()).count()
+    };
+    let n_events = [false, false, true].map(|is_last| portion(&mut server, is_last));
+    assert_eq!(n_events, [MAX_FRAMES, MAX_FRAMES, 1]);
+}
+
+/// A driver that does not read for a while says so, and the consumer is not blamed for it.
+#[test]
+fn a_consumer_that_is_not_read_is_not_late() {
+    let now = start();
+    let config = ServerConfig { body_timeout: Duration::from_secs(3), ..ServerConfig::default() };
+    let (mut held, mut read) = (server(config, now), server(config, now));
+    let mut later = now;
+    for server in [&mut held, &mut read] {
+        server.handle_bytes(now, &mut request(1, true).split_to(20)).unwrap();
+    }
+    for _ in 0..200 {
+        later += Duration::from_secs(2);
+        held.note_unread(later);
+        held.handle_timeout(later);
+        read.handle_timeout(later);
+    }
+    assert!(!held.is_finished() && read.is_finished());
 }
 
 #[test]

@@ -231,6 +231,9 @@ impl Machine for DubboServer {
     fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), ProtoError> {
         self.0.handle_bytes(now, input)
     }
+    fn has_backlog(&self) -> bool {
+        self.0.has_backlog()
+    }
     fn handle_timeout(&mut self, now: Instant) {
         self.0.handle_timeout(now);
     }

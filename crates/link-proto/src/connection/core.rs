@@ -2,6 +2,7 @@
 //!
 //! Invariant: what a peer can make us write without reading itself is bounded.
 
+use super::owed::OwedFrames;
 use super::streams::Streams;
 use crate::assembly::AssemblyBudget;
 use crate::compress::CompressionMeter;
@@ -17,6 +18,7 @@ use std::time::Instant;
 pub(super) struct Core<T> {
     pub(super) config: Config,
     pub(super) outbox: Outbox,
+    pub(super) owed: OwedFrames,
     pub(super) events: VecDeque<Event<T>>,
     pub(super) budget: AssemblyBudget,
     pub(super) streams: Streams,
@@ -49,6 +51,7 @@ impl<T> Core<T> {
         outbox.frame(|out| hello::encode(&config, is_server, out));
         Self {
             outbox,
+            owed: OwedFrames::default(),
             events: VecDeque::new(),
             budget: AssemblyBudget::new(config.max_reassembly_bytes),
             streams: Streams::new(),
@@ -118,15 +121,6 @@ impl<T> Core<T> {
         self.alarm = now + self.config.ping_timeout;
         let header = Header { kind: FrameKind::Ping as u8, ..Header::default() };
         self.outbox.control(header, &self.n_pings.to_be_bytes());
-    }
-
-    /// Answers a PING, unless the peer does not read: then it could make us keep PONGs for ever.
-    pub(super) fn handle_ping(&mut self, header: &Header, body: &[u8]) -> Result<(), LinkError> {
-        check_opaque(header, body)?;
-        if !self.is_over_buffered() {
-            self.outbox.control(Header { kind: FrameKind::Pong as u8, ..Header::default() }, body);
-        }
-        Ok(())
     }
 
     pub(super) fn go_away(&mut self, reason: GoAwayReason, text: &str) {

@@ -4,6 +4,7 @@
 
 use super::client::ClientSide;
 use super::core::Core;
+use super::owed::OwedDemand;
 use super::server::ServerSide;
 use super::{Connection, ConnectionSide};
 use crate::credit::{Credits, PoolId};
@@ -74,9 +75,7 @@ impl<T> Connection<T> {
         if !core.has_credits || core.failed.is_some() || client.has_said_go_away() {
             return;
         }
-        let fields = [pool.0, n_waiting, n_seen].map(u32::to_be_bytes);
-        let header = Header { kind: FrameKind::Demand as u8, ..Header::default() };
-        core.outbox.control(header, fields.as_flattened());
+        core.add_demand(OwedDemand { pool, n_waiting, n_seen });
     }
 }
 

@@ -4,6 +4,7 @@
 //! - A frame leaves the input whole or not at all.
 //! - What compressed frames unpack to counts as input: one call handles a bounded amount of it,
 //!   and the rest waits.
+//! - One call leads to a bounded number of events. The frames behind them wait in the input.
 
 use super::InPlace;
 use super::client::ClientSide;
@@ -21,6 +22,10 @@ use std::time::Instant;
 /// about as much as a driver reads at a time, since a peer can say in 500 bytes what unpacks to
 /// 128 KiB.
 const MAX_UNPACKED_LEN: usize = 1024 * 1024;
+
+/// Frames are left for the next call while so many events wait: a peer can cause one by 24 bytes,
+/// and each takes several times as much. More than a slice of events, so that nobody waits longer.
+pub(super) const MAX_EVENTS: usize = 1024;
 
 /// What was at the front of the input.
 enum Handled {
@@ -49,6 +54,10 @@ impl<T> Connection<T> {
     ) -> Result<(), LinkError> {
         let mut unpacked = Unpacked { raw: BytesMut::new(), len: 0 };
         loop {
+            if MAX_EVENTS <= self.core.events.len() {
+                self.core.has_backlog = true;
+                return Ok(());
+            }
             match self.handle_some(now, input, in_place)? {
                 Handled::Frame => {}
                 Handled::Nothing => return Ok(()),

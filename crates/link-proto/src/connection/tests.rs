@@ -10,6 +10,7 @@ use std::time::Duration;
 
 mod compressed;
 mod credits;
+mod floods;
 mod in_place;
 mod partial_requests;
 mod streams;
@@ -43,17 +44,23 @@ impl Pair {
 
     /// Carries all bytes over, and gives the events they caused.
     fn at_server(&mut self) -> Vec<Event<()>> {
+        let mut events = Vec::new();
         while !self.client.transmit().is_empty() {
             self.server.handle_bytes(self.now, self.client.transmit()).unwrap();
+            events.extend(std::iter::from_fn(|| self.server.poll_event()));
         }
-        std::iter::from_fn(|| self.server.poll_event()).collect()
+        events.extend(std::iter::from_fn(|| self.server.poll_event()));
+        events
     }
 
     fn at_client(&mut self) -> Vec<Event<u32>> {
+        let mut events = Vec::new();
         while !self.server.transmit().is_empty() {
             self.client.handle_bytes(self.now, self.server.transmit()).unwrap();
+            events.extend(std::iter::from_fn(|| self.client.poll_event()));
         }
-        std::iter::from_fn(|| self.client.poll_event()).collect()
+        events.extend(std::iter::from_fn(|| self.client.poll_event()));
+        events
     }
 
     fn send(&mut self, route: RouteId, payload: impl Into<Payload<'static>>, token: u32) -> CallId {

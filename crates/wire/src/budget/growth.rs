@@ -66,14 +66,12 @@ impl Growth {
             return Ok(());
         };
         let free = self.totals.limit.saturating_sub(self.totals.leased.load(Relaxed));
-        let shares = match self.is_shared {
-            // Each message of such a connection counts by itself, and this one has grown already.
-            true => Shares { connection: own, peer: own, listener: self.listener.held() },
-            false => Shares {
-                connection: self.connection + own,
-                peer: self.peer.held(),
-                listener: self.listener.held(),
-            },
+        let shares = Shares {
+            // Each message of a shared connection counts by itself, and this one has grown already.
+            connection: if self.is_shared { own } else { self.connection + own },
+            peer: self.peer.held(),
+            listener: self.listener.held(),
+            is_shared: self.is_shared,
         };
         shares.check(wanted, free, self.totals.limit).inspect_err(|_| {
             self.totals.refused.fetch_add(1, Relaxed);

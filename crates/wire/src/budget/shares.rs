@@ -76,6 +76,10 @@ pub enum BudgetHolder {
     Peer,
     /// All connections of one listener.
     Listener,
+    /// All connections of a worker to one endpoint.
+    Endpoint,
+    /// All connections to endpoints.
+    Endpoints,
 }
 
 impl std::fmt::Display for BudgetHolder {
@@ -84,28 +88,37 @@ impl std::fmt::Display for BudgetHolder {
             Self::Connection => "this connection",
             Self::Peer => "this peer",
             Self::Listener => "this listener",
+            Self::Endpoint => "the connections to this endpoint",
+            Self::Endpoints => "the connections to all endpoints",
         })
     }
 }
 
-/// What a connection, its peer and its listener hold.
+/// What a connection, its peer and its listener hold; or a connection to an endpoint, all of them
+/// to that endpoint, and all of them to any.
 pub(super) struct Shares {
     pub(super) connection: usize,
     pub(super) peer: usize,
     pub(super) listener: usize,
+    /// The connection carries the calls of many, to an endpoint.
+    pub(super) is_shared: bool,
 }
 
 impl Shares {
     /// Whether the connection may have so many bytes more while so many are free.
     pub(super) fn check(&self, wanted: usize, free: usize, limit: usize) -> Result<(), OverBudget> {
-        let Self { connection, peer, listener } = *self;
+        let Self { connection, peer, listener, is_shared } = *self;
+        let holders = match is_shared {
+            true => [BudgetHolder::Endpoint, BudgetHolder::Endpoints],
+            false => [BudgetHolder::Peer, BudgetHolder::Listener],
+        };
         let left = free.saturating_sub(wanted);
         let is_small_connection = SMALL_CONNECTION.is(connection + wanted, left, limit);
         let is_small_peer = SMALL_PEER.is(peer + wanted, left, limit);
         let shares = [
             (BudgetHolder::Connection, connection, 1, false),
-            (BudgetHolder::Peer, peer, PEER_TIMES, is_small_connection),
-            (BudgetHolder::Listener, listener, LISTENER_TIMES, is_small_peer),
+            (holders[0], peer, PEER_TIMES, is_small_connection),
+            (holders[1], listener, LISTENER_TIMES, is_small_peer),
         ];
         for (holder, held, times, is_exempt) in shares {
             let fits = is_exempt || held + wanted <= left.saturating_mul(times);

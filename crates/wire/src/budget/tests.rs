@@ -111,7 +111,7 @@ fn a_small_call_passes_whatever_others_hold() {
 #[test]
 fn a_small_message_to_an_endpoint_is_not_refused_for_large_ones() {
     let fixture = BudgetFixture::new(32 * MIB);
-    let endpoint = Account::shared(&fixture.lease, &Group::new());
+    let endpoint = Account::shared(&fixture.lease, &Group::new(), &Group::new());
     let held = take_all(&endpoint, 4 * MIB);
     assert!((4..8).contains(&held.len()), "{}", held.len());
     assert!(endpoint.take(FREE_LEN).is_ok());
@@ -196,13 +196,29 @@ fn what_grows_elsewhere_draws_from_the_same_budget() {
 #[test]
 fn what_can_never_be_held_is_a_final_refusal() {
     let budget = Budget::new(1 << 20);
-    let account = Account::shared(&budget.lease(), &Group::new());
+    let (lease, all) = (budget.lease(), Group::new());
+    let to = |endpoint| Account::shared(&lease, &all, endpoint);
+    let (account, other) = (to(&Group::new()), to(&Group::new()));
     let never = account.check((512 << 10) + 1).unwrap_err();
     assert!(never.is_final(), "{never}");
     let text = never.to_string();
     assert!(text.contains("524288 at most") && !text.contains("try again"), "{text}");
     let _held = account.take(400_000).unwrap();
-    let _more = account.take(300_000).unwrap();
+    let _more = other.take(300_000).unwrap();
     let now = account.check(400_000).unwrap_err();
     assert!(!now.is_final() && now.to_string().contains("try again later"), "{now}");
+}
+
+/// An endpoint that does not read takes no memory from the others, and the message names it.
+#[test]
+fn an_endpoint_that_holds_much_is_short_before_others() {
+    let fixture = BudgetFixture::new(32 * MIB);
+    let (all, greedy) = (Group::new(), Group::new());
+    let to = |endpoint| Account::shared(&fixture.lease, &all, endpoint);
+    let (one, other) = (to(&greedy), to(&greedy));
+    let _held = [one.count(10 * MIB), other.count(11 * MIB)];
+    let refused = other.take(MIB).unwrap_err();
+    assert_eq!((refused.holder, refused.held), (BudgetHolder::Endpoint, 21 * MIB - 2 * FREE_LEN));
+    assert!(refused.to_string().contains("held already by the connections to this endpoint"));
+    assert!(to(&Group::new()).take(3 * MIB).is_ok());
 }

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use socket2::SockRef;
 
 use super::Connection;
+use super::stream::Socket;
 
 impl Connection {
     /// Waits until there is something to read, or nothing will come any more: whether it is the
@@ -18,6 +19,17 @@ impl Connection {
             Some(socket) => ready!(socket.poll_input(cx, peek)).map_or(true, |len| len == 0).into(),
             None => Poll::Ready(true),
         }
+    }
+
+    /// Whether the connection has failed, for who knows that nothing more comes: reading does not
+    /// tell then that the peer has reset it.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        let error = self.stream.socket().map(|socket| match socket {
+            Socket::Tcp(stream) => stream.take_error(),
+            Socket::Unix(stream) => stream.take_error(),
+        });
+        !matches!(error, Some(Ok(None)))
     }
 }
 
@@ -56,5 +68,19 @@ mod tests {
         check(connection, peer).await;
         let (connection, peer) = unix_pair();
         check(connection, peer).await;
+    }
+
+    #[tokio::test]
+    async fn a_reset_is_noticed_behind_an_end() {
+        let (mut connection, mut peer) = tcp_pair().await;
+        peer.shutdown().await.unwrap();
+        assert!(poll_fn(|cx| connection.poll_hung_up(cx)).await);
+        assert!(!connection.has_failed(), "it may still read");
+        drop(peer);
+        while !connection.has_failed() {
+            // Nobody reads this any more.
+            let _ = connection.write(b"?").await;
+            tokio::task::yield_now().await;
+        }
     }
 }

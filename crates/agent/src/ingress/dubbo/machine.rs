@@ -10,9 +10,27 @@ use wire::{Machine, TimedEvent};
 
 use crate::memory::Buffers;
 
+/// Requests of one connection that may wait for their reply. Who has more in flight is read when
+/// some have theirs. It is several times as many as an endpoint is sent by default.
+pub(super) const MAX_IN_FLIGHT: usize = 16 * 1024;
+/// Requests of one connection that nobody waits for, and that wait for an endpoint. More are read
+/// when some have gone.
+pub(super) const MAX_WAITING_ONE_WAY: usize = 4096;
+/// What a request in flight takes beside its bytes: its place in tables, here and where it was
+/// sent, and its answer if that is an error.
+const REQUEST_LEN: usize = 1024;
+/// What the task of a request that waits takes, beside the request.
+const TASK_LEN: usize = 3072;
+/// Requests are counted by so many: few of them, or one more and one less, cost no look at what is
+/// shared.
+const COUNTED_STEP: usize = 32;
+
 /// A consumer's connection.
 pub(super) struct DubboServer {
     connection: ServerConnection,
+    /// Requests that wait in a task, and those of them that nobody waits for.
+    n_waiting: usize,
+    n_waiting_one_way: usize,
     read_at: Instant,
     /// The consumer does not take what it asked for: nothing is worth waiting for.
     is_broken: bool,
@@ -21,7 +39,25 @@ pub(super) struct DubboServer {
 impl DubboServer {
     pub(super) fn new(config: ServerConfig, now: Instant) -> Self {
         let connection = ServerConnection::new(config, now);
-        Self { connection, read_at: now, is_broken: false }
+        let (n_waiting, n_waiting_one_way) = (0, 0);
+        Self { connection, n_waiting, n_waiting_one_way, read_at: now, is_broken: false }
+    }
+
+    #[cfg(test)]
+    pub(super) fn n_waiting_one_way(&self) -> usize {
+        self.n_waiting_one_way
+    }
+
+    /// A request waits in a task from now on.
+    pub(super) fn begin_wait(&mut self, one_way: bool) {
+        self.n_waiting += 1;
+        self.n_waiting_one_way += usize::from(one_way);
+    }
+
+    /// One that waited has gone, or was given up.
+    pub(super) fn end_wait(&mut self, one_way: bool) {
+        self.n_waiting -= 1;
+        self.n_waiting_one_way -= usize::from(one_way);
     }
 
     /// Passes a provider's reply on.
@@ -73,6 +109,15 @@ impl Buffers for DubboServer {
         0
     }
 
+    fn in_flight_len(&self) -> usize {
+        let counted = |n: usize| n / COUNTED_STEP * COUNTED_STEP;
+        counted(self.connection.in_flight()) * REQUEST_LEN + counted(self.n_waiting) * TASK_LEN
+    }
+
+    fn note_unread(&mut self, now: Instant) {
+        self.connection.note_unread(now);
+    }
+
     fn shed(&mut self, now: Instant, input: &mut BytesMut, text: &str) -> Result<bool, ProtoError> {
         self.connection.shed_frame(now, input, text)
     }
@@ -85,6 +130,10 @@ impl Machine for DubboServer {
     fn handle_bytes(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), ProtoError> {
         self.read_at = now;
         self.connection.handle_bytes(now, input)
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.connection.has_backlog()
     }
 
     fn room_for(&self, input: &BytesMut) -> Option<usize> {
@@ -118,5 +167,7 @@ impl Machine for DubboServer {
 
     fn wants_input(&self) -> bool {
         self.connection.wants_input()
+            && self.connection.in_flight() < MAX_IN_FLIGHT
+            && self.n_waiting_one_way < MAX_WAITING_ONE_WAY
     }
 }

@@ -4,7 +4,8 @@
 //! Invariants:
 //! - Every two-way request is answered once, or given up where it is when the consumer goes away.
 //! - Nothing that the connection holds grows without bound: calls in flight are bounded by
-//!   [`ServerConfig`], what is kept of requests by the limits in [`super::send`].
+//!   [`super::machine`], what is kept of requests by the limits in [`super::waiting`]. At a limit,
+//!   and while memory is short, the consumer is not read until some of its requests have ended.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -59,8 +60,6 @@ pub struct DubboSession {
     pub(super) flights: RefCell<Flights>,
     /// Bytes of requests that are kept.
     pub(super) kept_len: Cell<usize>,
-    /// Requests that nobody waits for, and that wait for an endpoint.
-    pub(super) n_waiting_one_way: Cell<usize>,
     is_draining: Cell<bool>,
     /// Whether a call of it was answered.
     pub(super) is_known: Cell<bool>,
@@ -102,7 +101,6 @@ impl DubboSession {
             services: Services::new(Rc::clone(worker), listener),
             flights: RefCell::default(),
             kept_len: Cell::new(0),
-            n_waiting_one_way: Cell::new(0),
             is_draining: Cell::new(false),
             is_known: Cell::new(false),
         })

@@ -3,7 +3,9 @@
 //! Invariant: what waits is counted, and has a limit for each connection.
 
 use std::cell::Cell;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -24,8 +26,6 @@ use crate::metrics::CallStats;
 use crate::routes::ClusterRoute;
 use crate::upstream::{CallForm, dubbo};
 
-/// Requests of one connection that nobody waits for, and that wait for an endpoint.
-pub(super) const MAX_WAITING_ONE_WAY: usize = 4096;
 /// A short body is copied rather than that it keeps the whole buffer alive that it was read into.
 pub(super) const MAX_COPIED_LEN: usize = 64 << 10;
 
@@ -53,34 +53,37 @@ impl DubboSession {
             *received;
         let mut entry = entry.take();
         let number = self.reserve(received);
-        let session = Rc::clone(self);
-        let (body, clock) = (compact(body), clock.clone());
-        let (may_force_tag, kept_entry) = (may_force_tag.clone(), Cell::default());
+        let (session, kept_entry) = (Rc::clone(self), Cell::default());
+        let (body, clock, may_force_tag) = (compact(body), clock.clone(), may_force_tag.clone());
         let received =
             DubboRequest { to, two_way, body, now, entry: kept_entry, clock, may_force_tag };
         let of_one_way = entry.take_if(|_| !two_way);
-        let task = tokio::task::spawn_local(async move {
-            let outcome = pass_on(waiting, &received, session.caller(), deadline).await;
+        if two_way {
+            let (counted, sent) = (CallCounter::Elsewhere, CallLocation::Nowhere);
+            let (started, again, reply_len, entry) = (now, None, None, entry.take());
+            let flight = Flight { to, started, deadline, counted, sent, again, reply_len, entry };
+            self.flights.borrow_mut().put(number, Box::new(flight));
+        }
+        let is_new = waiting.is_of_new_request();
+        let caller = self.caller();
+        let mut outcome =
+            Box::pin(async move { pass_on(waiting, &received, caller, deadline).await });
+        let end = move |outcome: Outcome| {
             drop(kept);
             if two_way {
                 session.complete(number, outcome);
             } else {
                 session.end_one_way(now, of_one_way, outcome.as_ref().err());
             }
-        });
+        };
+        // Most that end at once are refused: that takes no task, and no memory until its turn.
+        if is_new && let Poll::Ready(outcome) = poll_once(outcome.as_mut()) {
+            return end(outcome);
+        }
+        let task = tokio::task::spawn_local(async move { end(outcome.await) });
         if two_way {
-            let (counted, sent) = (CallCounter::Elsewhere, CallLocation::Task(task.abort_handle()));
-            let flight = Flight {
-                to,
-                started: now,
-                deadline,
-                counted,
-                sent,
-                again: None,
-                reply_len: None,
-                entry: entry.take(),
-            };
-            self.flights.borrow_mut().put(number, Box::new(flight));
+            let sent = CallLocation::Task(task.abort_handle());
+            self.flights.borrow_mut().moved(number, sent);
         }
     }
 
@@ -114,6 +117,18 @@ pub(super) enum WaitingRequest {
     /// For the app of an export, which has room: for its first connection, or for a thread that
     /// may be late.
     ForApp(ExportedApp, Admitted),
+}
+
+impl WaitingRequest {
+    /// Whether no endpoint was asked, and nothing but the consumer's own turn led here.
+    fn is_of_new_request(&self) -> bool {
+        matches!(self, Self::ForEndpoint(_, attempts, _) if attempts.is_first())
+    }
+}
+
+/// What comes of it without waiting. Who polls again is woken.
+fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// Sends a request as soon as what it waits for is there.
@@ -276,26 +291,24 @@ pub(super) fn compact(body: &Bytes) -> Bytes {
 pub(super) struct CountedRequest {
     session: Rc<DubboSession>,
     len: usize,
-    n_one_way: usize,
+    one_way: bool,
 }
 
 impl CountedRequest {
     /// `None` if there is no room.
     pub(super) fn new(session: &Rc<DubboSession>, len: usize, one_way: bool) -> Option<Self> {
-        let n_one_way = usize::from(one_way);
-        let n_waiting = session.n_waiting_one_way.get() + n_one_way;
-        if MAX_WAITING_ONE_WAY < n_waiting || !session.keep_bytes(len) {
+        if !session.keep_bytes(len) {
             return None;
         }
-        session.n_waiting_one_way.set(n_waiting);
-        Some(Self { session: Rc::clone(session), len, n_one_way })
+        session.conn.with(|consumer| consumer.begin_wait(one_way));
+        Some(Self { session: Rc::clone(session), len, one_way })
     }
 }
 
 impl Drop for CountedRequest {
     fn drop(&mut self) {
-        let session = &self.session;
-        session.forget_bytes(self.len);
-        session.n_waiting_one_way.set(session.n_waiting_one_way.get() - self.n_one_way);
+        self.session.forget_bytes(self.len);
+        // The consumer may be read again.
+        self.session.conn.with(|consumer| consumer.end_wait(self.one_way));
     }
 }

@@ -5,15 +5,16 @@
 //! - A request that is being answered when the agent drains is answered.
 //!
 //! `http1` serves that version and `answering` its requests, `io` is its bytes, `body_wakes` wakes
-//! its task, `memory_account` is what it holds in memory, `idle_frames` how many frames of HTTP/2
-//! may come that ask for nothing, `refusal` what is told of requests that never were any,
-//! `lingering` how a connection ends whose caller still sends.
+//! its task, `hang_up` notices callers that go, `memory_account` is what it holds in memory,
+//! `idle_frames` how many frames of HTTP/2 may come that ask for nothing, `refusal` what is told
+//! of requests that never were any, `lingering` how a connection ends whose caller still sends.
 //!
 //! Timeouts are kept by the worker's sweep, not by a timer per connection: moving a timer with
 //! every request would cost more than all the rest of this file.
 
 mod answering;
 mod body_wakes;
+mod hang_up;
 mod http1;
 mod idle_frames;
 mod io;
@@ -40,6 +41,7 @@ use wire::{Account, Connection, Peer, Taking, WatchedStream};
 
 use self::answering::{AcceptedRequest, Answering};
 use self::body_wakes::BodyWakes;
+use self::hang_up::HangUpWatch;
 use self::idle_frames::FramePace;
 use self::io::{LocalExecutor, SessionIo};
 use self::refusal::RefusedHead;
@@ -126,10 +128,8 @@ pub struct HttpSession {
     is_known: Cell<bool>,
     /// Whether the last request is of a caller who may ask again, and was read to its end.
     is_read_whole: Cell<bool>,
-    /// Of HTTP/1: whether the socket says that the caller has hung up, and whether we wait for it
-    /// to say so.
-    tells_hang_up: Cell<bool>,
-    awaits_hang_up: Cell<bool>,
+    /// Of HTTP/1.
+    hang_up: HangUpWatch,
     /// How many bytes of the last request may still come when it is answered.
     unread_len: Cell<u64>,
     /// What was refused before it was a request, if the journal has not been told yet.
@@ -163,8 +163,7 @@ impl HttpSession {
             answering: OnceCell::new(),
             is_known: Cell::new(false),
             is_read_whole: Cell::new(false),
-            tells_hang_up: Cell::new(false),
-            awaits_hang_up: Cell::new(false),
+            hang_up: HangUpWatch::default(),
             unread_len: Cell::new(0),
             refusal: Cell::new(None),
             phase: Cell::new(Phase::Head),
@@ -393,6 +392,9 @@ impl Session for HttpSession {
             self.pace(FramePace::sweep);
             self.check_streams(now, write);
         }
+        if self.hang_up.is_in_doubt() {
+            self.wake();
+        }
         let limit = match self.phase.get() {
             Phase::Busy => return,
             Phase::Head => limits.head,
@@ -484,7 +486,7 @@ impl Drop for Active {
         self.session.n_active.set(self.session.n_active.get() - 1);
         if self.session.n_active.get() == 0 {
             self.session.end_head();
-            self.session.awaits_hang_up.set(false);
+            self.session.hang_up.end();
             self.session.chunks.set(None);
             self.session.is_too_long.set(false);
             self.session.enter(Phase::Idle);

@@ -9,7 +9,7 @@ use wire::{Budget, Group};
 
 use super::*;
 use crate::config::{ClusterPolicy, ConnectionLimit};
-use crate::memory::Memory;
+use crate::memory::{EndpointMemory, Memory};
 use crate::offload::Threads;
 use crate::upstream::Setup;
 use crate::upstream::link::LinkPeer;
@@ -146,8 +146,8 @@ fn a_connection_for_long_messages_goes_when_nobody_has_used_it_for_a_while() {
     });
 }
 
-fn memory() -> Rc<Memory> {
-    Rc::new(Memory::new(Budget::new(usize::MAX), Group::new()))
+fn memory() -> Rc<EndpointMemory> {
+    Rc::new(Memory::new(Budget::new(usize::MAX), Group::new()).endpoint())
 }
 
 /// An agent says on each link by which a service was called whether its app is there.

@@ -3,10 +3,11 @@ use wire::{Budget, Group};
 
 use super::request::not_taken_whole;
 use super::*;
+use crate::memory::Memory;
 use crate::upstream::Setup;
 
 fn peer() -> LinkPeer {
-    let memory = Memory::new(Budget::new(usize::MAX), Group::new());
+    let memory = Memory::new(Budget::new(usize::MAX), Group::new()).endpoint();
     let setup = SharedSetup::new(Setup::new(&crate::config::ClusterPolicy::default()));
     LinkPeer::new("h:1", "test", setup, Rc::new(memory), Threads::one_per_core())
 }

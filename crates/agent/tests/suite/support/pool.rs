@@ -107,8 +107,11 @@ impl FakeThreadPool {
         let machine = Mutex::new(ServerConnection::new(ServerConfig::default(), Instant::now()));
         let connection = Arc::new(ProviderConnection { stream, machine });
         let (mut input, mut buffer) = (BytesMut::new(), vec![0; 64 * 1024]);
-        while let Ok(len @ 1..) = (&connection.stream).read(&mut buffer) {
-            input.extend_from_slice(&buffer[..len]);
+        loop {
+            if !connection.machine.lock().unwrap().has_backlog() {
+                let Ok(len @ 1..) = (&connection.stream).read(&mut buffer) else { return };
+                input.extend_from_slice(&buffer[..len]);
+            }
             let mut machine = connection.machine.lock().unwrap();
             if machine.handle_bytes(Instant::now(), &mut input).is_err() {
                 return;

@@ -207,8 +207,11 @@ fn serve(
     let mut machine = ServerConnection::new(config, Instant::now());
     let mut input = BytesMut::new();
     let mut buffer = vec![0; 64 * 1024];
-    while let Ok(len @ 1..) = stream.read(&mut buffer) {
-        input.extend_from_slice(&buffer[..len]);
+    loop {
+        if !machine.has_backlog() {
+            let Ok(len @ 1..) = stream.read(&mut buffer) else { return };
+            input.extend_from_slice(&buffer[..len]);
+        }
         let may_lose = matches!(behaviour, Behaviour::Loses | Behaviour::LosesAndIsDeaf);
         let is_heard = !may_lose || gate.is_open();
         if machine.handle_bytes(Instant::now(), &mut input).is_err() {

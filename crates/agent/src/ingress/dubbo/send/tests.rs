@@ -5,15 +5,17 @@ use std::task::{Context, Waker};
 use bytes::BytesMut;
 use dubbo_proto::{
     ClientConfig, ClientConnection, ClientEvent, RequestHead, RequestTemplate, Serialization,
-    ServiceKey, Status, error_text,
+    ServerEvent, ServiceKey, Status, error_text,
 };
 use registry::{Endpoint, Protocol, Snapshot};
 use wire::{Group, Machine};
 
-use super::super::waiting::{MAX_COPIED_LEN, MAX_WAITING_ONE_WAY, pass_on};
+use super::super::machine::{MAX_IN_FLIGHT, MAX_WAITING_ONE_WAY};
+use super::super::waiting::{MAX_COPIED_LEN, pass_on};
 use super::super::{DubboListener, Offers};
 use super::*;
 use crate::config::DubboLimits;
+use crate::connections::Session;
 use crate::metrics::CallTotals;
 use crate::route::{ParameterTypes, Plan, RouteName, WHOLE};
 use crate::routes::NewRoute;
@@ -94,7 +96,12 @@ impl ConsumerFixture {
 
     /// What is kept of requests: bytes, and how many are one-way.
     fn kept(&self) -> (usize, usize) {
-        (self.session.kept_len.get(), self.session.n_waiting_one_way.get())
+        (self.session.kept_len.get(), self.session.conn.look(|app| app.n_waiting_one_way()))
+    }
+
+    /// Whether more is read of it.
+    fn is_read(&self) -> bool {
+        self.session.conn.look(|app| app.wants_input())
     }
 
     fn n_in_flight(&self) -> usize {
@@ -148,13 +155,60 @@ fn a_one_way_request_waits_too_and_is_not_answered() {
 fn what_waits_is_bounded() {
     on_worker(async || {
         let mut consumer = ConsumerFixture::of_exports();
-        consumer.session.n_waiting_one_way.set(MAX_WAITING_ONE_WAY);
-        consumer.ask_one_way(SERVICE);
-        assert_eq!(consumer.kept(), (0, MAX_WAITING_ONE_WAY), "one more is dropped");
         assert!(consumer.session.keep_bytes(super::super::session::MAX_KEPT_LEN));
         let (status, text) = consumer.ask(SERVICE).expect("it is refused at once");
         assert_eq!(status, Status::ServerThreadpoolExhausted);
         assert!(text.contains("wait for an endpoint"), "{text}");
+    });
+}
+
+/// At the limits of what waits, a consumer is read no further. It is read again when some have
+/// ended.
+#[test]
+fn a_consumer_with_many_requests_in_flight_is_read_later() {
+    on_worker(async || {
+        let mut consumer = ConsumerFixture::of_exports();
+        for n in 0..MAX_WAITING_ONE_WAY {
+            assert!(consumer.is_read(), "{n}");
+            consumer.ask_one_way(SERVICE);
+        }
+        assert!(!consumer.is_read());
+        assert_eq!(consumer.kept().1, MAX_WAITING_ONE_WAY, "none was dropped");
+        until(|| (consumer.kept() == (0, 0)).then_some(())).await;
+        assert!(consumer.is_read());
+    });
+    on_worker(async || {
+        let mut consumer = ConsumerFixture::of_exports();
+        let now = Instant::now();
+        consumer.client.send(now, &ConsumerFixture::template(SERVICE), b"", &[], now, 7).unwrap();
+        let request = consumer.client.transmit().split();
+        let conn = &consumer.session.conn;
+        let mut last = None;
+        for n in 0..MAX_IN_FLIGHT {
+            assert!(consumer.is_read(), "{n}");
+            conn.with(|app| app.handle_bytes(now, &mut request.clone())).unwrap();
+            last = conn.with(|app| Machine::poll_event(&mut *app));
+        }
+        assert!(!consumer.is_read());
+        let held = consumer.session.activity().held_bytes;
+        assert!(MAX_IN_FLIGHT * 1024 <= held, "{held} bytes are counted for them");
+        let Some(ServerEvent::Body { to, .. }) = last.map(|timed| timed.event) else { panic!() };
+        conn.with(|app| app.reply_error(now, to, Status::ServerError, ""));
+        assert!(consumer.is_read());
+    });
+}
+
+/// A refusal takes no task, so that a flood of requests takes no memory until their turns.
+#[test]
+fn what_has_no_endpoint_is_refused_in_its_turn() {
+    on_worker(async || {
+        let mut consumer =
+            ConsumerFixture::new(Offers::Registry { registry: 0, default_service: None });
+        let refused = consumer.ask("com.acme.Nobody");
+        let (status, text) = refused.expect("answered in the turn in which it was read");
+        assert_eq!(status, Status::ServiceNotFound, "{text}");
+        consumer.ask_one_way("com.acme.Nobody");
+        assert_eq!((consumer.kept(), consumer.n_in_flight()), ((0, 0), 0));
     });
 }
 

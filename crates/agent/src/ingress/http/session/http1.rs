@@ -39,7 +39,7 @@ impl HttpSession {
         let answering = self.answering.get_or_init(|| answering);
         let mut service = service_fn(|request| Answered::new(self, request));
         let tells_hang_up = io.tells_hang_up();
-        self.tells_hang_up.set(tells_hang_up);
+        self.hang_up.set_possible(tells_hang_up);
         loop {
             let mut connection = http1::Builder::new()
                 // A caller that hangs up gives its call up. Unless we notice, hyper reads to find
@@ -75,8 +75,9 @@ impl HttpSession {
 
     /// The request is read to its end.
     pub(in crate::ingress::http) fn read_whole(&self, head: &Parts, facts: &HeadFacts<'_>) {
-        self.awaits_hang_up.set(self.tells_hang_up.get());
-        self.is_read_whole.set(head.version == Version::HTTP_11 && !facts.has_options);
+        let is_http11 = head.version == Version::HTTP_11;
+        self.hang_up.begin(is_http11);
+        self.is_read_whole.set(is_http11 && !facts.has_options);
     }
 
     /// Whether the connection is between two requests, and leaves nothing undone.

@@ -153,6 +153,7 @@ impl hyper::rt::Write for SessionIo {
             return Poll::Ready(Ok(bytes.len()));
         }
         let this = &mut *self;
+        this.session.hang_up.end();
         let wrote = ready!(Pin::new(&mut this.stream).poll_write(cx, bytes));
         match wrote {
             Ok(len) if this.session.is_http2.get() => this.session.pace(|pace| pace.wrote(len)),
@@ -196,16 +197,8 @@ impl hyper::rt::Write for SessionIo {
     /// noticed.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-        if !self.session.awaits_hang_up.get() {
-            return Poll::Ready(Ok(()));
-        }
-        match self.stream.inner().get_ref().poll_hung_up(cx) {
-            Poll::Ready(true) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-            // It asks for more before it has its answer.
-            Poll::Ready(false) => self.session.awaits_hang_up.set(false),
-            Poll::Pending => {}
-        }
-        Poll::Ready(Ok(()))
+        let this = &mut *self;
+        Poll::Ready(this.session.hang_up.look(cx, this.stream.inner_mut().get_mut()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
