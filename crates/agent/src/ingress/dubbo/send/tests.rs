@@ -101,7 +101,7 @@ impl ConsumerFixture {
 
     /// Whether more is read of it.
     fn is_read(&self) -> bool {
-        self.session.conn.look(|app| app.wants_input())
+        self.session.conn.look(Machine::wants_input)
     }
 
     fn n_in_flight(&self) -> usize {
