@@ -26,6 +26,8 @@ pub const IN_PLACE_LEN: usize = 256 * 1024;
 /// Of the largest share of the budget, this part is left for the message itself.
 const MESSAGE_PART: usize = 8;
 
+/// A text that grows where memory is short grows by so much at a time.
+const SMALL_STEP_LEN: usize = 16 * 1024;
 /// What a text without references has at most, in times of its message.
 const PLAIN_TIMES: usize = 8;
 
@@ -58,9 +60,10 @@ struct Drawn {
 }
 
 impl TextRoom for Drawn {
-    /// Asked for half as much again as there is; where that is too much, for a little more.
+    /// Asked for half as much again as there is; where that is too much, for a little more, and at
+    /// last for what is needed.
     fn extend(&self, len: usize) -> Option<usize> {
-        let steps = [(len / 2).max(IN_PLACE_LEN), len / 16];
+        let steps = [(len / 2).max(IN_PLACE_LEN), len / 16, SMALL_STEP_LEN, 0];
         let mut refused = None;
         for end in steps.map(|step| len.saturating_add(step)) {
             match self.growth.grow_to(end) {

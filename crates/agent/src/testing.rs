@@ -40,7 +40,7 @@ pub(crate) fn exporting(app: &str) -> Config {
         "[[registry]]
         kind = 'etcd'
         [link]
-        listen = '127.0.0.1:1'
+        listen = '127.0.0.1:2'
         [[export]]
         interface = 'com.acme.Echo'
         app = '{app}'"

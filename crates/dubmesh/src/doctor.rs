@@ -22,8 +22,8 @@ pub(crate) const HELP: &str = "\
 It watches sockets for some seconds and shows what holds calls up, how it is
 known, and what to do: full buffers, peers that do not read, lost segments, full
 accept queues. From an agent it also learns of full thread pools, of rejected
-and failing calls and of slow providers. It changes nothing, and needs no agent: --pid and
---port look at any program, such as a Java provider or consumer.
+and failing calls and of slow providers. It changes nothing, and needs no agent:
+--pid and --port look at any program, such as a Java provider or consumer.
 
 The sockets are those of this network namespace. For a container:
   nsenter -t PID -n dubmesh doctor --port 20880

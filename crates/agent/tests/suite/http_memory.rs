@@ -181,7 +181,7 @@ fn bodies_that_are_only_announced_hold_little() {
     assert!(used(agent) <= 4 * MIB, "{}", used(agent));
     caller.send(echo_request(7 * MIB));
     let answer = caller.read();
-    assert_eq!(answer.status, 200, "{}", answer.head);
+    assert_eq!(answer.status, 200, "{answer:?}");
 }
 
 /// 20 callers ask for 1 MiB, again and again, and read nothing.

@@ -186,8 +186,9 @@ fn long_requests_that_wait_leave_room_for_short_ones() {
             continue;
         }
         let refused = greedy.answer().1.text().to_owned();
-        // As long as there is no connection yet, requests wait for that, and fewer of them.
-        if !refused.contains("wait for an endpoint") {
+        // As long as there is no connection yet, requests wait for that, and fewer of them: up to
+        // a limit of their bytes, or up to the consumer's share of the memory.
+        if !["wait for an endpoint", "no memory for"].iter().any(|why| refused.contains(why)) {
             break refused;
         }
     };

@@ -67,7 +67,7 @@ impl Growth {
         };
         let free = self.totals.limit.saturating_sub(self.totals.leased.load(Relaxed));
         let shares = Shares {
-            // Each message of a shared connection counts by itself, and this one has grown already.
+            // Each message of a shared connection counts by itself; this one has begun.
             connection: if self.is_shared { own } else { self.connection + own },
             peer: self.peer.held(),
             listener: self.listener.held(),

@@ -2,10 +2,11 @@
 //!
 //! A call's path: [`method`](crate::config::http_app::method) says which one it means,
 //! [`arguments`] turns what came into JSON, [`request`] makes the HTTP request (its path by a
-//! [`template`](crate::config::http_app::template)), [`preparation`] has both done, [`pool`] sends it over a connection to the
-//! app's [`AppOrigin`](crate::config::http_app::origin::AppOrigin), [`interim`] bounds the interim
-//! answers of that app, [`reply`] makes a Dubbo reply of the answer. [`generic`] knows the calls
-//! of callers without classes, [`bean`] what some of them write in the place of objects,
+//! [`template`](crate::config::http_app::template)), and [`preparation`] has both done. [`pool`]
+//! sends it over a connection to the app, which is at an
+//! [`AppOrigin`](crate::config::http_app::origin::AppOrigin); [`interim`] bounds the interim
+//! answers of that app, and [`reply`] makes a Dubbo reply of the answer. [`generic`] knows the
+//! calls of callers without classes, [`bean`] what some of them write in the place of objects, and
 //! [`health`] whether the app is there.
 //!
 //! Invariants:

@@ -28,7 +28,8 @@ fn an_app_needs_nothing_but_its_address() {
         ("h:8080", "", 200)
     );
     assert!(app.methods.is_empty() && app.health.path.is_none() && app.timeout.is_none());
-    assert_eq!(app.json, JsonOptions::default());
+    let in_place = JsonOptions { max_out_len: IN_PLACE_LEN, ..JsonOptions::default() };
+    assert_eq!(app.json, in_place);
 }
 
 #[test]
