@@ -76,7 +76,7 @@ pub struct ServiceFigures {
 pub struct MethodCalls {
     /// The service key.
     pub service: String,
-    /// The method, or [`OTHER`].
+    /// The method, or `other` for those beyond the limit.
     pub method: String,
     /// Its calls.
     pub calls: CallTotals,

@@ -154,7 +154,7 @@ fn what_many_endpoints_of_a_service_share_is_told_once() {
                 let mut endpoint = endpoint(nth, 1.0, &[]);
                 endpoint.address = format!("10.0.1.{number:03}:20880");
                 endpoint.standing = [("down".to_owned(), 1)].into();
-                let why = if differs && number % 2 == 0 { "no route" } else { "refused" };
+                let why = if differs && number.is_multiple_of(2) { "no route" } else { "refused" };
                 endpoint.why = vec![format!("cannot connect to {}: {why}", endpoint.address)];
                 endpoint
             };
