@@ -55,6 +55,7 @@ use watch::{NacosWatch, Wanted};
 mod applications;
 mod channel;
 mod connection;
+mod error;
 mod hub;
 mod index;
 mod login;

@@ -4,7 +4,6 @@
 //! Everything that a server keeps for us belongs to a connection: instances, subscriptions,
 //! documents that are listened to. Whoever wants something back after a new connection asks anew.
 
-use std::error::Error as _;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,9 +30,9 @@ use crate::lent::{
     ConnectionName, ConnectionTerms, Connector, ConnectorTask, GOOD_AFTER, Lender, Lent, Lost,
     keep_connected,
 };
-use crate::store::StoreError;
 
 use super::channel::connect;
+use super::error::{NacosError, words_of_status};
 use super::hub::Hub;
 use super::login::Login;
 use super::settings::{NacosServer, NacosSettings};
@@ -79,53 +78,6 @@ pub(super) struct Live {
     pub(super) hub: Hub,
     /// Wakes the task that keeps the connection: something about it is wrong.
     suspect: Notify,
-}
-
-/// Why a request failed.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum NacosError {
-    #[error("{what} {subject}: {refusal}")]
-    Refused { what: &'static str, subject: String, refusal: Refusal },
-    #[error("{what}: {source}")]
-    Bad { what: &'static str, source: BadPayload },
-    #[error("{what}: {words}")]
-    Grpc { what: &'static str, words: String },
-    #[error("{what} {subject}: the answer is longer than max_message_bytes")]
-    TooLong { what: &'static str, subject: String },
-    #[error("{what}: no answer within {after:?}")]
-    Timeout { what: &'static str, after: Duration },
-    #[error("{0}")]
-    Connect(String),
-    #[error("the server asks for a new connection")]
-    SentAway,
-    /// The connection was given up while we used it; the reason is in the status.
-    #[error("the connection was lost")]
-    Lost,
-    #[error("the server does not keep what is registered on the connection")]
-    Forgetful,
-    /// An entry is not written; others may be.
-    #[error("{0}")]
-    Unwritten(String),
-    /// A document changes while it is written.
-    #[error("{0} changes too quickly")]
-    Unsteady(String),
-}
-
-impl From<Lost> for NacosError {
-    fn from(Lost: Lost) -> Self {
-        Self::Lost
-    }
-}
-
-/// What an error means for users of the store.
-impl From<NacosError> for StoreError {
-    fn from(error: NacosError) -> Self {
-        match error {
-            NacosError::Lost => Self::Away,
-            NacosError::Refused { refusal, .. } if refusal.is_unregistered() => Self::Away,
-            error => Self::Failed(error.to_string()),
-        }
-    }
 }
 
 /// Starts the task that connects, and connects again.
@@ -244,15 +196,6 @@ impl Live {
 impl fmt::Debug for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Live").finish_non_exhaustive()
-    }
-}
-
-fn words_of_status(status: &tonic::Status) -> String {
-    let code = status.code();
-    match (status.source(), status.message()) {
-        (Some(source), _) => words_of(source),
-        (None, "") => format!("{code:?}"),
-        (None, message) => format!("{message} ({code:?})"),
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nacos_proto::{Ask, ConfigKey, HeardKind, ServiceInfo, ServiceName};
 use tokio::sync::{Notify, watch};
 
-use super::connection::{Live, NacosError};
+use super::connection::Live;
+use super::error::NacosError;
 
 /// Those who want to know. It ends with its connection.
 #[derive(Debug, Default)]

@@ -15,7 +15,8 @@ use crate::directory::{Directory, Presence};
 use crate::index::{IndexReader, IndexTask, ServiceIndex, ServiceList};
 use crate::on_demand::Progress;
 
-use super::connection::{Live, NacosError, SharedConnection};
+use super::connection::{Live, SharedConnection};
+use super::error::NacosError;
 use super::names;
 use super::rule::MAPPING;
 

@@ -14,7 +14,8 @@ use tokio::time::timeout;
 use crate::definitions::{Away, DefinitionOrigin, Document, ReadAllowance, Unread};
 use crate::endpoint::PROVIDERS;
 
-use super::connection::{Live, NacosError, SharedConnection};
+use super::connection::{Live, SharedConnection};
+use super::error::NacosError;
 use super::index::list_names;
 use super::names;
 use super::rule::{self, MAPPING};

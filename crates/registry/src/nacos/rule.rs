@@ -12,7 +12,8 @@ use crate::layout::{Placed, Value};
 use crate::lent::{LentReader, LentWatch};
 use crate::store::DocumentNews;
 
-use super::connection::{Live, NacosError, SharedConnection};
+use super::connection::{Live, SharedConnection};
+use super::error::NacosError;
 use super::hub::Listening;
 
 /// The group of the documents that say which applications offer an interface. Source:

@@ -11,7 +11,8 @@ use nacos_proto::{Ask, ConfigKey, Instance, ServiceName};
 use crate::layout::{Placed, Value};
 use crate::lent::SessionKeeper;
 
-use super::connection::{Live, NacosError, SharedConnection};
+use super::connection::{Live, SharedConnection};
+use super::error::NacosError;
 use super::offers::unplaced;
 use super::rule::{self, MAPPING};
 

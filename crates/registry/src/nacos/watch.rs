@@ -18,7 +18,8 @@ use wire::jitter;
 use crate::lent::{LentReader, LentWatch};
 use crate::store::{Item, News};
 
-use super::connection::{Live, NacosError, SharedConnection};
+use super::connection::{Live, SharedConnection};
+use super::error::NacosError;
 use super::hub::Subscribed;
 use super::index::list_names;
 use super::names;
