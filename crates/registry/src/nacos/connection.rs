@@ -27,7 +27,7 @@ use wire::jitter;
 
 use crate::grpc_words::words_of;
 use crate::lent::{
-    ConnectionName, ConnectionTerms, Connector, ConnectorTask, GOOD_AFTER, Lender, Lent, Lost,
+    ConnectionName, ConnectionTerms, Connector, ConnectorTask, GOOD_AFTER, Lender, Lent,
     keep_connected,
 };
 
