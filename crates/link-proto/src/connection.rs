@@ -250,11 +250,13 @@ impl<T> Connection<T> {
     }
 
     /// Whether the driver is to stop reading until more was written: the client asks faster than
-    /// it takes answers. Never true on a client, since two sides that both stop would never go on.
+    /// it takes answers, or sends PINGs and takes none. Never true on a client, since two sides
+    /// that both stop would never go on.
     #[inline]
     pub fn is_congested(&self) -> bool {
+        let max_len = self.core.config.max_buffered_bytes;
         matches!(self.side, ConnectionSide::Server(_))
-            && self.core.outbox.buffered_bytes() >= self.core.config.max_buffered_bytes
+            && (max_len <= self.core.outbox.buffered_bytes() || self.core.owed.is_flooded())
     }
 
     /// Sends a PING, unless the handshake is not through or a PING is unanswered: for a side that

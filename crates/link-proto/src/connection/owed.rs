@@ -15,6 +15,10 @@ use crate::header::{FrameKind, Header};
 /// that reads ever causes, and nothing beside what a connection may hold otherwise.
 pub(super) const MAX_DIRECT_LEN: usize = 64 * 1024;
 
+/// A peer that has left so many PINGs to be answered by a later PONG does not read, and sends them
+/// for the sake of it: one that reads never comes near it.
+const MAX_LEFT_OUT: usize = 1000;
+
 /// What a PONG repeats.
 type Opaque = [u8; 8];
 
@@ -30,7 +34,16 @@ pub(super) struct OwedDemand {
 #[derive(Debug, Default)]
 pub(super) struct OwedFrames {
     pong: Option<Opaque>,
+    /// PONGs that the newest one has taken the place of.
+    n_left_out: usize,
     demands: Vec<OwedDemand>,
+}
+
+impl OwedFrames {
+    /// Whether the peer sends PINGs without end and reads nothing.
+    pub(super) fn is_flooded(&self) -> bool {
+        MAX_LEFT_OUT <= self.n_left_out
+    }
 }
 
 impl<T> Core<T> {
@@ -38,10 +51,10 @@ impl<T> Core<T> {
         check_opaque(header, body)?;
         if self.may_add_control() {
             // What waits apart is older.
-            self.owed.pong = None;
+            (self.owed.pong, self.owed.n_left_out) = (None, 0);
             self.pong(body);
-        } else {
-            self.owed.pong = body.first_chunk().copied();
+        } else if self.owed.pong.replace(*body.first_chunk().unwrap_or(&[0; 8])).is_some() {
+            self.owed.n_left_out += 1;
         }
         Ok(())
     }
@@ -82,6 +95,7 @@ impl<T> Core<T> {
             return;
         }
         if let Some(body) = self.owed.pong.take() {
+            self.owed.n_left_out = 0;
             self.pong(&body);
         }
         let demands = std::mem::take(&mut self.owed.demands);

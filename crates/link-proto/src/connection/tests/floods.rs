@@ -28,11 +28,14 @@ fn flood_with_pings<T>(side: &mut Connection<T>, now: Instant) {
     for n in 0..100_000_u64 {
         side.handle_bytes(now, &mut frame(FrameKind::Ping, 0, 0, &n.to_be_bytes())).unwrap();
     }
+    let is_server = matches!(side.side, ConnectionSide::Server(_));
+    assert_eq!(side.is_congested(), is_server, "a server reads no more");
     let waiting_len = side.transmit().len();
     assert!(waiting_len <= MAX_ANSWERS_LEN, "{waiting_len} bytes of PONGs wait");
     let mut pongs = take_all(side);
     let last = pongs.split_off(pongs.len() - 8);
     assert_eq!(last, &99_999_u64.to_be_bytes()[..], "the newest PING is answered");
+    assert!(!side.is_congested(), "and more is read");
     side.handle_bytes(now, &mut frame(FrameKind::Ping, 0, 0, &[7; 8])).unwrap();
     assert_eq!(
         take_all(side),
